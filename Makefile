@@ -1,0 +1,67 @@
+# Needs Python 3.11 or newer, and make. Everything else is installed into .venv.
+
+PYTHON ?=
+SUITE ?= claims
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.installed
+SOURCES := src tests benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(READY) ## set up and start the demo: duly on SQLite, no server needed
+	@$(BIN)/python -m duly.tools.demo $(ARGS)
+
+test: $(READY) ## set up, bring up real servers, run all tests on every Python here; ARGS= for pytest
+	@$(BIN)/python -m tests.servers -- $(BIN)/python -m tests.everywhere $(ARGS)
+
+check: $(READY) ## ruff, mypy --strict, import-linter: no database, about a minute
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy --strict $(SOURCES)
+	$(BIN)/lint-imports
+
+format: $(READY) ## write the sources the way check wants them
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+bench: $(READY) ## SUITE=claims: ratios in one run, JSON last; ARGS= for the suite
+	@$(BIN)/python -m tests.servers -- $(BIN)/python -m benchmarks $(SUITE) $(ARGS)
+
+clean: ## remove the environments, the caches and what was built
+	rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Asked to run, not only looked up: a shim on PATH may stand for a Python that is not there.
+# Prints the first candidate that is new enough and can make environments.
+define find_python
+for python in $(if $(PYTHON),'$(PYTHON)',python3 python3.14 python3.13 python3.12 python3.11 python \
+    "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[1-9]*/bin/python3); do \
+  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+  recent="$$python"; \
+  "$$python" -c 'import ensurepip, venv' 2>/dev/null || continue; \
+  break; \
+done; \
+if [ -z "$$recent" ]; then \
+  echo "make: no Python 3.11 or newer found: install one, or name it with PYTHON=" >&2; exit 1; \
+fi; \
+if ! "$$recent" -c 'import ensurepip, venv' 2>/dev/null; then \
+  echo "make: $$recent lacks venv: install it (Debian and Ubuntu: apt-get install python3-venv)" >&2; \
+  exit 1; \
+fi
+endef
+
+$(READY): pyproject.toml
+	@if ! $(BIN)/python -c 'import pip' 2>/dev/null; then \
+	  $(find_python); echo "make: $(VENV) from $$recent"; "$$recent" -m venv --clear $(VENV); \
+	fi
+	@echo "make: installing duly and what its tests need into $(VENV)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[all,dev]'
+	@touch $(READY)

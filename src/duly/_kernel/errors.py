@@ -1,0 +1,61 @@
+"""Every error duly raises: one root, facts that are safe to log, and what to do next.
+
+No message holds a secret, a body or a key in full. Keys appear only as the shortened text that the
+ledger keeps for people.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class DulyError(Exception):
+    """The root of every error that duly raises on purpose."""
+
+
+class Misuse(DulyError):
+    """A call that cannot work as written; the message says what to write instead."""
+
+
+class NotJoinable(Misuse):
+    """The object handed over is not a transaction that duly can take part in."""
+
+
+class WrongColour(Misuse):
+    """A sync verb was given something that must be awaited, or the reverse."""
+
+
+class NotStorable(Misuse):
+    """A result that would not come back from JSON as the value it was."""
+
+
+class Held(DulyError):
+    """Somebody else is working on this key right now, and the wait for them is over.
+
+    Nothing was claimed. Answer 503 with ``retry_after``, or try again later: the other side will
+    either finish (you become a duplicate) or fail (you become first).
+    """
+
+    def __init__(self, message: str, *, retry_after: timedelta = timedelta(seconds=1)) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class LeaseLost(DulyError):
+    """The lease ran out and somebody newer holds it. Stop: whatever you do now must not count."""
+
+
+class SchemaMismatch(DulyError):
+    """The tables are missing, older or newer than this duly; the message says which way to move."""
+
+
+class StaleSnapshot(DulyError):
+    """SQLite cannot write in a transaction whose view of the data is no longer the newest."""
+
+
+class StoreUnavailable(DulyError):
+    """The database could not be reached or did not answer. Nothing may be acknowledged."""
+
+
+class UnsafeStore(DulyError):
+    """The database is set up so that an acknowledged event could be lost; duly will not start."""

@@ -1,0 +1,124 @@
+"""What a caller passed, checked once: wrong types, empty and over-long values end here.
+
+Each function either returns a value the ledger can trust or raises `Misuse` with a message that
+says what to pass instead. Nothing has been written when it raises.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from duly._kernel.clock import MICROSECOND, Clock
+from duly._kernel.errors import Misuse
+from duly._kernel.keys import Key, as_bytes, fingerprint, key_of
+from duly._kernel.options import LONGEST
+
+SCOPE_BYTES = 255
+KEY_BYTES = 1024 * 1024
+# One statement carries the whole batch; larger ones hold their locks for too long.
+BATCH = 10_000
+
+
+def checked_scope(scope: object) -> str:
+    """A scope: short, printable text that a person chose."""
+    if not isinstance(scope, str):
+        raise Misuse(f"scope must be a string, not {kind(scope)}")
+    try:
+        size = len(scope.encode())
+    except UnicodeEncodeError as problem:
+        raise Misuse("scope holds a lone surrogate, which no database can store") from problem
+    if not 1 <= size <= SCOPE_BYTES:
+        raise Misuse(f"scope must have 1 to {SCOPE_BYTES} bytes, this one has {size}")
+    if not scope.isprintable():
+        raise Misuse("scope must be printable text: no line breaks, NULs or control characters")
+    return scope
+
+
+def checked_key(scope: object, key: object, *, what: str = "key") -> Key:
+    """A key of any content, from 1 byte to 1 MB, inside a scope."""
+    trusted_scope = checked_scope(scope)
+    if not isinstance(key, str | bytes):
+        raise Misuse(f"{what} must be a string or bytes, not {kind(key)}: write str({what})")
+    size = len(as_bytes(key))
+    if not 1 <= size <= KEY_BYTES:
+        raise Misuse(f"{what} must have 1 to {KEY_BYTES:,} bytes, this one has {size:,}")
+    return key_of(trusted_scope, key)
+
+
+def checked_keys(scope: object, keys: object) -> list[Key]:
+    """A batch of keys, in the caller's order, repeats included."""
+    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+        raise Misuse(f"keys must be a list of strings or bytes, not {kind(keys)}")
+    batch = [checked_key(scope, key) for key in keys]
+    if len(batch) > BATCH:
+        raise Misuse(f"a batch has at most {BATCH:,} keys, this one has {len(batch):,}: split it")
+    return batch
+
+
+def checked_body(body: object) -> bytes | None:
+    """The fingerprint of a body, or None where the caller gave none."""
+    if body is None:
+        return None
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise Misuse(f"body must be the raw bytes as they arrived, not {kind(body)}")
+    return fingerprint(bytes(body))
+
+
+def checked_duration(what: str, value: object, *, least: timedelta = MICROSECOND) -> int:
+    """A duration in whole microseconds."""
+    if not isinstance(value, timedelta):
+        raise Misuse(f"{what} must be a datetime.timedelta, not {kind(value)}")
+    if not least <= value <= LONGEST:
+        raise Misuse(f"{what} must be between {least} and {LONGEST.days} days, not {value}")
+    return value // MICROSECOND
+
+
+def checked_ttl(ttl: object) -> int | None:
+    """How long a claim is remembered; None is for ever."""
+    return None if ttl is None else checked_duration("ttl", ttl)
+
+
+def checked_wait(wait: object) -> timedelta | None:
+    """How long to wait for a concurrent holder of the key."""
+    if wait is not None:
+        checked_duration("wait", wait, least=timedelta(0))
+    return wait if isinstance(wait, timedelta) else None
+
+
+def checked_clock(clock: object) -> Clock | None:
+    """A function that returns an aware datetime, for tests; None is the store's own time."""
+    if clock is None:
+        return None
+    if not callable(clock):
+        raise Misuse(f"clock must be a function that returns an aware datetime, not {kind(clock)}")
+
+    def checked() -> datetime:
+        moment = clock()
+        if not isinstance(moment, datetime):
+            raise Misuse(f"clock must return an aware datetime, it returned {kind(moment)}")
+        return moment
+
+    return checked
+
+
+def checked_count(what: str, value: object, *, most: int) -> int:
+    """A whole number of at least one."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise Misuse(f"{what} must be a whole number from 1 to {most:,}")
+    return value
+
+
+def checked_work(work: object, *, awaited: str | None = None) -> Callable[[], object]:
+    """The function that `fence` runs; ``awaited`` names the twin to use for an async one."""
+    if not callable(work):
+        raise Misuse(f"work must be a function without arguments, not {kind(work)}")
+    if awaited is not None and inspect.iscoroutinefunction(work):
+        raise Misuse(f"work is an async function: use {awaited}")
+    return work
+
+
+def kind(value: object) -> str:
+    """The type of a value, as a person would say it."""
+    return "None" if value is None else f"a {type(value).__name__}"

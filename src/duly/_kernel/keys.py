@@ -1,0 +1,57 @@
+"""Keys of any length and content as 32 bytes that never meet by accident.
+
+The digest covers each part with its length in front, so ``("a", "b:c")`` and ``("a:b", "c")``
+differ. Nothing is folded or trimmed: look-alikes, case and trailing spaces stay apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+# Enough to recognise a key in a listing; the digest is what is compared.
+TEXT_LENGTH = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The name of one thing that happens once: scope, digest, and a shortened text for people."""
+
+    scope: str
+    digest: bytes
+    text: str
+
+
+def as_bytes(key: str | bytes) -> bytes:
+    """The bytes of a key. Lone surrogates, which JSON can carry, keep a spelling of their own."""
+    return key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
+
+
+def digest(*parts: bytes) -> bytes:
+    """SHA-256 over length-prefixed parts."""
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(len(part).to_bytes(8, "big"))
+        whole.update(part)
+    return whole.digest()
+
+
+def key_of(scope: str, key: str | bytes) -> Key:
+    """Name a key inside a scope. Text and its UTF-8 bytes are the same key."""
+    raw = as_bytes(key)
+    return Key(scope, digest(as_bytes(scope), raw), readable(raw))
+
+
+def readable(raw: bytes) -> str:
+    """Plain ASCII that any database encoding and any terminal can take."""
+    text = raw[: TEXT_LENGTH * 4].decode("utf-8", "replace")[:TEXT_LENGTH]
+    return (
+        "".join(sign if sign.isprintable() else "?" for sign in text)
+        .encode("ascii", "backslashreplace")
+        .decode("ascii")
+    )
+
+
+def fingerprint(body: bytes) -> bytes:
+    """SHA-256 of the raw body: what tells a repeated delivery from a changed one."""
+    return hashlib.sha256(body).digest()

@@ -1,0 +1,44 @@
+"""Results as UTF-8 JSON bytes, stored only if they come back as the value they were."""
+
+from __future__ import annotations
+
+import json
+
+from duly._kernel.errors import NotStorable
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+# A result is replayed to every duplicate; something larger belongs in a table of its own.
+MOST_BYTES = 1024 * 1024
+
+
+def encode(value: object) -> bytes:
+    """Turn a JSON value into bytes, or refuse it while nothing has been written yet.
+
+    Tuples, non-string keys, NaN and objects are refused: they would come back as something else.
+    """
+    try:
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        same = bool(json.loads(text) == value)
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise NotStorable(
+            f"this result cannot be stored as JSON ({type(problem).__name__}): "
+            "return None, a bool, a number, a string, a list or a dict with string keys"
+        ) from problem
+    if not same:
+        raise NotStorable(
+            "this result would not come back from JSON as it was: "
+            "use lists instead of tuples and strings as dict keys"
+        )
+    if len(text) > MOST_BYTES:
+        raise NotStorable(
+            f"this result is {len(text):,} bytes, the most is {MOST_BYTES:,}: "
+            "store it in a table of yours and return its id"
+        )
+    return text.encode()
+
+
+def decode(stored: bytes | memoryview) -> Json:
+    """Read back what `encode` wrote."""
+    value: Json = json.loads(bytes(stored))
+    return value

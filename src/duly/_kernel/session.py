@@ -1,0 +1,99 @@
+"""The seam between the operations and the databases: one open transaction, whoever opened it.
+
+Operations of duly are ``async def`` over this protocol and know nothing else of a database. What
+stands behind it may be duly's own connection or the user's, blocking or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from duly._kernel.clock import Clock, system_clock, to_microseconds
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+    from datetime import timedelta
+
+    from duly._kernel.options import Names
+
+Dialect = Literal["postgres", "sqlite"]
+Value = int | str | bytes | bool | None
+Row = Mapping[str, Any]
+T = TypeVar("T")
+
+
+class Session(Protocol):
+    """One open transaction. Statements are named; columns are read by name.
+
+    ``rows`` supplies ``:now`` and ``:wait`` itself, so that no operation carries time around.
+    """
+
+    @property
+    def names(self) -> Names:
+        """Where duly's tables are."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """Which database this is."""
+
+    async def begin(self, wait: timedelta | None) -> None:
+        """Make sure that a transaction is open; ``wait`` bounds the wait for its lock."""
+
+    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
+        """Run one named statement and return its rows."""
+
+    async def rows_each(
+        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
+    ) -> Sequence[Row]:
+        """Run one named statement for many sets of values, in their order, and gather the rows."""
+
+    async def plain(self, text: str) -> None:
+        """Run one statement of a migration as it is written."""
+
+    def savepoint(self) -> AbstractAsyncContextManager[None]:
+        """Everything inside stays or goes together, and the transaction lives on either way."""
+
+    def waiting(self, wait: timedelta | None) -> AbstractAsyncContextManager[None]:
+        """Bound lock waits inside, then restore the setting. Must stand inside a savepoint."""
+
+
+class Owner(Protocol):
+    """Who began the transaction, and through whose calls savepoints must be opened.
+
+    A framework that keeps its own books (SQLAlchemy, Django) has to see the transaction begin and
+    the savepoint open, or it would commit, roll back or expire the wrong things.
+    """
+
+    async def begin(self) -> None:
+        """Let the owner begin its transaction, or refuse where it would commit by itself."""
+
+    def savepoint(self) -> AbstractAsyncContextManager[None]:
+        """A savepoint opened through the owner."""
+
+
+Operation = Callable[[Session], Coroutine[Any, Any, T]]
+
+
+class Runner(Protocol):
+    """A store in one colour: runs an operation in a transaction of duly's own.
+
+    An operation may be run again after a lost connection or a serialization failure; it must be
+    written so that a second run recognises what the first one committed.
+    """
+
+    async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """Run in one transaction and commit it."""
+
+    async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """Run with each statement a transaction of its own; for operations that allow it."""
+
+
+def database_time(clock: Clock | None) -> int | None:
+    """What ``:now`` is where the database has a clock of its own: NULL unless a test cranks one."""
+    return None if clock is None else to_microseconds(clock())
+
+
+def host_time(clock: Clock | None) -> int:
+    """What ``:now`` is where the host's clock is the only one."""
+    return to_microseconds((clock or system_clock)())

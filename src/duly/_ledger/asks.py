@@ -1,0 +1,95 @@
+"""What a caller asks of the ledger, checked and complete: the same for both colours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from duly._kernel.ids import new_token
+from duly._kernel.inputs import (
+    checked_body,
+    checked_duration,
+    checked_key,
+    checked_keys,
+    checked_ttl,
+    checked_wait,
+)
+from duly._kernel.options import WAIT
+from duly._kernel.versions import Comparable, Tie, Version, comparable, tie_applies
+from duly._ledger.claims import Terms
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from duly._kernel.keys import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One claim to be made. ``wait`` is None where the caller set no bound of their own."""
+
+    key: Key
+    terms: Terms
+    fingerprint: bytes | None
+    wait: timedelta | None
+
+    @property
+    def own_wait(self) -> timedelta:
+        """How long a transaction of duly's own waits."""
+        return WAIT if self.wait is None else self.wait
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAsk:
+    """Many claims to be made in one transaction."""
+
+    keys: list[Key]
+    terms: Terms
+    wait: timedelta | None
+
+    @property
+    def own_wait(self) -> timedelta:
+        """How long a transaction of duly's own waits."""
+        return WAIT if self.wait is None else self.wait
+
+
+def ask(
+    scope: object,
+    key: object,
+    ttl: object,
+    *,
+    body: object,
+    wait: object,
+    lease: object = None,
+) -> Ask:
+    """Check the arguments of one claim, and choose its token."""
+    length = None if lease is None else checked_duration("lease", lease)
+    return Ask(
+        checked_key(scope, key),
+        Terms(new_token(), checked_ttl(ttl), length),
+        checked_body(body),
+        checked_wait(wait),
+    )
+
+
+def batch_ask(scope: object, keys: object, ttl: object, *, wait: object) -> BatchAsk:
+    """Check the arguments of a batch, and choose its token."""
+    terms = Terms(new_token(), checked_ttl(ttl))
+    return BatchAsk(checked_keys(scope, keys), terms, checked_wait(wait))
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """One version to be recorded, and whether an equal one counts."""
+
+    resource: Key
+    version: Comparable
+    tie: bool
+
+
+def advance(scope: object, resource: object, version: Version, tie: Tie | None) -> Advance:
+    """Check the arguments of the order guard."""
+    ordered = comparable(version)
+    return Advance(
+        checked_key(scope, resource, what="resource"), ordered, tie_applies(ordered.kind, tie)
+    )

@@ -1,0 +1,197 @@
+"""The atomic answer to "am I first?".
+
+Concurrency has one referee, the unique index. A claim is an insert that does nothing on conflict.
+If no row comes back, somebody has the key, and a *next* statement reads it: the inserting one may
+have waited for that row's transaction and would not see it. What was read is then either a
+duplicate, a live lease (`Held`), the caller's own row from a run whose COMMIT reply was lost
+(`First`), or free to be taken over by an update that repeats the condition. Whenever the row has
+moved between two statements the whole is tried again, three times, and then called `Held`.
+
+Every statement is safe by itself, so the same body serves one transaction and none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from duly._kernel import results
+from duly._kernel.clock import from_microseconds
+from duly._kernel.errors import Held
+from duly._kernel.records import Answer, Duplicate, First
+from duly._kernel.states import ClaimState
+from duly._ledger.statements import CLAIMS_INSERT, CLAIMS_READ, CLAIMS_RELEASE, CLAIMS_RETAKE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from duly._kernel.keys import Key
+    from duly._kernel.session import Row, Session, Value
+
+ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a claim is made: for how long, and by whom. Microseconds; a ttl of None is for ever.
+
+    The token is chosen before the first statement and kept over reruns: it is how a rerun knows
+    its own row. A lease makes the claim ``held`` until it is marked; without one it is ``done``.
+    """
+
+    token: bytes
+    ttl: int | None
+    lease: int | None = None
+
+    @property
+    def state(self) -> ClaimState:
+        """The state a new claim starts in."""
+        return ClaimState.DONE if self.lease is None else ClaimState.HELD
+
+
+async def claim(
+    session: Session, key: Key, terms: Terms, *, fingerprint: bytes | None = None
+) -> Answer:
+    """Claim a key, or learn who did. Raises `Held` where neither can be said now."""
+    values = claim_values(key, terms, fingerprint)
+    for _ in range(ROUNDS):
+        if made := await session.rows(CLAIMS_INSERT, **values):
+            return first_from(made[0])
+        found = await session.rows(
+            CLAIMS_READ, scope=key.scope, digest=key.digest, token=terms.token
+        )
+        if not found:  # pruned or rolled back between the two statements
+            continue
+        known = judge(found[0], key, fingerprint)
+        if known is not None:
+            return known
+        if taken := await session.rows(CLAIMS_RETAKE, **values):
+            return first_from(taken[0])
+    raise contended(key)
+
+
+async def claim_many(session: Session, keys: Sequence[Key], terms: Terms) -> list[Answer]:
+    """Claim a batch in one transaction: all keys are answered, or `Held` and none is claimed.
+
+    Distinct keys in one order, whatever the caller's: a batch can neither meet itself nor
+    deadlock with another. Of a key that is repeated only the first mention can be first.
+    """
+    open_keys = {key.digest: key for key in sorted(keys, key=lambda key: key.digest)}
+    answers: dict[bytes, Answer] = {}
+    for _ in range(ROUNDS):
+        if not open_keys:
+            break
+        answers |= await claim_round(session, list(open_keys.values()), terms)
+        open_keys = {digest: key for digest, key in open_keys.items() if digest not in answers}
+    for key in open_keys.values():
+        raise contended(key)
+    return in_callers_order(keys, answers)
+
+
+async def claim_round(session: Session, keys: Sequence[Key], terms: Terms) -> dict[bytes, Answer]:
+    """One round of insert, read and retake over many keys; unanswered ones are left out."""
+    shared = terms_values(terms)
+    made = await session.rows_each(CLAIMS_INSERT, [key_values(key) for key in keys], **shared)
+    answers: dict[bytes, Answer] = {bytes(row["digest"]): first_from(row) for row in made}
+    rest = {key.digest: key for key in keys if key.digest not in answers}
+    if not rest:
+        return answers
+    found = await session.rows_each(
+        CLAIMS_READ,
+        [{"scope": key.scope, "digest": key.digest} for key in rest.values()],
+        token=terms.token,
+    )
+    for row in found:
+        key = rest[bytes(row["digest"])]
+        known = judge(row, key, None)
+        if known is None:
+            taken = await session.rows(CLAIMS_RETAKE, **claim_values(key, terms, None))
+            known = first_from(taken[0]) if taken else None
+        if known is not None:
+            answers[key.digest] = known
+    return answers
+
+
+def in_callers_order(keys: Sequence[Key], answers: Mapping[bytes, Answer]) -> list[Answer]:
+    """One answer for each mention; the second mention of a key is a duplicate of the first."""
+    seen: set[bytes] = set()
+    ordered: list[Answer] = []
+    for key in keys:
+        answer = answers[key.digest]
+        if key.digest in seen and isinstance(answer, First):
+            answer = Duplicate(first_seen=answer.first_seen)
+        seen.add(key.digest)
+        ordered.append(answer)
+    return ordered
+
+
+async def release(session: Session, key: Key, token: bytes, state: ClaimState) -> bool:
+    """Give a claim back if it is still the caller's and in this state."""
+    rows = await session.rows(
+        CLAIMS_RELEASE, scope=key.scope, digest=key.digest, token=token, state=state.value
+    )
+    return bool(rows)
+
+
+def judge(row: Row, key: Key, fingerprint: bytes | None) -> Answer | None:
+    """What an existing row means to this caller; None where it may be taken over."""
+    if row["mine"]:
+        return first_from(row)
+    if row["free"]:
+        return None
+    if row["held"]:
+        raise Held(
+            f"{key.scope}/{key.text} is being worked on under a lease: try again later",
+            retry_after=max(timedelta(microseconds=int(row["lease_left"])), timedelta(0)),
+        )
+    return duplicate_from(row, fingerprint)
+
+
+def contended(key: Key) -> Held:
+    """The row moved under every attempt to read or take it."""
+    return Held(
+        f"{key.scope}/{key.text} was claimed and given up {ROUNDS} times while this call looked: "
+        "try again"
+    )
+
+
+def first_from(row: Row) -> First:
+    """A claim just made, as a value."""
+    return First(first_seen=from_microseconds(row["first_seen"]), epoch=row["epoch"])
+
+
+def duplicate_from(row: Row, fingerprint: bytes | None) -> Duplicate:
+    """A claim somebody else made, as a value."""
+    stored, before = row["result"], row["fingerprint"]
+    return Duplicate(
+        first_seen=from_microseconds(row["first_seen"]),
+        result=None if stored is None else results.decode(stored),
+        has_result=stored is not None,
+        body_differs=None not in (before, fingerprint) and bytes(before) != fingerprint,
+    )
+
+
+def key_values(key: Key, fingerprint: bytes | None = None) -> dict[str, Value]:
+    """The parameters that name a key."""
+    return {
+        "scope": key.scope,
+        "digest": key.digest,
+        "key_text": key.text,
+        "fingerprint": fingerprint,
+    }
+
+
+def terms_values(terms: Terms) -> dict[str, Value]:
+    """The parameters that say how a claim is made."""
+    return {
+        "ttl": terms.ttl,
+        "state": terms.state.value,
+        "token": terms.token,
+        "lease": terms.lease,
+    }
+
+
+def claim_values(key: Key, terms: Terms, fingerprint: bytes | None) -> dict[str, Value]:
+    """Everything an insert or a retake needs."""
+    return {**key_values(key, fingerprint), **terms_values(terms)}

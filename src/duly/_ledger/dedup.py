@@ -1,0 +1,78 @@
+"""Just the answer: in the caller's transaction, or committed in one of duly's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import DulyError
+from duly._kernel.states import ClaimState
+from duly._ledger.claims import claim, claim_many, release
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+    from duly._kernel.keys import Key
+    from duly._kernel.records import Answer
+    from duly._kernel.session import Runner, Session
+    from duly._ledger.asks import Ask, BatchAsk
+
+
+async def dedup(session: Session, asked: Ask) -> Answer:
+    """Claim in the open transaction; a bounded wait costs a savepoint, no bound costs nothing."""
+    await session.begin(asked.wait)
+    if asked.wait is None:
+        return await claim(session, asked.key, asked.terms, fingerprint=asked.fingerprint)
+    async with session.savepoint(), session.waiting(asked.wait):
+        return await claim(session, asked.key, asked.terms, fingerprint=asked.fingerprint)
+
+
+async def dedup_many(session: Session, asked: BatchAsk) -> list[Answer]:
+    """Claim a batch in the open transaction, under a savepoint: all answered or none claimed."""
+    if not asked.keys:
+        return []
+    await session.begin(asked.wait)
+    async with session.savepoint(), session.waiting(asked.wait):
+        return await claim_many(session, asked.keys, asked.terms)
+
+
+async def dedup_committed(runner: Runner, asked: Ask) -> Answer:
+    """Claim and commit. A caller that is cancelled before it hears the answer claimed nothing."""
+    try:
+        return await runner.run_single(
+            lambda session: claim(session, asked.key, asked.terms, fingerprint=asked.fingerprint),
+            wait=asked.own_wait,
+        )
+    except DulyError:
+        raise
+    except BaseException:
+        await undo(runner, [asked.key], asked.terms.token, asked.own_wait)
+        raise
+
+
+async def dedup_many_committed(runner: Runner, asked: BatchAsk) -> list[Answer]:
+    """Claim a batch and commit it, or, cancelled before the answer is heard, none of it."""
+    if not asked.keys:
+        return []
+    try:
+        return await runner.run(
+            lambda session: claim_many(session, asked.keys, asked.terms), wait=asked.own_wait
+        )
+    except DulyError:
+        raise
+    except BaseException:
+        await undo(runner, asked.keys, asked.terms.token, asked.own_wait)
+        raise
+
+
+async def undo(runner: Runner, keys: Sequence[Key], token: bytes, wait: timedelta) -> None:
+    """Give back claims whose answer nobody heard; the error on its way out comes first."""
+
+    async def release_all(session: Session) -> None:
+        for key in sorted(keys, key=lambda key: key.digest):
+            await release(session, key, token, ClaimState.DONE)
+
+    try:
+        await runner.run(release_all, wait=wait)
+    except DulyError:
+        return

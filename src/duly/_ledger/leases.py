@@ -1,0 +1,72 @@
+"""Leases on claims: only the newest holder may renew, mark or release.
+
+A lease is named by a random token and by an epoch that only grows. Every statement here repeats
+both in its condition, so a holder that was paused past its lease and replaced changes no row, and
+learns it as `LeaseLost`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import LeaseLost
+from duly._ledger.statements import CLAIMS_MARK, CLAIMS_READ, CLAIMS_RENEW
+
+if TYPE_CHECKING:
+    from duly._kernel.keys import Key
+    from duly._kernel.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The time-bounded right to work on one key."""
+
+    key: Key
+    token: bytes
+    epoch: int
+
+
+async def mark(session: Session, lease: Lease, *, result: bytes | None, ttl: int | None) -> None:
+    """End the lease as done. A rerun after a lost COMMIT reply recognises its own mark."""
+    rows = await session.rows(
+        CLAIMS_MARK,
+        scope=lease.key.scope,
+        digest=lease.key.digest,
+        token=lease.token,
+        epoch=lease.epoch,
+        result=result,
+        ttl=ttl,
+    )
+    if not rows and not await marked_before(session, lease):
+        raise lost(lease, "its result was not kept")
+
+
+async def marked_before(session: Session, lease: Lease) -> bool:
+    """Whether this very lease was already ended as done."""
+    rows = await session.rows(
+        CLAIMS_READ, scope=lease.key.scope, digest=lease.key.digest, token=lease.token
+    )
+    return bool(rows and rows[0]["mine"] and not rows[0]["held"])
+
+
+async def renew(session: Session, lease: Lease, *, length: int) -> None:
+    """Extend the lease by its length from now."""
+    rows = await session.rows(
+        CLAIMS_RENEW,
+        scope=lease.key.scope,
+        digest=lease.key.digest,
+        token=lease.token,
+        epoch=lease.epoch,
+        lease=length,
+    )
+    if not rows:
+        raise lost(lease, "it cannot be renewed")
+
+
+def lost(lease: Lease, consequence: str) -> LeaseLost:
+    """The error of a holder that is no longer the newest."""
+    return LeaseLost(
+        f"the lease on {lease.key.scope}/{lease.key.text} (epoch {lease.epoch}) was lost: "
+        f"{consequence}. Stop this work, and take a longer lease or renew it more often"
+    )

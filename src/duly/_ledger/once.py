@@ -1,0 +1,142 @@
+"""The two forms of ``once``, each written once for both colours.
+
+`InTransaction` is the inbox pattern: claim, work and result in the caller's own transaction, under
+a savepoint, so that they stay or go together even if the caller swallows the error and goes on.
+
+`UnderLease` is claim, work, mark for long work: no transaction is open meanwhile. A crash lets the
+lease run out; the next caller takes over with a higher epoch, and the late one is refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, TypeVar
+
+from duly._kernel.errors import DulyError, Held, Misuse
+from duly._kernel.records import Answer, First
+from duly._kernel.states import ClaimState
+from duly._ledger.claims import claim, release
+from duly._ledger.leases import Lease, mark, renew
+from duly._ledger.statements import CLAIMS_RESULT
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from duly._kernel.session import Operation, Runner, Session
+    from duly._ledger.asks import Ask
+
+T = TypeVar("T")
+
+
+class InTransaction:
+    """Claim, work and result in the caller's transaction."""
+
+    def __init__(self, session: Session, asked: Ask) -> None:
+        self._session = session
+        self._asked = asked
+        self._savepoint: AbstractAsyncContextManager[None] | None = None
+
+    async def enter(self) -> Answer:
+        """Open the savepoint and claim inside it; nothing is left behind if that fails."""
+        session, asked = self._session, self._asked
+        await session.begin(asked.wait)
+        savepoint = session.savepoint()
+        await savepoint.__aenter__()
+        try:
+            async with session.waiting(asked.wait):
+                answer = await claim(session, asked.key, asked.terms, fingerprint=asked.fingerprint)
+        except BaseException:
+            await savepoint.__aexit__(*sys.exc_info())
+            raise
+        self._savepoint = savepoint
+        return answer
+
+    async def leave(self, error: BaseException | None, result: bytes | None) -> None:
+        """Keep claim, work and result, or none of them."""
+        savepoint, self._savepoint = self._savepoint, None
+        if savepoint is None:
+            return
+        if error is not None:
+            await savepoint.__aexit__(type(error), error, error.__traceback__)
+            return
+        try:
+            if result is not None:
+                await self._keep(result)
+        except BaseException:
+            await savepoint.__aexit__(*sys.exc_info())
+            raise
+        await savepoint.__aexit__(None, None, None)
+
+    async def _keep(self, result: bytes) -> None:
+        key, token = self._asked.key, self._asked.terms.token
+        await self._session.rows(
+            CLAIMS_RESULT, scope=key.scope, digest=key.digest, token=token, result=result
+        )
+
+
+class UnderLease:
+    """Claim, work, mark, with no transaction open in between."""
+
+    def __init__(self, runner: Runner, asked: Ask) -> None:
+        self._runner = runner
+        self._asked = asked
+        self._lease: Lease | None = None
+        self._marked = False
+
+    async def enter(self) -> Answer:
+        """Take the lease, or learn that the work is done; `Held` while somebody else has it."""
+        asked = self._asked
+        try:
+            answer = await self._run(
+                lambda own: claim(own, asked.key, asked.terms, fingerprint=asked.fingerprint)
+            )
+        except Held:
+            raise
+        except BaseException:  # cancelled before the answer was heard: the lease may be ours
+            await self._give_back()
+            raise
+        if isinstance(answer, First):
+            self._lease = Lease(asked.key, asked.terms.token, answer.epoch)
+        return answer
+
+    async def leave(self, error: BaseException | None, result: bytes | None) -> None:
+        """Mark the work done, or give the lease back so that the next caller need not wait."""
+        if self._lease is None:
+            return
+        if error is not None:
+            await self._give_back()
+        elif not self._marked:
+            await self.mark(result)
+
+    async def mark(self, result: bytes | None, session: Session | None = None) -> None:
+        """Mark the work done, in a transaction of duly's own or in the session given."""
+        lease, ttl = self.lease, self._asked.terms.ttl
+        if session is None:
+            await self._run(lambda own: mark(own, lease, result=result, ttl=ttl))
+        else:
+            await session.begin(None)
+            await mark(session, lease, result=result, ttl=ttl)
+        self._marked = True
+
+    async def renew(self) -> None:
+        """Extend the lease by its own length from now."""
+        lease, length = self.lease, self._asked.terms.lease or 0
+        await self._run(lambda own: renew(own, lease, length=length))
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of a turn that is first."""
+        if self._lease is None:
+            raise Misuse("this turn is a duplicate and holds no lease: look at turn.result")
+        return self._lease
+
+    async def _give_back(self) -> None:
+        """Release, without ever hiding the error that led here; else the lease runs out."""
+        key, token = self._asked.key, self._asked.terms.token
+        try:
+            await self._run(lambda own: release(own, key, token, ClaimState.HELD))
+        except DulyError:
+            return
+
+    async def _run(self, operation: Operation[T]) -> T:
+        return await self._runner.run_single(operation, wait=self._asked.own_wait)

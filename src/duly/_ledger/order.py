@@ -1,0 +1,49 @@
+"""The order guard: one conditional upsert that lets a resource only move forward."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import Misuse
+from duly._kernel.options import WAIT
+from duly._ledger.statements import VERSIONS_ADVANCE, VERSIONS_READ
+
+if TYPE_CHECKING:
+    from duly._kernel.session import Runner, Session
+    from duly._ledger.asks import Advance
+
+
+async def newer(session: Session, asked: Advance) -> bool:
+    """Record the version and return True if it is later than any applied to the resource.
+
+    Concurrent writers of one resource take turns; none of them can move it back.
+    """
+    resource, version = asked.resource, asked.version
+    rows = await session.rows(
+        VERSIONS_ADVANCE,
+        scope=resource.scope,
+        digest=resource.digest,
+        kind=version.kind.value,
+        version=version.order,
+        tie=asked.tie,
+    )
+    if rows:
+        return True
+    known = await session.rows(VERSIONS_READ, scope=resource.scope, digest=resource.digest)
+    if known and known[0]["kind"] not in (version.kind, version.kind.encode()):
+        raise Misuse(
+            f"the versions of {resource.scope}/{resource.text} are of kind {known[0]['kind']!s}, "
+            f"this one is of kind {version.kind}: a resource keeps its first kind"
+        )
+    return False
+
+
+async def newer_joined(session: Session, asked: Advance) -> bool:
+    """The same in a transaction that is not ours."""
+    await session.begin(None)
+    return await newer(session, asked)
+
+
+async def newer_committed(runner: Runner, asked: Advance) -> bool:
+    """The same in a transaction of duly's own."""
+    return await runner.run_single(lambda session: newer(session, asked), wait=WAIT)

@@ -1,0 +1,90 @@
+"""A turn: what ``once`` hands to the body of its ``with`` block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel import results
+from duly._kernel.errors import Misuse
+from duly._kernel.records import Answer, Duplicate, not_a_boolean
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from duly._kernel.results import Json
+
+# Stands for "no result given", because None is a result.
+NOT_GIVEN: Any = object()
+
+
+class Turn:
+    """Whose turn it is. ``if turn.first:`` do the work, and set ``turn.result`` if there is one.
+
+    A result is encoded the moment it is set, so that one that cannot be stored is refused while
+    the work can still be undone; later changes to the same list or dict are not seen.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._encoded: bytes | None = None
+        self._result: Json = answer.result if isinstance(answer, Duplicate) else None
+
+    @property
+    def answer(self) -> Answer:
+        """The ledger's answer, as `dedup` would give it."""
+        return self._answer
+
+    @property
+    def first(self) -> bool:
+        """Whether the work is the caller's to do."""
+        return self._answer.first
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether the work was done before."""
+        return self._answer.duplicate
+
+    @property
+    def first_seen(self) -> datetime | None:
+        """When the key was first claimed."""
+        return self._answer.first_seen
+
+    @property
+    def body_differs(self) -> bool:
+        """Whether the first claim came with another body."""
+        return isinstance(self._answer, Duplicate) and self._answer.body_differs
+
+    @property
+    def has_result(self) -> bool:
+        """Whether there is a result at all; a stored None is one."""
+        if isinstance(self._answer, Duplicate):
+            return self._answer.has_result
+        return self._encoded is not None
+
+    @property
+    def result(self) -> Json:
+        """The stored result of a duplicate, or what was set in this turn."""
+        return self._result
+
+    @result.setter
+    def result(self, value: Json) -> None:
+        if isinstance(self._answer, Duplicate):
+            raise Misuse(
+                "this turn is a duplicate, its result is the first one's: "
+                "set turn.result only under `if turn.first:`"
+            )
+        self._encoded = results.encode(value)
+        self._result = results.decode(self._encoded)
+
+    def keep(self, value: Json) -> None:
+        """Set the result unless none was given."""
+        if value is not NOT_GIVEN:
+            self.result = value
+
+    @property
+    def encoded(self) -> bytes | None:
+        """The result as it will be stored; None where none was set."""
+        return self._encoded
+
+    def __bool__(self) -> bool:
+        raise not_a_boolean(self)

@@ -1,0 +1,260 @@
+"""The verbs of the ledger, awaited; `duly` itself holds the same ones for code that blocks.
+
+Each verb checks its arguments, finds out what it was pointed at, and awaits the one body that both
+colours share. What a verb promises is said once, on its twin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+from duly._kernel.errors import Misuse, WrongColour
+from duly._kernel.inputs import checked_count, checked_work
+from duly._kernel.options import CLAIM_TTL, FENCE_LEASE, ORDER_SCOPE, PRUNE_CHUNK
+from duly._ledger import dedup as dedups
+from duly._ledger.asks import advance, ask, batch_ask
+from duly._ledger.once import InTransaction, UnderLease
+from duly._ledger.order import newer_committed, newer_joined
+from duly._ledger.prune import prune_committed, prune_joined
+from duly._ledger.turns import NOT_GIVEN, Turn
+from duly.stores.sql.migrations import apply_all
+from duly.targets import (
+    Where,
+    as_store,
+    custom_answer,
+    custom_record,
+    joined,
+    leased_store,
+    needs_store,
+    plain_connection,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+    from datetime import timedelta
+    from types import TracebackType
+
+    from duly._kernel.clock import Clock
+    from duly._kernel.records import Answer
+    from duly._kernel.results import Json
+    from duly._kernel.versions import Tie, Version
+    from duly.stores.base import Store
+
+T = TypeVar("T", bound=Turn)
+
+
+async def dedup(
+    target: object,
+    scope: str,
+    key: str | bytes,
+    ttl: timedelta | None = CLAIM_TTL,
+    *,
+    body: bytes | None = None,
+    wait: timedelta | None = None,
+    prefix: str | None = None,
+    schema: str | None = None,
+    clock: Clock | None = None,
+) -> Answer:
+    """`duly.dedup`, awaited."""
+    asked, where = ask(scope, key, ttl, body=body, wait=wait), Where(prefix, schema, clock)
+    if (store := as_store(target, where)) is not None:
+        return await dedups.dedup_committed(store.awaited, asked)
+    if (record := custom_record(target)) is not None:
+        recorded = record(asked.key.digest, ttl)
+        return custom_answer(await recorded if inspect.isawaitable(recorded) else recorded)
+    return await dedups.dedup(joined(target, where, colour="async", verb="dedup"), asked)
+
+
+async def dedup_many(
+    target: object,
+    scope: str,
+    keys: Iterable[str | bytes],
+    ttl: timedelta | None = CLAIM_TTL,
+    *,
+    wait: timedelta | None = None,
+    prefix: str | None = None,
+    schema: str | None = None,
+    clock: Clock | None = None,
+) -> list[Answer]:
+    """`duly.dedup_many`, awaited."""
+    asked, where = batch_ask(scope, keys, ttl, wait=wait), Where(prefix, schema, clock)
+    if (store := as_store(target, where)) is not None:
+        return await dedups.dedup_many_committed(store.awaited, asked)
+    return await dedups.dedup_many(joined(target, where, colour="async", verb="dedup_many"), asked)
+
+
+class LeasedTurn(Turn):
+    """A turn under a lease: renew it while you work, mark it when you are done."""
+
+    def __init__(self, answer: Answer, form: UnderLease, store: Store) -> None:
+        super().__init__(answer)
+        self._form = form
+        self._store = store
+
+    @property
+    def epoch(self) -> int:
+        """Grows with every takeover: send it along to whoever can refuse an older one."""
+        return self._form.lease.epoch
+
+    async def mark(self, result: Json = NOT_GIVEN, *, tx: object = None) -> None:
+        """End the lease as done, with a result if you have one.
+
+        ``tx`` is your own open transaction: the mark then stays or goes with your last writes.
+        Raises `LeaseLost` where somebody newer holds the lease; roll your transaction back then.
+        """
+        self.keep(result)
+        session = plain_connection(tx, self._store, colour="async", verb="once")
+        await self._form.mark(self.encoded, session)
+
+    async def renew(self) -> None:
+        """Extend the lease by its own length from now, or raise `LeaseLost`."""
+        await self._form.renew()
+
+
+class Once(Generic[T]):
+    """The context manager behind `once`: enter claims, leaving keeps everything or nothing."""
+
+    def __init__(self, form: InTransaction | UnderLease, turn: Callable[[Answer], T]) -> None:
+        self._form = form
+        self._make_turn = turn
+        self._turn: T | None = None
+
+    async def __aenter__(self) -> T:
+        if self._turn is not None:
+            raise Misuse("this once(...) was used before: call once again for a new turn")
+        self._turn = self._make_turn(await self._form.enter())
+        return self._turn
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._form.leave(error, None if self._turn is None else self._turn.encoded)
+
+
+@overload
+def once(
+    target: object,
+    scope: str,
+    key: str | bytes,
+    ttl: timedelta | None = ...,
+    *,
+    lease: None = ...,
+    body: bytes | None = ...,
+    wait: timedelta | None = ...,
+    prefix: str | None = ...,
+    schema: str | None = ...,
+    clock: Clock | None = ...,
+) -> Once[Turn]: ...
+
+
+@overload
+def once(
+    target: Store,
+    scope: str,
+    key: str | bytes,
+    ttl: timedelta | None = ...,
+    *,
+    lease: timedelta,
+    body: bytes | None = ...,
+    wait: timedelta | None = ...,
+) -> Once[LeasedTurn]: ...
+
+
+def once(
+    target: object,
+    scope: str,
+    key: str | bytes,
+    ttl: timedelta | None = CLAIM_TTL,
+    *,
+    lease: timedelta | None = None,
+    body: bytes | None = None,
+    wait: timedelta | None = None,
+    prefix: str | None = None,
+    schema: str | None = None,
+    clock: Clock | None = None,
+) -> Once[Turn] | Once[LeasedTurn]:
+    """`duly.once`, for ``async with``."""
+    asked = ask(scope, key, ttl, body=body, wait=wait, lease=lease)
+    where = Where(prefix, schema, clock)
+    if lease is not None:
+        store = leased_store(target, where)
+        form = UnderLease(store.awaited, asked)
+        return Once(form, lambda answer: LeasedTurn(answer, form, store))
+    session = joined(target, where, colour="async", verb="once")
+    return Once(InTransaction(session, asked), Turn)
+
+
+async def fence(
+    store: Store,
+    scope: str,
+    key: str | bytes,
+    work: Callable[[], Awaitable[Json]],
+    *,
+    ttl: timedelta | None = CLAIM_TTL,
+    lease: timedelta = FENCE_LEASE,
+    wait: timedelta | None = None,
+) -> Json:
+    """`duly.fence`, awaited; ``work`` is an async function."""
+    run = checked_work(work)
+    turns = once(needs_store(store, "fence"), scope, key, ttl, lease=lease, wait=wait)
+    async with turns as turn:
+        if turn.first:
+            turn.result = await expect_awaitable(run())
+        return turn.result
+
+
+async def expect_awaitable(result: object) -> Json:
+    """What an async function returned, once it has done its work."""
+    if not inspect.isawaitable(result):
+        raise WrongColour("work is not an async function: use duly.fence")
+    value: Json = await result
+    return value
+
+
+async def newer(
+    target: object,
+    resource: str | bytes,
+    version: Version,
+    tie: Tie | None = None,
+    *,
+    scope: str = ORDER_SCOPE,
+    prefix: str | None = None,
+    schema: str | None = None,
+    clock: Clock | None = None,
+) -> bool:
+    """`duly.newer`, awaited."""
+    asked, where = advance(scope, resource, version, tie), Where(prefix, schema, clock)
+    if (store := as_store(target, where)) is not None:
+        return await newer_committed(store.awaited, asked)
+    return await newer_joined(joined(target, where, colour="async", verb="newer"), asked)
+
+
+async def prune(
+    target: object,
+    *,
+    limit: int = PRUNE_CHUNK,
+    prefix: str | None = None,
+    schema: str | None = None,
+    clock: Clock | None = None,
+) -> int:
+    """`duly.prune`, awaited."""
+    checked_count("limit", limit, most=1_000_000)
+    where = Where(prefix, schema, clock)
+    if (store := as_store(target, where)) is not None:
+        return await prune_committed(store.awaited, limit)
+    return await prune_joined(joined(target, where, colour="async", verb="prune"), limit)
+
+
+async def migrate(
+    target: object, *, prefix: str | None = None, schema: str | None = None
+) -> list[str]:
+    """`duly.migrate`, awaited."""
+    where = Where(prefix, schema)
+    if (store := as_store(target, where)) is not None:
+        return await asyncio.to_thread(store.migrate)
+    return await apply_all(joined(target, where, colour="async", verb="migrate"))

@@ -1,0 +1,73 @@
+"""What a store is to its caller: a database that runs operations in transactions of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from duly._kernel.clock import Clock
+    from duly._kernel.options import Names
+    from duly._kernel.session import Runner
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What differs by nature between stores; tests skip by these and by nothing else."""
+
+    # Two transactions can write at the same time.
+    concurrent_writers: bool
+    # A commit that was acknowledged survives a power cut.
+    durable: bool
+    # Processes on other machines can use it too.
+    many_machines: bool
+
+
+class Store(ABC):
+    """An opened database. Use it from any thread and any event loop; close it when done.
+
+    ``blocking`` and ``awaited`` run the same operations in the two colours. Connections are opened
+    at the first use, or by ``open()`` for whoever wants to hear of a problem at once.
+    """
+
+    capabilities: Capabilities
+    blocking: Runner
+    awaited: Runner
+
+    def __init__(self, url: str, names: Names, clock: Clock | None) -> None:
+        self.url = url
+        self.names = names
+        self.clock = clock
+
+    @abstractmethod
+    def open(self) -> Self:
+        """Connect and check the schema now."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections of the blocking colour."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close every connection, those of the running event loop included."""
+
+    @abstractmethod
+    def migrate(self) -> list[str]:
+        """Bring the tables to this duly's schema; returns the names of what was applied."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise unless the tables are those this duly was written for. Changes nothing."""
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

@@ -1,0 +1,20 @@
+"""A missing library, said as the command that installs it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import Misuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def needs(extra: str, what: str) -> Iterator[None]:
+    """Turn a failed import into the name of the extra that brings the library."""
+    try:
+        yield
+    except ImportError as problem:
+        raise Misuse(f"{what} must be installed for this: pip install 'duly[{extra}]'") from problem

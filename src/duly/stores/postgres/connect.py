@@ -1,0 +1,70 @@
+"""Where duly's own connections to PostgreSQL go, and what they are set to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import conninfo
+
+from duly._kernel.errors import Misuse
+from duly._kernel.options import WAIT, Names
+from duly.stores.postgres.server import Durability, look, refuse_unsafe
+from duly.stores.postgres.session import PostgresSession, Wire
+from duly.stores.sql.migrations import check
+from duly.stores.sql.statements import statements
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from duly._kernel.clock import Clock
+    from duly._kernel.session import Session
+
+# A caller waits for an answer: a dead link must be noticed in seconds, not in TCP's two hours.
+DEADLINES = {
+    "application_name": "duly",
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+# psycopg's own default: a statement seen five times is worth preparing.
+PREPARE_AFTER = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A database, the names of duly's tables in it, and how to behave towards it."""
+
+    settings: dict[str, Any]
+    names: Names
+    clock: Clock | None
+    durability: Durability
+    connections: int
+
+    def session(self, wire: Wire, bound: timedelta = WAIT) -> Session:
+        """A session of duly's own."""
+        return PostgresSession(
+            wire, statements("postgres", self.names, "pyformat"), self.clock, bound=bound
+        )
+
+    async def first_look(self, wire: Wire, greeted_by: int) -> dict[str, Any]:
+        """Refuse an unsafe server and a wrong schema; return the settings for the pool."""
+        session = self.session(wire)
+        server = await look(session)
+        refuse_unsafe(server, self.durability)
+        await check(session)
+        pooled = server.behind_pooler(greeted_by)
+        return {**self.settings, "prepare_threshold": None if pooled else PREPARE_AFTER}
+
+
+def settings(url: str) -> dict[str, Any]:
+    """The connection's settings: duly's deadlines, then whatever the URL says itself."""
+    try:
+        return {**DEADLINES, **conninfo.conninfo_to_dict(url), "autocommit": True}
+    except psycopg.Error as problem:
+        raise Misuse(
+            "this PostgreSQL URL cannot be read: write postgresql://user:password@host:5432/name"
+        ) from problem

@@ -1,0 +1,108 @@
+"""PostgreSQL through psycopg: blocking and awaited.
+
+A plain cursor of duly's own runs each statement, because the connection's row and cursor
+factories belong to the user.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row
+
+from duly._kernel.errors import NotJoinable
+from duly.stores.postgres.errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from duly._kernel.session import Row
+    from duly.stores.postgres.session import Values
+    from duly.stores.sql.placeholders import Prepared
+
+# Begins the transaction of an idle connection without touching anything.
+PLAIN_STATEMENT = "SELECT 1"
+
+
+class BlockingWire:
+    """A ``psycopg.Connection``."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
+        """Run one statement; returns without ever waiting."""
+        with translated():
+            cursor = psycopg.Cursor(self._connection, row_factory=dict_row)
+            return cursor.execute(statement.text, values).fetchall()
+
+    async def plain(self, text: str) -> None:
+        """Run one statement without parameters."""
+        with translated():
+            psycopg.Cursor(self._connection).execute(text)
+
+    async def begin(self) -> None:
+        """Open the transaction of an idle connection, so that a savepoint is not the outermost."""
+        if must_begin(self._connection):
+            psycopg.Cursor(self._connection).execute(PLAIN_STATEMENT)
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        """A savepoint; psycopg makes one because a transaction is open."""
+        with self._connection.transaction():
+            yield
+
+
+class AwaitedWire:
+    """A ``psycopg.AsyncConnection``."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._connection = connection
+
+    async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
+        """Run one statement."""
+        with translated():
+            cursor = psycopg.AsyncCursor(self._connection, row_factory=dict_row)
+            await cursor.execute(statement.text, values)
+            return await cursor.fetchall()
+
+    async def plain(self, text: str) -> None:
+        """Run one statement without parameters."""
+        with translated():
+            await psycopg.AsyncCursor(self._connection).execute(text)
+
+    async def begin(self) -> None:
+        """Open the transaction of an idle connection, so that a savepoint is not the outermost."""
+        if must_begin(self._connection):
+            await psycopg.AsyncCursor(self._connection).execute(PLAIN_STATEMENT)
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        """A savepoint; psycopg makes one because a transaction is open."""
+        async with self._connection.transaction():
+            yield
+
+
+def must_begin(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether the connection is idle and will begin by itself; refuse where it cannot be joined."""
+    match connection.info.transaction_status:
+        case TransactionStatus.INTRANS:
+            return False
+        case TransactionStatus.IDLE if not connection.autocommit:
+            return True
+        case TransactionStatus.IDLE:
+            raise NotJoinable(
+                "this psycopg connection is in autocommit mode and no transaction is open: "
+                "call duly inside `with connection.transaction():`"
+            )
+        case TransactionStatus.INERROR:
+            raise NotJoinable(
+                "this psycopg connection's transaction has failed: roll it back, then run it again"
+            )
+        case TransactionStatus.ACTIVE:
+            raise NotJoinable("this psycopg connection is running another statement right now")
+        case _:
+            raise NotJoinable("this psycopg connection is closed: pass an open one")

@@ -1,0 +1,167 @@
+"""Operations on duly's own pooled connections, blocking and awaited.
+
+The two classes are the same shell around the same operations: take a connection, run, and on a
+lost connection or a serialization failure run the whole again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from duly._kernel.onestep import finish
+from duly.stores.postgres.psycopg_wires import AwaitedWire, BlockingWire
+from duly.stores.postgres.reruns import RUNS, given_up, may_run_again
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from duly._kernel.session import Operation
+    from duly.stores.postgres.connect import Target
+
+T = TypeVar("T")
+Blocking = psycopg.Connection[Any]
+Awaited = psycopg.AsyncConnection[Any]
+# How long a caller waits for a free connection before it is told that the store is unavailable.
+POOL_WAIT = 5.0
+
+
+class BlockingRunner:
+    """Operations on the calling thread."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._opening = threading.Lock()
+        self._pool: ConnectionPool[Blocking] | None = None
+        self._process = 0
+
+    async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """Run in one transaction; returns without ever waiting."""
+        return self._run(operation, wait, lambda connection: connection.transaction())
+
+    async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """Run statement by statement: the connection commits each."""
+        return self._run(operation, wait, nullcontext)
+
+    def _run(
+        self,
+        operation: Operation[T],
+        wait: timedelta,
+        scope: Callable[[Blocking], AbstractContextManager[object]],
+    ) -> T:
+        for run in range(1, RUNS + 1):
+            pool: ConnectionPool[Blocking] | None = None
+            try:
+                pool = self.pool()
+                with pool.connection() as connection, scope(connection):
+                    return finish(operation(self._target.session(BlockingWire(connection), wait)))
+            except psycopg.Error as problem:
+                if run == RUNS or not may_run_again(problem):
+                    raise given_up(problem) or problem from problem
+                if pool is not None:
+                    pool.check()  # the other idle connections may have died with this one
+        raise AssertionError("the last run returns or raises")
+
+    def pool(self) -> ConnectionPool[Blocking]:
+        """The pool, opened at the first use and again in a forked child."""
+        with self._opening:
+            if self._pool is None or self._process != os.getpid():
+                self._pool, self._process = self._open(), os.getpid()
+            return self._pool
+
+    def _open(self) -> ConnectionPool[Blocking]:
+        with psycopg.connect(**self._target.settings) as connection:
+            wire = BlockingWire(connection)
+            kwargs = finish(self._target.first_look(wire, connection.info.backend_pid))
+        pool: ConnectionPool[Blocking] = ConnectionPool(
+            kwargs=kwargs,
+            min_size=1,
+            max_size=self._target.connections,
+            timeout=POOL_WAIT,
+            name="duly",
+            open=True,
+        )
+        return pool
+
+    def close(self) -> None:
+        """Close the pool; the next use opens a new one."""
+        if self._pool is not None and self._process == os.getpid():
+            self._pool.close()
+        self._pool = None
+
+
+class AwaitedRunner:
+    """Operations awaited, with a pool for each event loop: connections belong to their loop."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]] = (
+            WeakKeyDictionary()
+        )
+
+    async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """Run in one transaction."""
+        return await self._run(operation, wait, lambda connection: connection.transaction())
+
+    async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """Run statement by statement: the connection commits each."""
+        return await self._run(operation, wait, nullcontext)
+
+    async def _run(
+        self,
+        operation: Operation[T],
+        wait: timedelta,
+        scope: Callable[[Awaited], AbstractAsyncContextManager[object]],
+    ) -> T:
+        for run in range(1, RUNS + 1):
+            pool: AsyncConnectionPool[Awaited] | None = None
+            try:
+                pool = await self.pool()
+                async with pool.connection() as connection, scope(connection):
+                    return await operation(self._target.session(AwaitedWire(connection), wait))
+            except psycopg.Error as problem:
+                if run == RUNS or not may_run_again(problem):
+                    raise given_up(problem) or problem from problem
+                if pool is not None:
+                    await pool.check()  # the other idle connections may have died with this one
+        raise AssertionError("the last run returns or raises")
+
+    async def pool(self) -> AsyncConnectionPool[Awaited]:
+        """The running loop's pool; many first users share one opening."""
+        loop = asyncio.get_running_loop()
+        opening = self._pools.get(loop)
+        if opening is None or (opening.done() and opening.exception() is not None):
+            opening = self._pools[loop] = loop.create_task(self._open())
+        return await asyncio.shield(opening)
+
+    async def _open(self) -> AsyncConnectionPool[Awaited]:
+        async with await psycopg.AsyncConnection.connect(**self._target.settings) as connection:
+            wire = AwaitedWire(connection)
+            kwargs = await self._target.first_look(wire, connection.info.backend_pid)
+        pool: AsyncConnectionPool[Awaited] = AsyncConnectionPool(
+            kwargs=kwargs,
+            min_size=1,
+            max_size=self._target.connections,
+            timeout=POOL_WAIT,
+            name="duly",
+            open=False,
+        )
+        await pool.open()
+        return pool
+
+    async def close(self) -> None:
+        """Close the running loop's pool; the next use opens a new one."""
+        opening = self._pools.pop(asyncio.get_running_loop(), None)
+        if opening is None:
+            return
+        await asyncio.wait([opening])
+        if opening.exception() is None:
+            await opening.result().close()

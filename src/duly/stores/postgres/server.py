@@ -1,0 +1,63 @@
+"""What kind of server this is: refuse one that could lose an acknowledged event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from duly._kernel.errors import UnsafeStore
+
+if TYPE_CHECKING:
+    from duly._kernel.session import Session
+
+Durability = Literal["required", "any"]
+SERVER_CHECK = "server_check"
+OLDEST = 140000
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a first look at the server told."""
+
+    version: int
+    standby: bool
+    fsync: str
+    synchronous_commit: str
+    process: int
+
+    def behind_pooler(self, greeted_by: int) -> bool:
+        """Whether the process that answered is not the one the connection was greeted by.
+
+        Behind a pooler the next statement may meet another process, so nothing may be kept on
+        the server's side between two transactions: no prepared statements, no session settings.
+        """
+        return self.process != greeted_by
+
+
+async def look(session: Session) -> Server:
+    """Ask the server what it is."""
+    [row] = await session.rows(SERVER_CHECK)
+    return Server(**row)
+
+
+def refuse_unsafe(server: Server, durability: Durability) -> None:
+    """Raise where a COMMIT that was answered could be lost."""
+    if server.version < OLDEST:
+        raise UnsafeStore(
+            f"PostgreSQL {server.version // 10000} is too old: duly needs 14 or newer"
+        )
+    if server.standby:
+        raise UnsafeStore(
+            "this PostgreSQL server is a standby and takes no writes: use the primary's address"
+        )
+    if durability == "any":
+        return
+    for setting, value in (
+        ("fsync", server.fsync),
+        ("synchronous_commit", server.synchronous_commit),
+    ):
+        if value == "off":
+            raise UnsafeStore(
+                f"this PostgreSQL server runs with {setting} = off, so a power cut can lose what "
+                f'was acknowledged: switch it on, or pass durability="any" to accept the loss'
+            )

@@ -1,0 +1,122 @@
+"""A session on PostgreSQL, written once over a `Wire`: psycopg blocking or awaited, or asyncpg."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from duly._kernel.session import Dialect, Owner, Row, Value, database_time
+
+if TYPE_CHECKING:
+    from duly._kernel.clock import Clock
+    from duly._kernel.options import Names
+    from duly.stores.sql.placeholders import Prepared
+    from duly.stores.sql.statements import Statements
+
+Values = Mapping[str, Value | list[Value]]
+
+
+class Wire(Protocol):
+    """One PostgreSQL connection."""
+
+    async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
+        """Run one statement and return its rows by column name."""
+
+    async def plain(self, text: str) -> None:
+        """Run one statement without parameters as it is written."""
+
+    async def begin(self) -> None:
+        """Make sure a transaction is open, or refuse a connection that commits by itself."""
+
+    def savepoint(self) -> AbstractAsyncContextManager[None]:
+        """A savepoint opened through the driver."""
+
+
+class PostgresSession:
+    """Runs named statements on one connection. Never commits, rolls back or closes it.
+
+    ``bound`` is set on duly's own connections only: the longest wait for a lock, sent along with
+    each statement that may have to wait.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        statements: Statements,
+        clock: Clock | None,
+        *,
+        owner: Owner | None = None,
+        bound: timedelta | None = None,
+    ) -> None:
+        self._wire = wire
+        self._statements = statements
+        self._clock = clock
+        self._owner = owner
+        self._bound = None if bound is None else lock_timeout(bound)
+
+    @property
+    def names(self) -> Names:
+        """Where duly's tables are."""
+        return self._statements.names
+
+    @property
+    def dialect(self) -> Dialect:
+        """Which database this is."""
+        return self._statements.dialect
+
+    async def begin(self, wait: timedelta | None) -> None:  # noqa: ARG002 - BEGIN never waits here
+        """Begin before any savepoint: an outermost one would commit at its end."""
+        if self._owner is not None:
+            await self._owner.begin()
+        await self._wire.begin()
+
+    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
+        """Run one named statement."""
+        values["now"] = database_time(self._clock)
+        values["wait"] = self._bound
+        return await self._wire.fetch(self._statements[statement], values)
+
+    async def rows_each(
+        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
+    ) -> Sequence[Row]:
+        """Run the statement's ``_many`` form: one round trip, an array for each column."""
+        if not each:
+            return []
+        arrays = {name: [absent(one[name]) for one in each] for name in each[0]}
+        values = {"now": database_time(self._clock), "wait": self._bound, **shared, **arrays}
+        return await self._wire.fetch(self._statements[f"{statement}_many"], values)
+
+    async def plain(self, text: str) -> None:
+        """Run one statement of a migration."""
+        await self._wire.plain(text)
+
+    def savepoint(self) -> AbstractAsyncContextManager[None]:
+        """A savepoint, through the owner if there is one."""
+        return (self._owner or self._wire).savepoint()
+
+    @asynccontextmanager
+    async def waiting(self, wait: timedelta | None) -> AsyncIterator[None]:
+        """Bound lock waits inside, then restore the setting.
+
+        After an error PostgreSQL takes no statement until the savepoint around this is rolled
+        back, and rolling it back restores the setting by itself.
+        """
+        if wait is None:
+            yield
+            return
+        statements = self._statements
+        [setting] = await self._wire.fetch(statements["wait_bound"], {"wait": lock_timeout(wait)})
+        yield
+        await self._wire.fetch(statements["wait_restore"], {"before": setting["before"]})
+
+
+def absent(value: Value) -> Value:
+    """Arrays of bytes carry an empty value for none, so that their type is always known."""
+    return b"" if value is None else value
+
+
+def lock_timeout(wait: timedelta) -> str:
+    """PostgreSQL's spelling of a wait; its zero would mean no bound at all."""
+    return f"{max(1, -(-wait // timedelta(milliseconds=1)))}ms"

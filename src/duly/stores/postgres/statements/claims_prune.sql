@@ -1,0 +1,19 @@
+-- Forget a bounded number of claims whose time is over. Rows that somebody is taking over at this
+-- instant are skipped; the condition is checked again on the locked row, so a claim is either
+-- forgotten or taken over, never both.
+-- params: limit, now
+-- columns: digest
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
+                    clock_timestamp()) AS now
+)
+DELETE FROM {claims}
+ WHERE ctid = ANY (ARRAY (
+        SELECT ctid
+          FROM {claims}
+         WHERE expires_at <= (SELECT moment.now FROM moment)
+           AND (state = 'done' OR lease_until <= (SELECT moment.now FROM moment))
+         ORDER BY expires_at
+         LIMIT :limit::bigint
+           FOR UPDATE SKIP LOCKED))
+RETURNING digest

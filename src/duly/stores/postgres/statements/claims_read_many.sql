@@ -1,0 +1,18 @@
+-- Read many claims as they stand now, without locking them.
+-- params: scope[], digest[], token, now
+-- columns: as claims_read
+WITH moment AS (
+    SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
+                    clock_timestamp()) AS now
+)
+SELECT digest, epoch, (extract(epoch FROM first_seen) * 1000000)::bigint AS first_seen,
+       fingerprint, result,
+       token IS NOT DISTINCT FROM :token::bytea AS mine,
+       state = 'held' AS held,
+       CASE state WHEN 'held' THEN lease_until <= moment.now
+                  ELSE coalesce(expires_at <= moment.now, false) END AS free,
+       CASE state WHEN 'held'
+            THEN (extract(epoch FROM lease_until - moment.now) * 1000000)::bigint
+            END AS lease_left
+  FROM moment, unnest(:scope::text[], :digest::bytea[]) AS wanted (scope, digest)
+  JOIN {claims} USING (scope, digest)

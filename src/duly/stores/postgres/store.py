@@ -1,0 +1,85 @@
+"""The PostgreSQL store: duly's own connections, through psycopg, in both colours."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Self
+
+import psycopg
+
+from duly._kernel.errors import StoreUnavailable
+from duly._kernel.onestep import finish
+from duly.stores.base import Capabilities, Store
+from duly.stores.postgres.connect import Target, settings
+from duly.stores.postgres.psycopg_wires import BlockingWire
+from duly.stores.postgres.reruns import given_up
+from duly.stores.postgres.runners import AwaitedRunner, BlockingRunner
+from duly.stores.postgres.server import Durability, look, refuse_unsafe
+from duly.stores.sql.migrations import apply_next, check
+
+if TYPE_CHECKING:
+    from duly._kernel.clock import Clock
+    from duly._kernel.options import Names
+
+# Another migrator may be at work on a large table.
+MIGRATION_WAIT = timedelta(minutes=1)
+
+
+class PostgresStore(Store):
+    """A PostgreSQL database, shared by any number of machines."""
+
+    def __init__(
+        self,
+        url: str,
+        names: Names,
+        clock: Clock | None,
+        *,
+        durability: Durability = "required",
+        connections: int = 10,
+    ) -> None:
+        super().__init__(url, names, clock)
+        self.capabilities = Capabilities(concurrent_writers=True, durable=True, many_machines=True)
+        self._target = Target(settings(url), names, clock, durability, connections)
+        self.blocking = self._blocking = BlockingRunner(self._target)
+        self.awaited = self._awaited = AwaitedRunner(self._target)
+
+    def open(self) -> Self:
+        """Connect now: refuse an unsafe server, a missing and a wrong schema."""
+        try:
+            self._blocking.pool()
+        except psycopg.Error as problem:
+            raise given_up(problem) or problem from problem
+        return self
+
+    def close(self) -> None:
+        """Close the blocking pool."""
+        self._blocking.close()
+
+    async def aclose(self) -> None:
+        """Close the running loop's pool and the blocking one."""
+        await self._awaited.close()
+        self._blocking.close()
+
+    def migrate(self) -> list[str]:
+        """Apply what is missing, each migration in a transaction of its own."""
+        applied: list[str] = []
+        with self._connect() as connection:
+            session = self._target.session(BlockingWire(connection), MIGRATION_WAIT)
+            refuse_unsafe(finish(look(session)), self._target.durability)
+            while True:
+                with connection.transaction():
+                    name = finish(apply_next(session))
+                if name is None:
+                    return applied
+                applied.append(name)
+
+    def check(self) -> None:
+        """Raise unless the tables are those this duly was written for."""
+        with self._connect() as connection:
+            finish(check(self._target.session(BlockingWire(connection))))
+
+    def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
+        try:
+            return psycopg.connect(**self._target.settings)
+        except psycopg.Error as problem:
+            raise given_up(problem) or StoreUnavailable(str(problem)) from problem

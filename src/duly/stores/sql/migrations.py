@@ -1,0 +1,187 @@
+"""Migrations: numbered SQL files, each applied whole in one transaction under one lock.
+
+The number of the last one applied stands in ``duly_meta``. A migrator that dies leaves either all
+of a migration or none of it; the next one goes on from there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import SchemaMismatch
+from duly._kernel.ids import uuid7
+from duly.stores.sql.placeholders import PIECE
+from duly.stores.sql.statements import fill, read
+
+if TYPE_CHECKING:
+    from duly._kernel.options import Names
+    from duly._kernel.session import Dialect, Session
+
+NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
+TOKEN = re.compile(rf"{PIECE.pattern}|(?P<end>;)", PIECE.flags)
+META_EXISTS, META_READ, META_WRITE = "meta_exists", "meta_read", "meta_write"
+MIGRATE_LOCK, SCHEMA_MISSING = "migrate_lock", "schema_missing"
+SCHEMA_VERSION, INSTALLATION = "schema_version", "installation_id"
+
+# What a migration applied by hand must note; apply_next writes the same with parameters.
+VERSION_NOTE = """INSERT INTO {meta} (name, value) VALUES ('schema_version', '{number}')
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+"""
+INSTALLATION_NOTE = """INSERT INTO {meta} (name, value) VALUES ('installation_id', '{id}')
+    ON CONFLICT (name) DO NOTHING;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered file."""
+
+    number: int
+    name: str
+    text: str
+
+    def statements(self, dialect: Dialect, names: Names) -> list[str]:
+        """Its statements, with the table names in place."""
+        return split(fill(self.text, dialect, names))
+
+
+@lru_cache(maxsize=4)
+def migrations(dialect: Dialect) -> tuple[Migration, ...]:
+    """Every migration of a dialect, in order."""
+    folder = files("duly.stores") / dialect / "migrations"
+    found = sorted(
+        (match for entry in folder.iterdir() if (match := NAME.fullmatch(entry.name))),
+        key=lambda match: match[0],
+    )
+    return tuple(
+        Migration(
+            int(match[1]), match[0].removesuffix(".sql"), read(dialect, "migrations", match[0])
+        )
+        for match in found
+    )
+
+
+def latest(dialect: Dialect) -> int:
+    """The schema version that this duly was written for."""
+    return migrations(dialect)[-1].number
+
+
+def split(script: str) -> list[str]:
+    """Cut a script at its semicolons, but for those in quotes and comments."""
+    pieces, start = [], 0
+    for found in TOKEN.finditer(script):
+        if found["end"]:
+            pieces.append(script[start : found.start()])
+            start = found.end()
+    pieces.append(script[start:])
+    return [text for piece in pieces if (text := bare(piece))]
+
+
+def bare(statement: str) -> str:
+    """A statement without the comment lines before it."""
+    lines = statement.splitlines()
+    while lines and (not lines[0].strip() or lines[0].lstrip().startswith("--")):
+        del lines[0]
+    return "\n".join(lines).strip()
+
+
+async def schema_version(session: Session) -> int:
+    """The number of the last migration applied; 0 where there is none."""
+    names = session.names
+    table = names.table("meta") if session.dialect == "postgres" else f"{names.prefix}meta"
+    [row] = await session.rows(META_EXISTS, table=table)
+    if not row["found"]:
+        return 0
+    facts = {fact["name"]: fact["value"] for fact in await session.rows(META_READ)}
+    return int(facts.get(SCHEMA_VERSION, 0))
+
+
+async def apply_next(session: Session) -> str | None:
+    """Apply the one migration that comes next, in the open transaction; None where none is left.
+
+    The version is read again after the lock: another migrator may have been quicker.
+    """
+    names, dialect = session.names, session.dialect
+    await session.rows(MIGRATE_LOCK, table=names.table("meta"))
+    version = await schema_version(session)
+    refuse_newer(version, dialect)
+    pending = [one for one in migrations(dialect) if one.number > version]
+    if not pending:
+        return None
+    if version == 0:
+        await make_schema(session)
+    for statement in pending[0].statements(dialect, names):
+        await session.plain(statement)
+    if version == 0:
+        await session.rows(META_WRITE, name=INSTALLATION, value=str(uuid7()))
+    await session.rows(META_WRITE, name=SCHEMA_VERSION, value=str(pending[0].number))
+    return pending[0].name
+
+
+async def apply_all(session: Session) -> list[str]:
+    """Apply everything that is missing in one transaction that is not ours."""
+    await session.begin(None)
+    applied: list[str] = []
+    while (name := await apply_next(session)) is not None:
+        applied.append(name)
+    return applied
+
+
+async def make_schema(session: Session) -> None:
+    """Make the schema that was asked for, if it is not there."""
+    names = session.names
+    if names.schema is None:
+        return
+    [row] = await session.rows(SCHEMA_MISSING, schema=names.schema)
+    if row["missing"]:
+        await session.plain(f'CREATE SCHEMA "{names.schema}"')
+
+
+async def check(session: Session) -> None:
+    """Raise unless the tables are exactly those this duly was written for."""
+    names, dialect = session.names, session.dialect
+    version = await schema_version(session)
+    refuse_newer(version, dialect)
+    if version == 0:
+        raise SchemaMismatch(
+            f"duly's tables ({names.table('claims')}, ...) are not in this database: "
+            "run `duly migrate` with its URL"
+        )
+    if version < latest(dialect):
+        raise SchemaMismatch(
+            f"duly's tables are at schema version {version}, this duly needs {latest(dialect)}: "
+            "run `duly migrate` with the database's URL"
+        )
+
+
+def refuse_newer(version: int, dialect: Dialect) -> None:
+    """An older duly must not touch tables whose meaning it does not know."""
+    if version > latest(dialect):
+        raise SchemaMismatch(
+            f"duly's tables are at schema version {version}, this duly knows only "
+            f"{latest(dialect)}: install the newer duly that migrated them"
+        )
+
+
+def script(names: Names, dialect: Dialect, *, after: int = 0) -> str:
+    """The SQL that ``duly migrate`` would run from a version on, for review or another tool."""
+    parts = []
+    if names.schema is not None and after == 0:
+        parts.append(f'CREATE SCHEMA IF NOT EXISTS "{names.schema}";\n')
+    for one in migrations(dialect):
+        if one.number > after:
+            parts.append(fill(one.text, dialect, names))
+            parts.append(version_note(names, one.number, first=one.number == 1))
+    return "\n".join(parts)
+
+
+def version_note(names: Names, number: int, *, first: bool) -> str:
+    """The statements that record a migration applied by hand."""
+    note = VERSION_NOTE.format(meta=names.table("meta"), number=number)
+    if not first:
+        return note
+    return INSTALLATION_NOTE.format(meta=names.table("meta"), id=uuid7()) + note

@@ -1,0 +1,68 @@
+"""Named SQL files, loaded once: ``{claims}`` becomes the checked table name, no more."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from duly.stores.sql.placeholders import Prepared, Style, prepare
+
+if TYPE_CHECKING:
+    from duly._kernel.options import Names
+    from duly._kernel.session import Dialect
+
+TABLES = ("claims", "versions", "meta")
+SLOT = re.compile(r"\{(\w+)\}")
+
+
+class Statements:
+    """All statements of one dialect, in one driver's spelling, over one set of table names."""
+
+    def __init__(self, dialect: Dialect, names: Names, style: Style) -> None:
+        self.dialect: Dialect = dialect
+        self.names = names
+        self._style: Style = style
+        self._prepared: dict[str, Prepared] = {}
+
+    def __getitem__(self, name: str) -> Prepared:
+        found = self._prepared.get(name)
+        if found is None:
+            text = fill(statement_text(self.dialect, name), self.dialect, self.names)
+            found = self._prepared[name] = prepare(text, self._style)
+        return found
+
+
+@lru_cache(maxsize=256)
+def statements(dialect: Dialect, names: Names, style: Style) -> Statements:
+    """The statements for a connection; the same object for the same arguments."""
+    return Statements(dialect, names, style)
+
+
+@lru_cache(maxsize=256)
+def statement_text(dialect: Dialect, name: str) -> str:
+    """One file without the comment that opens it, which is for readers and not for the server."""
+    lines = read(dialect, "statements", f"{name}.sql").splitlines()
+    while lines and lines[0].startswith("--"):
+        del lines[0]
+    return "\n".join(lines).strip()
+
+
+def read(dialect: Dialect, folder: str, file: str) -> str:
+    """The text of a file that ships with the package."""
+    return (files("duly.stores") / dialect / folder / file).read_text(encoding="utf-8")
+
+
+def fill(text: str, dialect: Dialect, names: Names) -> str:
+    """Put table names and fragments in their slots; an unknown slot is an error of ours."""
+
+    def slot(found: re.Match[str]) -> str:
+        word = found[1]
+        if word in TABLES:
+            return names.table(word)
+        if word == "prefix":
+            return names.prefix
+        return statement_text(dialect, f"_{word}")
+
+    return SLOT.sub(slot, text)

@@ -1,0 +1,1 @@
+"""SQLite: one machine, many processes, nothing to install."""

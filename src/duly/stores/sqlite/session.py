@@ -1,0 +1,127 @@
+"""A session on SQLite, written once over a `Wire`: sqlite3 blocking, or aiosqlite awaited."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from duly._kernel.errors import NotJoinable
+from duly._kernel.session import Dialect, Owner, Row, Value, host_time
+from duly.stores.sqlite.errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from duly._kernel.clock import Clock
+    from duly._kernel.options import Names
+    from duly.stores.sql.statements import Statements
+
+SAVEPOINT = "duly_savepoint"
+
+
+class Wire(Protocol):
+    """One SQLite connection: run text, and tell what state it is in."""
+
+    async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
+        """Run one statement and return its rows by column name."""
+
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+
+    def commits_by_itself(self) -> bool:
+        """Whether a statement outside BEGIN would be committed at once."""
+
+
+class SqliteSession:
+    """Runs named statements on one connection. Never commits, rolls back or closes it."""
+
+    def __init__(
+        self, wire: Wire, statements: Statements, clock: Clock | None, owner: Owner | None = None
+    ) -> None:
+        self._wire = wire
+        self._statements = statements
+        self._clock = clock
+        self._owner = owner
+
+    @property
+    def names(self) -> Names:
+        """Where duly's tables are."""
+        return self._statements.names
+
+    @property
+    def dialect(self) -> Dialect:
+        """Which database this is."""
+        return self._statements.dialect
+
+    async def begin(self, wait: timedelta | None) -> None:
+        """Begin before anything else: an outermost savepoint would commit at its end."""
+        if self._owner is not None:
+            await self._owner.begin()
+        if self._wire.in_transaction():
+            return
+        if self._wire.commits_by_itself():
+            raise NotJoinable(
+                "this SQLite connection is in autocommit mode and no transaction is open: "
+                'run execute("BEGIN IMMEDIATE") on it first'
+            )
+        async with self.waiting(wait):
+            await self._plain("BEGIN IMMEDIATE")
+
+    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
+        """Run one named statement."""
+        values["now"] = host_time(self._clock)
+        with translated():
+            return await self._wire.fetch(self._statements[statement].text, values)
+
+    async def rows_each(
+        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
+    ) -> Sequence[Row]:
+        """Run one named statement for each set of values: there are no round trips to save."""
+        gathered: list[Row] = []
+        for one in each:
+            gathered.extend(await self.rows(statement, **shared, **one))
+        return gathered
+
+    async def plain(self, text: str) -> None:
+        """Run one statement of a migration."""
+        await self._plain(text)
+
+    def savepoint(self) -> AbstractAsyncContextManager[None]:
+        """A savepoint, through the owner if there is one."""
+        return self._plain_savepoint() if self._owner is None else self._owner.savepoint()
+
+    @asynccontextmanager
+    async def _plain_savepoint(self) -> AsyncIterator[None]:
+        """A savepoint in plain SQL: the driver has no call for it."""
+        await self._plain(f"SAVEPOINT {SAVEPOINT}")
+        try:
+            yield
+        except BaseException:
+            if self._wire.in_transaction():  # a full disk has rolled back everything already
+                await self._plain(f"ROLLBACK TO {SAVEPOINT}")
+                await self._plain(f"RELEASE {SAVEPOINT}")
+            raise
+        await self._plain(f"RELEASE {SAVEPOINT}")
+
+    @asynccontextmanager
+    async def waiting(self, wait: timedelta | None) -> AsyncIterator[None]:
+        """Bound the wait for the write lock, then restore the connection's own bound."""
+        if wait is None:
+            yield
+            return
+        [before] = await self._plain("PRAGMA busy_timeout")
+        await self._plain(f"PRAGMA busy_timeout = {milliseconds(wait)}")
+        try:
+            yield
+        finally:
+            await self._plain(f"PRAGMA busy_timeout = {before['timeout']}")
+
+    async def _plain(self, text: str) -> list[Row]:
+        with translated():
+            return await self._wire.fetch(text, {})
+
+
+def milliseconds(wait: timedelta) -> int:
+    """Whole milliseconds, rounded up, so that a short wait is not none."""
+    return -(-wait // timedelta(milliseconds=1))

@@ -1,0 +1,12 @@
+-- Forget a bounded number of claims whose time is over.
+-- params: limit, now
+-- columns: digest
+DELETE FROM {claims}
+ WHERE (scope, digest) IN (
+        SELECT scope, digest
+          FROM {claims}
+         WHERE expires_at <= :now
+           AND (state = 'done' OR lease_until <= :now)
+         ORDER BY expires_at
+         LIMIT :limit)
+RETURNING digest

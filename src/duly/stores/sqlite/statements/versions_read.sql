@@ -1,0 +1,4 @@
+-- Read what kind of versions a resource has.
+-- params: scope, digest
+-- columns: kind
+SELECT kind FROM {versions} WHERE scope = :scope AND digest = :digest

@@ -1,0 +1,82 @@
+"""The two ways to reach SQLite: `sqlite3`, which blocks, and `aiosqlite`, which is awaited.
+
+Both read columns by name through a cursor without a row factory, because the connection's own
+factory belongs to the user.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping, Sequence
+
+    import aiosqlite
+
+    from duly._kernel.session import Row, Value
+
+
+class BlockingWire:
+    """A ``sqlite3.Connection``."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
+        """Run one statement; returns without ever waiting."""
+        cursor = self._connection.cursor()
+        cursor.row_factory = None
+        cursor.execute(text, values)
+        return named(cursor.description, cursor.fetchall())
+
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self._connection.in_transaction
+
+    def commits_by_itself(self) -> bool:
+        """Whether a statement outside BEGIN would be committed at once."""
+        return autocommits(self._connection)
+
+
+class AiosqliteWire:
+    """An ``aiosqlite.Connection``: its own thread does the work."""
+
+    def __init__(self, connection: aiosqlite.Connection) -> None:
+        self._connection = connection
+
+    async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
+        """Run one statement on the connection's thread."""
+        async with self._connection.cursor() as cursor:
+            cursor.row_factory = None
+            await cursor.execute(text, dict(values))
+            rows = await cursor.fetchall()
+            return named(cursor.description, rows)
+
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self._connection.in_transaction
+
+    def commits_by_itself(self) -> bool:
+        """Whether a statement outside BEGIN would be committed at once."""
+        return autocommits(self._connection._conn)  # the attribute is not offered in public
+
+
+def named(description: Sequence[Any] | None, rows: Any) -> list[Row]:
+    """Rows as mappings from column name to value."""
+    if description is None:
+        return []
+    names = [column[0] for column in description]
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def autocommits(connection: sqlite3.Connection) -> bool:
+    """Whether this connection commits each statement outside BEGIN by itself.
+
+    Python 3.12 added ``autocommit``, which overrules ``isolation_level`` unless it is left at its
+    default, a number that is neither True nor False.
+    """
+    setting = getattr(connection, "autocommit", None)
+    if setting is True or setting is False:
+        return bool(setting)
+    return connection.isolation_level is None

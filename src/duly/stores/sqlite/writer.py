@@ -1,0 +1,148 @@
+"""The one connection through which a process writes to one SQLite file.
+
+SQLite has one write lock. Threads of this process queue for it in order, on a lock of ours; other
+processes are waited for by SQLite itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import Held, Misuse
+from duly._kernel.onestep import finish
+from duly.stores.sql.migrations import apply_next, check, latest, schema_version
+from duly.stores.sql.statements import statements
+from duly.stores.sqlite.connect import connect
+from duly.stores.sqlite.errors import translated, unavailable
+from duly.stores.sqlite.session import SqliteSession, milliseconds
+from duly.stores.sqlite.wires import BlockingWire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from duly._kernel.clock import Clock
+    from duly._kernel.options import Names
+    from duly._kernel.session import Session
+
+# Another process may be creating the same database; that takes milliseconds, not seconds.
+OPENING = timedelta(seconds=30)
+
+
+class Writer:
+    """The one connection through which this process writes to one file."""
+
+    def __init__(self, path: Path, names: Names, clock: Clock | None, *, durable: bool) -> None:
+        if names.schema is not None:
+            raise Misuse("schema= is for PostgreSQL: on SQLite use prefix= or another file")
+        self._path = path
+        self._names = names
+        self._durable = durable
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._process = 0
+        self._busy_timeout = -1
+        self._applied: list[str] = []
+
+    @contextmanager
+    def turn(self, wait: timedelta) -> Iterator[sqlite3.Connection]:
+        """The connection, for one caller; whoever waits longer than allowed is told `Held`."""
+        deadline = time.monotonic() + wait.total_seconds()
+        if not self._lock.acquire(timeout=wait.total_seconds()):
+            raise Held("other threads of this process keep SQLite's writer busy: try again")
+        try:
+            connection = self._opened()
+            left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
+            self._bound(connection, milliseconds(left))
+            with translated():
+                yield connection
+        except sqlite3.DatabaseError as problem:
+            if type(problem) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
+                raise  # a broken constraint is a fault of ours, not of the file
+            raise unavailable(problem) from problem
+        finally:
+            self._lock.release()
+
+    def session(self, connection: sqlite3.Connection) -> Session:
+        """A session over the connection."""
+        return SqliteSession(
+            BlockingWire(connection), statements("sqlite", self._names, "named"), self._clock
+        )
+
+    def close(self) -> None:
+        """Close the connection; the next use opens a new one."""
+        with self._lock:
+            if self._connection is not None and self._process == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    def _bound(self, connection: sqlite3.Connection, wait: int) -> None:
+        if wait != self._busy_timeout:
+            connection.execute(f"PRAGMA busy_timeout = {wait}")
+            self._busy_timeout = wait
+
+    def _opened(self) -> sqlite3.Connection:
+        """Open at the first use, and again in a forked child: a connection survives no fork."""
+        if self._connection is None or self._process != os.getpid():
+            connection = connect(self._path, durable=self._durable)
+            self._busy_timeout = -1
+            try:
+                self._applied = self._migrate(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection, self._process = connection, os.getpid()
+        return self._connection
+
+    def migrate(self) -> list[str]:
+        """Open the file and return what opening it applied."""
+        with self.turn(OPENING):
+            return list(self._applied)
+
+    def check(self) -> None:
+        """Look at the file without creating or changing anything."""
+        try:
+            connection = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
+        except sqlite3.Error as problem:
+            raise unavailable(problem) from problem
+        try:
+            finish(check(self.session(connection)))
+        except sqlite3.Error as problem:
+            raise unavailable(problem) from problem
+        finally:
+            connection.close()
+
+    def _migrate(self, connection: sqlite3.Connection) -> list[str]:
+        """On SQLite opening migrates: there is no operator between the library and its file."""
+        session = self.session(connection)
+        self._bound(connection, milliseconds(OPENING))
+        applied: list[str] = []
+        if finish(schema_version(session)) == latest("sqlite"):
+            return applied  # the usual case, without asking for the write lock
+        while True:
+            with transaction(connection):
+                name = finish(apply_next(session))
+            if name is None:
+                return applied
+            applied.append(name)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """BEGIN IMMEDIATE … COMMIT, or ROLLBACK on any error at all."""
+    with translated():
+        connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,93 @@
+"""What a verb was pointed at: duly's store, the user's transaction, or a store of theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import Misuse
+from duly._kernel.inputs import checked_clock, kind
+from duly._kernel.options import names
+from duly._kernel.records import Answer, Duplicate, First
+from duly.stores.base import Store
+from duly.stores.join import Colour, join, recognise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from duly._kernel.clock import Clock
+    from duly._kernel.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a joined connection finds duly's tables, and the clock of a test."""
+
+    prefix: str | None = None
+    schema: str | None = None
+    clock: Clock | None = None
+
+
+def joined(target: object, where: Where, *, colour: Colour, verb: str) -> Session:
+    """A session in the user's transaction."""
+    if isinstance(target, Store):
+        raise Misuse(
+            f"{verb}(store, ...) needs lease=...: without one, pass the connection whose "
+            "transaction the work is in"
+        )
+    trusted_clock = checked_clock(where.clock)
+    found = names(where.prefix, where.schema)
+    return join(target, found, trusted_clock, colour=colour, verb=verb)
+
+
+def as_store(target: object, where: Where) -> Store | None:
+    """The target if it is a store, whose names and clock are its own."""
+    if not isinstance(target, Store):
+        return None
+    if where != Where():
+        raise Misuse("prefix=, schema= and clock= of a store are set once, in duly.store(...)")
+    return target
+
+
+def needs_store(target: object, verb: str) -> Store:
+    """A store, for the forms that work in transactions of their own."""
+    if isinstance(target, Store):
+        return target
+    raise Misuse(
+        f"{verb} works in short transactions of its own and takes a duly.store(...), "
+        f"not {kind(target)}"
+    )
+
+
+def leased_store(target: object, where: Where) -> Store:
+    """The store for a leased turn, which never takes a transaction."""
+    store = as_store(target, where)
+    return store if store is not None else needs_store(target, "once(lease=...)")
+
+
+def plain_connection(tx: object, store: Store, *, colour: Colour, verb: str) -> Session | None:
+    """The user's final transaction for a mark, read with the names of the store; None for none."""
+    if tx is None:
+        return None
+    return join(tx, store.names, store.clock, colour=colour, verb=verb)
+
+
+def custom_record(target: object) -> Callable[[bytes, timedelta | None], Any] | None:
+    """The ``record(digest, ttl) -> bool`` of a store that the user wrote."""
+    if recognise(target) is not None:
+        return None
+    record = getattr(target, "record", None)
+    return record if callable(record) else None
+
+
+def custom_answer(recorded: object) -> Answer:
+    """What the user's store said, as an answer."""
+    if recorded is True:
+        return First(first_seen=None)
+    if recorded is False:
+        return Duplicate(first_seen=None)
+    raise Misuse(
+        "record(digest, ttl) must return True where the digest is new and False where it is known, "
+        f"it returned {kind(recorded)}"
+    )

@@ -1,0 +1,1 @@
+"""What looks at it: the command line, the demonstration."""

@@ -1,0 +1,293 @@
+"""The verbs of the ledger for code that blocks; `duly.aio` holds the same ones awaited.
+
+Each verb checks its arguments, finds out what it was pointed at, and finishes the one body that
+both colours share.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
+
+from duly._kernel.errors import Misuse, WrongColour
+from duly._kernel.inputs import checked_count, checked_work
+from duly._kernel.onestep import finish
+from duly._kernel.options import CLAIM_TTL, FENCE_LEASE, ORDER_SCOPE, PRUNE_CHUNK
+from duly._ledger import dedup as dedups
+from duly._ledger.asks import advance, ask, batch_ask
+from duly._ledger.once import InTransaction, UnderLease
+from duly._ledger.order import newer_committed, newer_joined
+from duly._ledger.prune import prune_committed, prune_joined
+from duly._ledger.turns import NOT_GIVEN, Turn
+from duly.stores.sql.migrations import apply_all
+from duly.targets import (
+    Where,
+    as_store,
+    custom_answer,
+    custom_record,
+    joined,
+    leased_store,
+    needs_store,
+    plain_connection,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import timedelta
+    from types import TracebackType
+
+    from duly._kernel.clock import Clock
+    from duly._kernel.records import Answer
+    from duly._kernel.results import Json
+    from duly._kernel.versions import Tie, Version
+    from duly.stores.base import Store
+
+T = TypeVar("T", bound=Turn)
+
+
+def dedup(
+    target: object,
+    scope: str,
+    key: str | bytes,
+    ttl: timedelta | None = CLAIM_TTL,
+    *,
+    body: bytes | None = None,
+    wait: timedelta | None = None,
+    prefix: str | None = None,
+    schema: str | None = None,
+    clock: Clock | None = None,
+) -> Answer:
+    """Am I the first to see this key? The answer is `First` or `Duplicate`, exactly one `First`.
+
+    In your connection's transaction the claim stays or goes with your own writes. With a
+    ``duly.store(...)`` it is committed before this returns: if you then crash before doing the
+    work, nobody will do it, so prefer `once`.
+
+    ``ttl`` is how long the key is remembered, None for ever: longer than the sender may retry.
+    ``body`` lets a later duplicate say that its body differs. ``wait`` bounds the wait for a
+    concurrent first; when it is over `Held` is raised and nothing was claimed.
+    """
+    asked, where = ask(scope, key, ttl, body=body, wait=wait), Where(prefix, schema, clock)
+    if (store := as_store(target, where)) is not None:
+        return finish(dedups.dedup_committed(store.blocking, asked))
+    if (record := custom_record(target)) is not None:
+        recorded = record(asked.key.digest, ttl)
+        if inspect.isawaitable(recorded):
+            raise WrongColour("record(digest, ttl) of this store is async: use duly.aio.dedup")
+        return custom_answer(recorded)
+    return finish(dedups.dedup(joined(target, where, colour="sync", verb="dedup"), asked))
+
+
+def dedup_many(
+    target: object,
+    scope: str,
+    keys: Iterable[str | bytes],
+    ttl: timedelta | None = CLAIM_TTL,
+    *,
+    wait: timedelta | None = None,
+    prefix: str | None = None,
+    schema: str | None = None,
+    clock: Clock | None = None,
+) -> list[Answer]:
+    """`dedup` for a batch: one answer for each key, in the order given, in one transaction.
+
+    A key that is repeated in the batch is first at most once. If `Held` is raised, none of the
+    batch was claimed. Batches in any order never deadlock with one another.
+    """
+    asked, where = batch_ask(scope, keys, ttl, wait=wait), Where(prefix, schema, clock)
+    if (store := as_store(target, where)) is not None:
+        return finish(dedups.dedup_many_committed(store.blocking, asked))
+    return finish(dedups.dedup_many(joined(target, where, colour="sync", verb="dedup_many"), asked))
+
+
+class LeasedTurn(Turn):
+    """A turn under a lease: renew it while you work, mark it when you are done."""
+
+    def __init__(self, answer: Answer, form: UnderLease, store: Store) -> None:
+        super().__init__(answer)
+        self._form = form
+        self._store = store
+
+    @property
+    def epoch(self) -> int:
+        """Grows with every takeover: send it along to whoever can refuse an older one."""
+        return self._form.lease.epoch
+
+    def mark(self, result: Json = NOT_GIVEN, *, tx: object = None) -> None:
+        """End the lease as done, with a result if you have one.
+
+        ``tx`` is your own open transaction: the mark then stays or goes with your last writes.
+        Raises `LeaseLost` where somebody newer holds the lease; roll your transaction back then.
+        """
+        self.keep(result)
+        session = plain_connection(tx, self._store, colour="sync", verb="once")
+        finish(self._form.mark(self.encoded, session))
+
+    def renew(self) -> None:
+        """Extend the lease by its own length from now, or raise `LeaseLost`."""
+        finish(self._form.renew())
+
+
+class Once(Generic[T]):
+    """The context manager behind `once`: enter claims, leaving keeps everything or nothing."""
+
+    def __init__(self, form: InTransaction | UnderLease, turn: Callable[[Answer], T]) -> None:
+        self._form = form
+        self._make_turn = turn
+        self._turn: T | None = None
+
+    def __enter__(self) -> T:
+        if self._turn is not None:
+            raise Misuse("this once(...) was used before: call once again for a new turn")
+        self._turn = self._make_turn(finish(self._form.enter()))
+        return self._turn
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        finish(self._form.leave(error, None if self._turn is None else self._turn.encoded))
+
+
+@overload
+def once(
+    target: object,
+    scope: str,
+    key: str | bytes,
+    ttl: timedelta | None = ...,
+    *,
+    lease: None = ...,
+    body: bytes | None = ...,
+    wait: timedelta | None = ...,
+    prefix: str | None = ...,
+    schema: str | None = ...,
+    clock: Clock | None = ...,
+) -> Once[Turn]: ...
+
+
+@overload
+def once(
+    target: Store,
+    scope: str,
+    key: str | bytes,
+    ttl: timedelta | None = ...,
+    *,
+    lease: timedelta,
+    body: bytes | None = ...,
+    wait: timedelta | None = ...,
+) -> Once[LeasedTurn]: ...
+
+
+def once(
+    target: object,
+    scope: str,
+    key: str | bytes,
+    ttl: timedelta | None = CLAIM_TTL,
+    *,
+    lease: timedelta | None = None,
+    body: bytes | None = None,
+    wait: timedelta | None = None,
+    prefix: str | None = None,
+    schema: str | None = None,
+    clock: Clock | None = None,
+) -> Once[Turn] | Once[LeasedTurn]:
+    """Take your turn at something that happens one time: ``if turn.first``, do the work.
+
+    In your connection's transaction, claim, work and ``turn.result`` stay or go together, also if
+    the body raises and you go on. A concurrent duplicate waits for your COMMIT, then sees the
+    result; if you roll back, it is first.
+
+    With ``lease=`` and a ``duly.store(...)`` no transaction is open while you work. If you crash,
+    the lease runs out and the next caller takes over; if you were only slow, marking raises
+    `LeaseLost`. While the lease lives, others get `Held`.
+    """
+    asked = ask(scope, key, ttl, body=body, wait=wait, lease=lease)
+    where = Where(prefix, schema, clock)
+    if lease is not None:
+        store = leased_store(target, where)
+        form = UnderLease(store.blocking, asked)
+        return Once(form, lambda answer: LeasedTurn(answer, form, store))
+    session = joined(target, where, colour="sync", verb="once")
+    return Once(InTransaction(session, asked), Turn)
+
+
+def fence(
+    store: Store,
+    scope: str,
+    key: str | bytes,
+    work: Callable[[], Json],
+    *,
+    ttl: timedelta | None = CLAIM_TTL,
+    lease: timedelta = FENCE_LEASE,
+    wait: timedelta | None = None,
+) -> Json:
+    """Run ``work`` once and return its result, now and to every later caller.
+
+    An error, a cancellation or an exit inside ``work`` gives the key back, so that the next call
+    runs it again. While somebody else is running it, `Held` is raised.
+    """
+    run = checked_work(work, awaited="duly.aio.fence")
+    with once(needs_store(store, "fence"), scope, key, ttl, lease=lease, wait=wait) as turn:
+        if turn.first:
+            turn.result = cast("Json", refuse_awaitable(run()))
+        return turn.result
+
+
+def refuse_awaitable(result: object) -> object:
+    """A function that only returns a coroutine has not done its work."""
+    if inspect.iscoroutine(result):
+        result.close()
+    if inspect.isawaitable(result):
+        raise WrongColour("work returned something to await: use duly.aio.fence")
+    return result
+
+
+def newer(
+    target: object,
+    resource: str | bytes,
+    version: Version,
+    tie: Tie | None = None,
+    *,
+    scope: str = ORDER_SCOPE,
+    prefix: str | None = None,
+    schema: str | None = None,
+    clock: Clock | None = None,
+) -> bool:
+    """Record a resource's version; True if it is later than any applied, else it is stale.
+
+    Versions are 64-bit integers, aware datetimes, or strings compared bytewise; a resource keeps
+    its first kind. Equal timestamps apply and equal sequences are skipped, unless ``tie`` says.
+    """
+    asked, where = advance(scope, resource, version, tie), Where(prefix, schema, clock)
+    if (store := as_store(target, where)) is not None:
+        return finish(newer_committed(store.blocking, asked))
+    return finish(newer_joined(joined(target, where, colour="sync", verb="newer"), asked))
+
+
+def prune(
+    target: object,
+    *,
+    limit: int = PRUNE_CHUNK,
+    prefix: str | None = None,
+    schema: str | None = None,
+    clock: Clock | None = None,
+) -> int:
+    """Delete up to ``limit`` claims whose time is over, and return how many went."""
+    checked_count("limit", limit, most=1_000_000)
+    where = Where(prefix, schema, clock)
+    if (store := as_store(target, where)) is not None:
+        return finish(prune_committed(store.blocking, limit))
+    return finish(prune_joined(joined(target, where, colour="sync", verb="prune"), limit))
+
+
+def migrate(target: object, *, prefix: str | None = None, schema: str | None = None) -> list[str]:
+    """Bring duly's tables to this version's schema and return what was applied.
+
+    On your own connection it runs in your transaction, as Alembic and Django migrations need it.
+    """
+    where = Where(prefix, schema)
+    if (store := as_store(target, where)) is not None:
+        return store.migrate()
+    return finish(apply_all(joined(target, where, colour="sync", verb="migrate")))

@@ -1,0 +1,1 @@
+"""What duly promises, tried."""

@@ -1,0 +1,157 @@
+"""Runs the tests on this interpreter, then on every newer Python of the machine.
+
+`make test` starts it inside the servers, so that all interpreters share them. Each newer Python
+gets an environment of its own, `.venv-3.12` and so on, kept until pyproject.toml changes. There
+the tests marked slow are left out: they try servers and processes, not the language.
+
+What follows on the command line goes to pytest. DULY_TEST_PYTHONS limits the interpreters:
+"3.13" or "3.12,3.13" names newer ones, "main" stands for none of them.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.servers.commands import run
+
+ROOT = Path(__file__).parents[1]
+PASSED, FAILED = "passed", "FAILED"
+ANSWERS = {0: PASSED, 1: FAILED}  # pytest's exit codes that tell about the tests
+LIMIT = "DULY_TEST_PYTHONS"
+MOST_WORKERS = 4  # each worker keeps connections; the server has a few hundred for all
+
+# Prints the version of a finished release that can make environments, and nothing otherwise.
+PROBE = """\
+import ensurepip, sys, venv
+if sys.version_info.releaselevel == "final" and sys.implementation.name == "cpython":
+    print(*sys.version_info[:3])
+"""
+
+Version = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python that answered."""
+
+    version: Version
+    program: Path
+
+    @property
+    def series(self) -> str:
+        """The version as environments are named, as in 3.12."""
+        return f"{self.version[0]}.{self.version[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one interpreter did."""
+
+    version: Version
+    verdict: str
+    seconds: float
+
+    def __str__(self) -> str:
+        name = ".".join(map(str, self.version))
+        return f"python {name:<8} {self.verdict} in {self.seconds:.0f} s"
+
+
+def candidates(environment: Mapping[str, str]) -> list[Path]:
+    """Every file that may be a Python: on PATH, pyenv's, uv's, the system's."""
+    home = Path.home()
+    pyenv = Path(environment.get("PYENV_ROOT") or home / ".pyenv")
+    folders = [Path(entry) for entry in environment.get("PATH", "").split(os.pathsep) if entry]
+    folders += sorted(pyenv.glob("versions/*/bin"))
+    folders += sorted(home.glob(".local/share/uv/python/*/bin"))
+    folders += [Path("/usr/bin"), Path("/usr/local/bin")]
+    found = [path for folder in folders for path in sorted(folder.glob("python3.[0-9]*"))]
+    return list(dict.fromkeys(path for path in found if path.name[8:].isdigit()))
+
+
+def ask(program: Path) -> Interpreter | None:
+    """Learn the version by running it: a shim may stand for nothing."""
+    try:
+        answer = subprocess.run(
+            [program, "-I", "-c", PROBE],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    version = tuple(map(int, answer.stdout.split()))
+    return Interpreter(version, program) if version else None
+
+
+def newer(found: Iterable[Interpreter], than: Version) -> list[Interpreter]:
+    """One interpreter for each later series, the latest of it, oldest series first."""
+    chosen: dict[Version, Interpreter] = {}
+    for interpreter in sorted(found, key=lambda each: each.version):
+        if interpreter.version[:2] > than[:2]:
+            chosen[interpreter.version[:2]] = interpreter
+    return list(chosen.values())
+
+
+def allowed(interpreters: Iterable[Interpreter], limit: str) -> list[Interpreter]:
+    """Those the limit names, all of them if it names none."""
+    names = [name.strip() for name in limit.split(",") if name.strip()]
+    return [each for each in interpreters if not names or each.series in names]
+
+
+def environment_for(interpreter: Interpreter) -> Path:
+    """Its environment's Python, installed anew if pyproject.toml is younger."""
+    folder = ROOT / f".venv-{interpreter.series}"
+    python, stamp = folder / "bin" / "python", folder / ".installed"
+    project = ROOT / "pyproject.toml"
+    if stamp.exists() and stamp.stat().st_mtime >= project.stat().st_mtime:
+        return python
+    print(f"everywhere: making {folder.name}", flush=True)
+    subprocess.run([interpreter.program, "-m", "venv", "--clear", folder], check=True)
+    pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--editable", f"{ROOT}[all,dev]"], check=True)
+    stamp.touch()
+    return python
+
+
+def run_pytest(python: Path, version: Version, options: Sequence[str]) -> Outcome:
+    """Run the suite once; the caller's options come last and so have the last word."""
+    workers = min(max(os.cpu_count() or 2, 2), MOST_WORKERS)
+    begun = time.monotonic()
+    code = run([str(python), "-m", "pytest", "-n", str(workers), *options])
+    if code not in ANSWERS:
+        # Interrupted, or nothing to run: the other interpreters would have no better answer.
+        sys.exit(code)
+    return Outcome(version, ANSWERS[code], time.monotonic() - begun)
+
+
+def run_newer(interpreter: Interpreter, options: Sequence[str]) -> Outcome:
+    begun = time.monotonic()
+    try:
+        python = environment_for(interpreter)
+    except subprocess.CalledProcessError as failure:
+        verdict = f"{FAILED} (no environment: exit {failure.returncode})"
+        return Outcome(interpreter.version, verdict, time.monotonic() - begun)
+    print(f"everywhere: python {interpreter.series}", flush=True)
+    return run_pytest(python, interpreter.version, ["-m", "not slow", *options])
+
+
+def main(options: Sequence[str]) -> int:
+    here: Version = sys.version_info[:3]
+    outcomes = [run_pytest(Path(sys.executable), here, options)]
+    answers = [answer for path in candidates(os.environ) if (answer := ask(path))]
+    for interpreter in allowed(newer(answers, here), os.environ.get(LIMIT, "")):
+        outcomes.append(run_newer(interpreter, options))
+    print("", *outcomes, sep="\n", flush=True)
+    return int(any(outcome.verdict != PASSED for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
