@@ -20,7 +20,7 @@ def system_clock() -> datetime:
 
 def to_microseconds(moment: datetime) -> int:
     """Whole microseconds since 1970; a moment without a time zone is refused."""
-    if moment.tzinfo is None:
+    if moment.utcoffset() is None:
         raise Misuse("a datetime without a time zone is ambiguous: use datetime.now(timezone.utc)")
     return (moment - EPOCH) // MICROSECOND
 

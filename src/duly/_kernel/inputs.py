@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from itertools import islice
 
 from duly._kernel.clock import MICROSECOND, Clock
 from duly._kernel.errors import Misuse
@@ -51,9 +52,9 @@ def checked_keys(scope: object, keys: object) -> list[Key]:
     """A batch of keys, in the caller's order, repeats included."""
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
         raise Misuse(f"keys must be a list of strings or bytes, not {kind(keys)}")
-    batch = [checked_key(scope, key) for key in keys]
+    batch = [checked_key(scope, key) for key in islice(keys, BATCH + 1)]  # it may never end
     if len(batch) > BATCH:
-        raise Misuse(f"a batch has at most {BATCH:,} keys, this one has {len(batch):,}: split it")
+        raise Misuse(f"a batch has at most {BATCH:,} keys, this one has more: split it")
     return batch
 
 

@@ -48,7 +48,9 @@ class Names:
 
 def checked_identifier(what: str, name: object) -> None:
     """Refuse anything but plain lower-case names, so that no setting can carry SQL."""
-    if not isinstance(name, str) or IDENTIFIER.fullmatch(name) is None:
+    if not isinstance(name, str):
+        raise Misuse(f"{what} must be a string of lower-case letters, not a {type(name).__name__}")
+    if IDENTIFIER.fullmatch(name) is None:
         raise Misuse(
             f"{what} {name!r:.60} is not allowed: use 1 to 41 lower-case letters, digits and "
             "underscores, not starting with a digit"

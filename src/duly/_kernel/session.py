@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from duly._kernel.clock import Clock, system_clock, to_microseconds
+from duly._kernel.errors import Misuse
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -97,3 +98,12 @@ def database_time(clock: Clock | None) -> int | None:
 def host_time(clock: Clock | None) -> int:
     """What ``:now`` is where the host's clock is the only one."""
     return to_microseconds((clock or system_clock)())
+
+
+def ended() -> Misuse:
+    """The error of a savepoint whose transaction was ended before it, by the code inside."""
+    return Misuse(
+        "the transaction was committed or rolled back inside this block, or failed there and the "
+        "error was swallowed: let errors out, and end the transaction outside. What was committed "
+        "inside stays"
+    )

@@ -80,16 +80,23 @@ def batch_ask(scope: object, keys: object, ttl: object, *, wait: object) -> Batc
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """One version to be recorded, and whether an equal one counts."""
+    """One version to be recorded, and whether an equal one counts.
+
+    The token is how a rerun after a lost reply knows that the equal version is its own.
+    """
 
     resource: Key
     version: Comparable
     tie: bool
+    token: bytes
 
 
 def advance(scope: object, resource: object, version: Version, tie: Tie | None) -> Advance:
     """Check the arguments of the order guard."""
     ordered = comparable(version)
     return Advance(
-        checked_key(scope, resource, what="resource"), ordered, tie_applies(ordered.kind, tie)
+        checked_key(scope, resource, what="resource"),
+        ordered,
+        tie_applies(ordered.kind, tie),
+        new_token(),
     )

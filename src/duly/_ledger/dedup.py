@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import DulyError
+from duly._kernel.errors import DulyError, Held
 from duly._kernel.states import ClaimState
+from duly._ledger.attempts import Attempt
 from duly._ledger.claims import claim, claim_many, release
 
 if TYPE_CHECKING:
@@ -37,31 +38,32 @@ async def dedup_many(session: Session, asked: BatchAsk) -> list[Answer]:
 
 
 async def dedup_committed(runner: Runner, asked: Ask) -> Answer:
-    """Claim and commit. A caller that is cancelled before it hears the answer claimed nothing."""
+    """Claim and commit. A caller that never hears the answer has claimed nothing."""
+    attempt = Attempt(
+        lambda session: claim(session, asked.key, asked.terms, fingerprint=asked.fingerprint)
+    )
     try:
-        return await runner.run_single(
-            lambda session: claim(session, asked.key, asked.terms, fingerprint=asked.fingerprint),
-            wait=asked.own_wait,
-        )
-    except DulyError:
+        return await runner.run_single(attempt, wait=asked.own_wait)
+    except Held:
         raise
-    except BaseException:
-        await undo(runner, [asked.key], asked.terms.token, asked.own_wait)
+    except BaseException:  # cancelled, or the last COMMIT may have gone through unheard
+        if attempt.begun:
+            await undo(runner, [asked.key], asked.terms.token, asked.own_wait)
         raise
 
 
 async def dedup_many_committed(runner: Runner, asked: BatchAsk) -> list[Answer]:
-    """Claim a batch and commit it, or, cancelled before the answer is heard, none of it."""
+    """Claim a batch and commit it, or, where the answer is never heard, none of it."""
     if not asked.keys:
         return []
+    attempt = Attempt(lambda session: claim_many(session, asked.keys, asked.terms))
     try:
-        return await runner.run(
-            lambda session: claim_many(session, asked.keys, asked.terms), wait=asked.own_wait
-        )
-    except DulyError:
+        return await runner.run(attempt, wait=asked.own_wait)
+    except Held:
         raise
     except BaseException:
-        await undo(runner, asked.keys, asked.terms.token, asked.own_wait)
+        if attempt.begun:
+            await undo(runner, asked.keys, asked.terms.token, asked.own_wait)
         raise
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, TypeVar
 
-from duly._kernel.errors import DulyError, Held, Misuse
+from duly._kernel.errors import DulyError, Held, LeaseLost, Misuse
 from duly._kernel.records import Answer, First
 from duly._kernel.states import ClaimState
+from duly._ledger.attempts import Attempt
 from duly._ledger.claims import claim, release
 from duly._ledger.leases import Lease, mark, renew
 from duly._ledger.statements import CLAIMS_RESULT
@@ -86,14 +87,16 @@ class UnderLease:
     async def enter(self) -> Answer:
         """Take the lease, or learn that the work is done; `Held` while somebody else has it."""
         asked = self._asked
+        attempt = Attempt(
+            lambda own: claim(own, asked.key, asked.terms, fingerprint=asked.fingerprint)
+        )
         try:
-            answer = await self._run(
-                lambda own: claim(own, asked.key, asked.terms, fingerprint=asked.fingerprint)
-            )
+            answer = await self._run(attempt)
         except Held:
             raise
         except BaseException:  # cancelled before the answer was heard: the lease may be ours
-            await self._give_back()
+            if attempt.begun:
+                await self._give_back()
             raise
         if isinstance(answer, First):
             self._lease = Lease(asked.key, asked.terms.token, answer.epoch)
@@ -106,7 +109,16 @@ class UnderLease:
         if error is not None:
             await self._give_back()
         elif not self._marked:
+            await self._mark_or_give_back(result)
+
+    async def _mark_or_give_back(self, result: bytes | None) -> None:
+        try:
             await self.mark(result)
+        except LeaseLost:
+            raise
+        except BaseException:  # cancelled while marking; a mark that went through stays
+            await self._give_back()
+            raise
 
     async def mark(self, result: bytes | None, session: Session | None = None) -> None:
         """Mark the work done, in a transaction of duly's own or in the session given."""

@@ -26,6 +26,7 @@ async def newer(session: Session, asked: Advance) -> bool:
         kind=version.kind.value,
         version=version.order,
         tie=asked.tie,
+        token=asked.token,
     )
     if rows:
         return True

@@ -57,6 +57,10 @@ class Store(ABC):
         """Bring the tables to this duly's schema; returns the names of what was applied."""
 
     @abstractmethod
+    def version(self) -> int:
+        """The schema version of the tables, 0 where there are none. Changes nothing."""
+
+    @abstractmethod
     def check(self) -> None:
         """Raise unless the tables are those this duly was written for. Changes nothing."""
 

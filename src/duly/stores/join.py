@@ -1,23 +1,25 @@
 """Recognising what the user handed over, and joining the transaction that is theirs.
 
-Types are recognised by name, along the whole inheritance, so that no driver is imported unless
-its connection was passed. What is not in the table is refused before anything is written.
+Types are recognised by name, along the whole inheritance, so that nothing is imported unless it
+was passed. What is not in the table is refused before anything is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from duly._kernel.clock import Clock
-from duly._kernel.errors import Misuse, NotJoinable, WrongColour
+from duly._kernel.errors import NotJoinable, WrongColour
 from duly._kernel.options import Names
-from duly._kernel.session import Owner, Session
-from duly.stores.sql.statements import statements
+from duly._kernel.session import Session
+from duly.stores.drivers import DRIVERS, Colour, Driver, driver_session, type_names
+from duly.stores.mistakes import describe, refusal
 
-Colour = Literal["sync", "async"]
-Joiner = Callable[[Any, Names, Clock | None, Owner | None], Session]
+__all__ = ["Colour", "join", "recognise"]
+
+Joiner = Callable[[Any, Names, Clock | None], Session]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,96 +36,57 @@ def join(
     """A session over the user's connection, in the colour of the verb that was called."""
     kind = recognise(target)
     if kind is None:
-        raise NotJoinable(
-            f"{describe(target)} cannot be joined by duly: pass a duly.store(...), or an open "
-            "sqlite3, aiosqlite, psycopg, asyncpg, SQLAlchemy 2 or Django connection"
-        )
+        raise NotJoinable(refusal(target))
     if kind.colour != colour:
         twin = f"duly.aio.{verb} and await it" if kind.colour == "async" else f"duly.{verb}"
         raise WrongColour(f"{describe(target)} is {kind.colour}: use {twin}")
-    return kind.join(target, names, clock, None)
+    return kind.join(target, names, clock)
 
 
 def recognise(target: object) -> Kind | None:
     """The kind of a connection, by the names of its classes."""
-    for base in type(target).__mro__:
-        kind = KINDS.get(f"{base.__module__.split('.')[0]}.{base.__qualname__}")
-        if kind is not None:
-            return kind
-    return None
+    return next((KINDS[name] for name in type_names(target) if name in KINDS), None)
 
 
-def describe(target: object) -> str:
-    """A type as its user would import it."""
-    kind = type(target)
-    return f"a {kind.__module__.split('.')[0]}.{kind.__qualname__}"
+def join_driver(driver: Driver) -> Kind:
+    """The kind of a driver's own connections: nobody else keeps books about them."""
+    return Kind(
+        driver.colour,
+        lambda connection, names, clock: driver_session(
+            driver, driver.wire(connection), names, clock
+        ),
+    )
 
 
-def join_sqlite3(
-    connection: Any, names: Names, clock: Clock | None, owner: Owner | None
-) -> Session:
-    """A ``sqlite3.Connection``."""
-    from duly.stores.sqlite.wires import BlockingWire
+def join_sqlalchemy(target: Any, names: Names, clock: Clock | None) -> Session:
+    """A ``Connection``, a ``Session``, or the ``scoped_session`` that stands for one."""
+    from duly.stores.owners.sqlalchemy import blocking_session
 
-    return sqlite_session(BlockingWire(connection), names, clock, owner)
+    return blocking_session(target, names, clock)
 
 
-def join_aiosqlite(
-    connection: Any, names: Names, clock: Clock | None, owner: Owner | None
-) -> Session:
-    """An ``aiosqlite.Connection``."""
-    from duly.stores.sqlite.wires import AiosqliteWire
+def join_sqlalchemy_async(target: Any, names: Names, clock: Clock | None) -> Session:
+    """An ``AsyncConnection``, an ``AsyncSession``, or the ``async_scoped_session`` for one."""
+    from duly.stores.owners.sqlalchemy import awaited_session
 
-    return sqlite_session(AiosqliteWire(connection), names, clock, owner)
+    return awaited_session(target, names, clock)
 
 
-def sqlite_session(wire: Any, names: Names, clock: Clock | None, owner: Owner | None) -> Session:
-    """A session on SQLite."""
-    from duly.stores.sqlite.session import SqliteSession
+def join_django(target: Any, names: Names, clock: Clock | None) -> Session:
+    """``django.db.connections[alias]``, or ``django.db.connection``, which stands for one."""
+    from duly.stores.owners.django import blocking_session
 
-    if names.schema is not None:
-        raise Misuse("schema= and DULY_SCHEMA are for PostgreSQL: on SQLite use prefix=")
-    return SqliteSession(wire, statements("sqlite", names, "named"), clock, owner)
-
-
-def join_psycopg(
-    connection: Any, names: Names, clock: Clock | None, owner: Owner | None
-) -> Session:
-    """A ``psycopg.Connection``."""
-    from duly.stores.postgres.psycopg_wires import BlockingWire
-    from duly.stores.postgres.session import PostgresSession
-
-    spelled = statements("postgres", names, "pyformat")
-    return PostgresSession(BlockingWire(connection), spelled, clock, owner=owner)
-
-
-def join_psycopg_async(
-    connection: Any, names: Names, clock: Clock | None, owner: Owner | None
-) -> Session:
-    """A ``psycopg.AsyncConnection``."""
-    from duly.stores.postgres.psycopg_wires import AwaitedWire
-    from duly.stores.postgres.session import PostgresSession
-
-    spelled = statements("postgres", names, "pyformat")
-    return PostgresSession(AwaitedWire(connection), spelled, clock, owner=owner)
-
-
-def join_asyncpg(
-    connection: Any, names: Names, clock: Clock | None, owner: Owner | None
-) -> Session:
-    """An ``asyncpg.Connection``, or the proxy that its pool hands out."""
-    from duly.stores.postgres.asyncpg_wire import AsyncpgWire
-    from duly.stores.postgres.session import PostgresSession
-
-    spelled = statements("postgres", names, "dollar")
-    return PostgresSession(AsyncpgWire(connection), spelled, clock, owner=owner)
+    return blocking_session(target, names, clock)
 
 
 KINDS: dict[str, Kind] = {
-    "sqlite3.Connection": Kind("sync", join_sqlite3),
-    "aiosqlite.Connection": Kind("async", join_aiosqlite),
-    "psycopg.Connection": Kind("sync", join_psycopg),
-    "psycopg.AsyncConnection": Kind("async", join_psycopg_async),
-    "asyncpg.Connection": Kind("async", join_asyncpg),
-    "asyncpg.PoolConnectionProxy": Kind("async", join_asyncpg),
+    **{name: join_driver(driver) for name, driver in DRIVERS.items()},
+    "sqlalchemy.Connection": Kind("sync", join_sqlalchemy),
+    "sqlalchemy.Session": Kind("sync", join_sqlalchemy),
+    "sqlalchemy.scoped_session": Kind("sync", join_sqlalchemy),
+    "sqlalchemy.AsyncConnection": Kind("async", join_sqlalchemy_async),
+    "sqlalchemy.AsyncSession": Kind("async", join_sqlalchemy_async),
+    "sqlalchemy.async_scoped_session": Kind("async", join_sqlalchemy_async),
+    "django.BaseDatabaseWrapper": Kind("sync", join_django),
+    "django.ConnectionProxy": Kind("sync", join_django),
 }

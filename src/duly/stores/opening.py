@@ -54,9 +54,10 @@ def store(
 def urlsplit_or_refuse(url: str) -> str:
     """The scheme of an address. The address itself may hold a password and is never printed."""
     try:
+        url.encode()
         return urlsplit(url).scheme
-    except ValueError as problem:
-        raise Misuse(f"this store's address cannot be read: use {FORMS}") from problem
+    except ValueError:  # raised again from nothing: its own message may quote the address
+        raise Misuse(f"this store's address cannot be read: use {FORMS}") from None
 
 
 def memory(url: str, where: Names, clock: Clock | None) -> Store:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from duly._kernel.errors import NotJoinable
+from duly._kernel.session import ended
 from duly.stores.postgres.errors import translated
 
 if TYPE_CHECKING:
@@ -23,9 +24,11 @@ class AsyncpgWire:
 
     def __init__(self, connection: Any) -> None:  # Any: a pool hands out proxies of no common type
         self._connection = connection
+        self._savepoints = 0
 
     async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
         """Run one statement; asyncpg takes parameters by position."""
+        self._refuse_ended()
         with translated():
             rows: Sequence[Row] = await self._connection.fetch(
                 statement.text, *(values[name] for name in statement.order)
@@ -39,7 +42,7 @@ class AsyncpgWire:
 
     async def begin(self) -> None:
         """Refuse a connection that would commit our statement by itself."""
-        if self._connection.is_closed():
+        if is_gone(self._connection):
             raise NotJoinable("this asyncpg connection is closed: pass an open one")
         if not self._connection.is_in_transaction():
             raise NotJoinable(
@@ -52,15 +55,34 @@ class AsyncpgWire:
         """A savepoint; asyncpg makes one inside a transaction that it began itself."""
         transaction = self._connection.transaction()
         try:
-            await transaction.start()
+            with translated():
+                await transaction.start()
         except asyncpg.InterfaceError as problem:
             raise NotJoinable(
                 "this asyncpg connection's transaction was begun by hand, and asyncpg opens no "
                 "savepoint in it: use `async with connection.transaction():`"
             ) from problem
+        self._savepoints += 1
         try:
             yield
+            self._refuse_ended()
         except BaseException:
-            await transaction.rollback()
+            if self._connection.is_in_transaction():
+                await transaction.rollback()
             raise
+        finally:
+            self._savepoints -= 1
         await transaction.commit()
+
+    def _refuse_ended(self) -> None:
+        """A statement after the user's own COMMIT would be committed by itself."""
+        if self._savepoints and not self._connection.is_in_transaction():
+            raise ended()
+
+
+def is_gone(connection: Any) -> bool:
+    """Whether the connection is closed, or was given back to its pool."""
+    try:
+        return bool(connection.is_closed())
+    except asyncpg.InterfaceError:  # what a proxy says once its connection was given back
+        return True

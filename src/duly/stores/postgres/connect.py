@@ -62,9 +62,25 @@ class Target:
 
 def settings(url: str) -> dict[str, Any]:
     """The connection's settings: duly's deadlines, then whatever the URL says itself."""
+    refuse_unescaped(url)
     try:
         return {**DEADLINES, **conninfo.conninfo_to_dict(url), "autocommit": True}
-    except psycopg.Error as problem:
+    except psycopg.Error:
+        # From nothing: libpq's own message quotes the part it could not read, and that may be the
+        # password.
         raise Misuse(
             "this PostgreSQL URL cannot be read: write postgresql://user:password@host:5432/name"
-        ) from problem
+        ) from None
+
+
+def refuse_unescaped(url: str) -> None:
+    """Refuse a URL of which libpq would take a part of the password for the host.
+
+    It reads the password up to the first ``@`` or ``/`` and names the host in its messages.
+    """
+    user, at, after = url.partition("://")[2].partition("@")
+    if ("/" in user and "?" not in user and at) or "@" in after.partition("?")[0]:
+        raise Misuse(
+            "this PostgreSQL URL has more than one reading: in a user name or password write @ as "
+            "%40 and / as %2F"
+        )

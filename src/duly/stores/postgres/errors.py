@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import DulyError, Held, SchemaMismatch
+from duly._kernel.errors import DulyError, Held, NotJoinable, SchemaMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOCK_NOT_AVAILABLE = "55P03"
 SERIALIZATION_FAILURE, DEADLOCK = "40001", "40P01"
+IN_FAILED_TRANSACTION = "25P02"
 UNDEFINED_TABLE, UNDEFINED_COLUMN, INVALID_SCHEMA = "42P01", "42703", "3F000"
 
 # The whole transaction may be run again after these; the last statement alone never.
@@ -40,6 +41,8 @@ def explain(sqlstate: str | None, problem: Exception) -> DulyError | None:
             "another transaction holds this key and did not end within the wait: try again. If "
             "this was your own transaction and wait= was not given, roll it back first"
         )
+    if sqlstate == IN_FAILED_TRANSACTION:
+        return NotJoinable("this transaction has failed: roll it back, then run it again")
     if sqlstate in (UNDEFINED_TABLE, UNDEFINED_COLUMN, INVALID_SCHEMA):
         first_line = str(problem).splitlines()[0]
         return SchemaMismatch(

@@ -17,8 +17,9 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from duly._kernel.onestep import finish
+from duly.stores.postgres.patience import ANSWER, PatientAsyncConnection, PatientConnection
 from duly.stores.postgres.psycopg_wires import AwaitedWire, BlockingWire
-from duly.stores.postgres.reruns import RUNS, given_up, may_run_again
+from duly.stores.postgres.reruns import died, give_up, may_run_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from duly.stores.postgres.connect import Target
 
 T = TypeVar("T")
-Blocking = psycopg.Connection[Any]
-Awaited = psycopg.AsyncConnection[Any]
 # How long a caller waits for a free connection before it is told that the store is unavailable.
 POOL_WAIT = 5.0
 
@@ -40,7 +39,7 @@ class BlockingRunner:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._opening = threading.Lock()
-        self._pool: ConnectionPool[Blocking] | None = None
+        self._pool: ConnectionPool[PatientConnection] | None = None
         self._process = 0
 
     async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
@@ -55,34 +54,40 @@ class BlockingRunner:
         self,
         operation: Operation[T],
         wait: timedelta,
-        scope: Callable[[Blocking], AbstractContextManager[object]],
+        scope: Callable[[PatientConnection], AbstractContextManager[object]],
     ) -> T:
-        for run in range(1, RUNS + 1):
-            pool: ConnectionPool[Blocking] | None = None
+        pool = self.pool()
+        runs = 0
+        while True:
+            runs += 1
             try:
-                pool = self.pool()
                 with pool.connection() as connection, scope(connection):
+                    connection.patience = ANSWER + wait.total_seconds()
                     return finish(operation(self._target.session(BlockingWire(connection), wait)))
             except psycopg.Error as problem:
-                if run == RUNS or not may_run_again(problem):
-                    raise given_up(problem) or problem from problem
-                if pool is not None:
+                if not may_run_again(problem, runs):
+                    give_up(problem)
+                if died(problem):
                     pool.check()  # the other idle connections may have died with this one
-        raise AssertionError("the last run returns or raises")
 
-    def pool(self) -> ConnectionPool[Blocking]:
+    def pool(self) -> ConnectionPool[PatientConnection]:
         """The pool, opened at the first use and again in a forked child."""
         with self._opening:
             if self._pool is None or self._process != os.getpid():
                 self._pool, self._process = self._open(), os.getpid()
             return self._pool
 
-    def _open(self) -> ConnectionPool[Blocking]:
-        with psycopg.connect(**self._target.settings) as connection:
-            wire = BlockingWire(connection)
-            kwargs = finish(self._target.first_look(wire, connection.info.backend_pid))
-        pool: ConnectionPool[Blocking] = ConnectionPool(
+    def _open(self) -> ConnectionPool[PatientConnection]:
+        """Look at the server first, once: one that is away is told to the caller at once."""
+        try:
+            with PatientConnection.connect(**self._target.settings) as connection:
+                wire = BlockingWire(connection)
+                kwargs = finish(self._target.first_look(wire, connection.info.backend_pid))
+        except psycopg.Error as problem:
+            give_up(problem)
+        pool: ConnectionPool[PatientConnection] = ConnectionPool(
             kwargs=kwargs,
+            connection_class=PatientConnection,
             min_size=1,
             max_size=self._target.connections,
             timeout=POOL_WAIT,
@@ -119,35 +124,42 @@ class AwaitedRunner:
         self,
         operation: Operation[T],
         wait: timedelta,
-        scope: Callable[[Awaited], AbstractAsyncContextManager[object]],
+        scope: Callable[[PatientAsyncConnection], AbstractAsyncContextManager[object]],
     ) -> T:
-        for run in range(1, RUNS + 1):
-            pool: AsyncConnectionPool[Awaited] | None = None
+        pool = await self.pool()
+        runs = 0
+        while True:
+            runs += 1
             try:
-                pool = await self.pool()
                 async with pool.connection() as connection, scope(connection):
+                    connection.patience = ANSWER + wait.total_seconds()
                     return await operation(self._target.session(AwaitedWire(connection), wait))
             except psycopg.Error as problem:
-                if run == RUNS or not may_run_again(problem):
-                    raise given_up(problem) or problem from problem
-                if pool is not None:
+                if not may_run_again(problem, runs):
+                    give_up(problem)
+                if died(problem):
                     await pool.check()  # the other idle connections may have died with this one
-        raise AssertionError("the last run returns or raises")
 
-    async def pool(self) -> AsyncConnectionPool[Awaited]:
+    async def pool(self) -> AsyncConnectionPool[PatientAsyncConnection]:
         """The running loop's pool; many first users share one opening."""
         loop = asyncio.get_running_loop()
         opening = self._pools.get(loop)
-        if opening is None or (opening.done() and opening.exception() is not None):
+        if opening is None or failed(opening):
             opening = self._pools[loop] = loop.create_task(self._open())
         return await asyncio.shield(opening)
 
-    async def _open(self) -> AsyncConnectionPool[Awaited]:
-        async with await psycopg.AsyncConnection.connect(**self._target.settings) as connection:
-            wire = AwaitedWire(connection)
-            kwargs = await self._target.first_look(wire, connection.info.backend_pid)
-        pool: AsyncConnectionPool[Awaited] = AsyncConnectionPool(
+    async def _open(self) -> AsyncConnectionPool[PatientAsyncConnection]:
+        """Look at the server first, once: one that is away is told to the caller at once."""
+        connecting = PatientAsyncConnection.connect(**self._target.settings)
+        try:
+            async with await connecting as connection:
+                wire = AwaitedWire(connection)
+                kwargs = await self._target.first_look(wire, connection.info.backend_pid)
+        except psycopg.Error as problem:
+            give_up(problem)
+        pool: AsyncConnectionPool[PatientAsyncConnection] = AsyncConnectionPool(
             kwargs=kwargs,
+            connection_class=PatientAsyncConnection,
             min_size=1,
             max_size=self._target.connections,
             timeout=POOL_WAIT,
@@ -163,5 +175,10 @@ class AwaitedRunner:
         if opening is None:
             return
         await asyncio.wait([opening])
-        if opening.exception() is None:
+        if not failed(opening):
             await opening.result().close()
+
+
+def failed(opening: asyncio.Task[Any]) -> bool:
+    """Whether an opening has ended without a pool."""
+    return opening.done() and (opening.cancelled() or opening.exception() is not None)

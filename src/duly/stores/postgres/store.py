@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Self
 
 import psycopg
 
-from duly._kernel.errors import StoreUnavailable
 from duly._kernel.onestep import finish
 from duly.stores.base import Capabilities, Store
 from duly.stores.postgres.connect import Target, settings
 from duly.stores.postgres.psycopg_wires import BlockingWire
-from duly.stores.postgres.reruns import given_up
+from duly.stores.postgres.reruns import give_up
 from duly.stores.postgres.runners import AwaitedRunner, BlockingRunner
 from duly.stores.postgres.server import Durability, look, refuse_unsafe
-from duly.stores.sql.migrations import apply_next, check
+from duly.stores.sql.migrations import apply_next, check, schema_version
 
 if TYPE_CHECKING:
     from duly._kernel.clock import Clock
@@ -45,10 +44,7 @@ class PostgresStore(Store):
 
     def open(self) -> Self:
         """Connect now: refuse an unsafe server, a missing and a wrong schema."""
-        try:
-            self._blocking.pool()
-        except psycopg.Error as problem:
-            raise given_up(problem) or problem from problem
+        self._blocking.pool()
         return self
 
     def close(self) -> None:
@@ -73,6 +69,11 @@ class PostgresStore(Store):
                     return applied
                 applied.append(name)
 
+    def version(self) -> int:
+        """The schema version of the tables; 0 where there are none yet."""
+        with self._connect() as connection:
+            return finish(schema_version(self._target.session(BlockingWire(connection))))
+
     def check(self) -> None:
         """Raise unless the tables are those this duly was written for."""
         with self._connect() as connection:
@@ -80,6 +81,7 @@ class PostgresStore(Store):
 
     def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
         try:
-            return psycopg.connect(**self._target.settings)
+            # Nothing prepared: whether a pooler stands in between is not known here.
+            return psycopg.connect(**self._target.settings, prepare_threshold=None)
         except psycopg.Error as problem:
-            raise given_up(problem) or StoreUnavailable(str(problem)) from problem
+            give_up(problem)

@@ -29,11 +29,17 @@ SCHEMA_VERSION, INSTALLATION = "schema_version", "installation_id"
 
 # What a migration applied by hand must note; apply_next writes the same with parameters.
 VERSION_NOTE = """INSERT INTO {meta} (name, value) VALUES ('schema_version', '{number}')
-    ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value
+     WHERE CAST({meta}.value AS integer) < CAST(excluded.value AS integer);
 """
-INSTALLATION_NOTE = """INSERT INTO {meta} (name, value) VALUES ('installation_id', '{id}')
+INSTALLATION_NOTE = """INSERT INTO {meta} (name, value) VALUES ('installation_id', {id})
     ON CONFLICT (name) DO NOTHING;
 """
+# Drawn by the database: one printed script may be run on many.
+INSTALLATION_ID: dict[Dialect, str] = {
+    "postgres": "gen_random_uuid()::text",
+    "sqlite": "lower(hex(randomblob(16)))",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,8 @@ async def schema_version(session: Session) -> int:
     if not row["found"]:
         return 0
     facts = {fact["name"]: fact["value"] for fact in await session.rows(META_READ)}
-    return int(facts.get(SCHEMA_VERSION, 0))
+    # A SQLite connection whose text_factory is bytes gives the names as bytes.
+    return int(facts.get(SCHEMA_VERSION) or facts.get(SCHEMA_VERSION.encode()) or 0)
 
 
 async def apply_next(session: Session) -> str | None:
@@ -136,6 +143,8 @@ async def make_schema(session: Session) -> None:
     names = session.names
     if names.schema is None:
         return
+    # Another prefix may be making the same schema right now, under a lock of its own.
+    await session.rows(MIGRATE_LOCK, table=f'"{names.schema}"')
     [row] = await session.rows(SCHEMA_MISSING, schema=names.schema)
     if row["missing"]:
         await session.plain(f'CREATE SCHEMA "{names.schema}"')
@@ -175,13 +184,12 @@ def script(names: Names, dialect: Dialect, *, after: int = 0) -> str:
     for one in migrations(dialect):
         if one.number > after:
             parts.append(fill(one.text, dialect, names))
-            parts.append(version_note(names, one.number, first=one.number == 1))
+            if one.number == 1:
+                parts.append(installation_note(names, dialect))
+            parts.append(VERSION_NOTE.format(meta=names.table("meta"), number=one.number))
     return "\n".join(parts)
 
 
-def version_note(names: Names, number: int, *, first: bool) -> str:
-    """The statements that record a migration applied by hand."""
-    note = VERSION_NOTE.format(meta=names.table("meta"), number=number)
-    if not first:
-        return note
-    return INSTALLATION_NOTE.format(meta=names.table("meta"), id=uuid7()) + note
+def installation_note(names: Names, dialect: Dialect) -> str:
+    """The statement that names an installation made by hand."""
+    return INSTALLATION_NOTE.format(meta=names.table("meta"), id=INSTALLATION_ID[dialect])

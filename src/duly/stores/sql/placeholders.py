@@ -17,12 +17,12 @@ Style = Literal["named", "pyformat", "dollar"]
 
 PIECE = re.compile(
     r"""
-      (?P<skip> --[^\n]*                          # comment to the end of the line
+      (?P<skip> --[^\n\r]*                        # comment to the end of the line
               | /\*.*?\*/                         # comment in brackets
-              | [eE]'(?:[^'\\]|\\.|'')*'          # string with backslash escapes
+              | (?<!\w)[eE]'(?:[^'\\]|\\.|'')*'   # string with backslash escapes
               | '(?:[^']|'')*'                    # string
               | "(?:[^"]|"")*"                    # quoted identifier
-              | (?P<tag>\$[A-Za-z_]*\$).*?(?P=tag)  # dollar-quoted string
+              | (?<![\w$])(?P<tag>\$([^\W\d]\w*)?\$).*?(?P=tag)  # dollar-quoted string
               | ::                                # cast
       )
     | :(?P<name>[A-Za-z_][A-Za-z0-9_]*)

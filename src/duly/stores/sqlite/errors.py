@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import DulyError, Held, SchemaMismatch, StaleSnapshot, StoreUnavailable
+from duly._kernel.session import ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,8 @@ def explain(problem: sqlite3.OperationalError) -> DulyError | None:
             "another connection holds SQLite's only write lock: try again, and keep write "
             "transactions short"
         )
+    if str(problem).startswith("no such savepoint"):
+        return ended()
     if str(problem).startswith(("no such table", "no such column", "table ")):
         return SchemaMismatch(
             f"duly's tables are not in this database ({problem}): run "

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from duly._kernel.errors import NotJoinable
-from duly._kernel.session import Dialect, Owner, Row, Value, host_time
+from duly._kernel.session import Dialect, Owner, Row, Value, ended, host_time
 from duly.stores.sqlite.errors import translated
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Wire(Protocol):
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
 
-    def commits_by_itself(self) -> bool:
+    async def commits_by_itself(self) -> bool:
         """Whether a statement outside BEGIN would be committed at once."""
 
 
@@ -43,6 +43,7 @@ class SqliteSession:
         self._statements = statements
         self._clock = clock
         self._owner = owner
+        self._savepoints = 0
 
     @property
     def names(self) -> Names:
@@ -60,7 +61,7 @@ class SqliteSession:
             await self._owner.begin()
         if self._wire.in_transaction():
             return
-        if self._wire.commits_by_itself():
+        if await self._wire.commits_by_itself():
             raise NotJoinable(
                 "this SQLite connection is in autocommit mode and no transaction is open: "
                 'run execute("BEGIN IMMEDIATE") on it first'
@@ -71,6 +72,7 @@ class SqliteSession:
     async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run one named statement."""
         values["now"] = host_time(self._clock)
+        self._refuse_ended()
         with translated():
             return await self._wire.fetch(self._statements[statement].text, values)
 
@@ -95,14 +97,23 @@ class SqliteSession:
     async def _plain_savepoint(self) -> AsyncIterator[None]:
         """A savepoint in plain SQL: the driver has no call for it."""
         await self._plain(f"SAVEPOINT {SAVEPOINT}")
+        self._savepoints += 1
         try:
             yield
+            self._refuse_ended()
         except BaseException:
             if self._wire.in_transaction():  # a full disk has rolled back everything already
                 await self._plain(f"ROLLBACK TO {SAVEPOINT}")
                 await self._plain(f"RELEASE {SAVEPOINT}")
             raise
+        finally:
+            self._savepoints -= 1
         await self._plain(f"RELEASE {SAVEPOINT}")
+
+    def _refuse_ended(self) -> None:
+        """A statement after the user's own COMMIT would stand in a transaction of its own."""
+        if self._savepoints and not self._wire.in_transaction():
+            raise ended()
 
     @asynccontextmanager
     async def waiting(self, wait: timedelta | None) -> AsyncIterator[None]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
+from weakref import finalize
 
 from duly._kernel.onestep import finish
 from duly.stores.base import Capabilities, Store
+from duly.stores.sql.migrations import check, schema_version
 from duly.stores.sqlite.writer import OPENING, Writer, transaction
 
 if TYPE_CHECKING:
@@ -112,9 +115,13 @@ class SqliteStore(Store):
         """Apply what is missing, which opening does by itself."""
         return self._writer.migrate()
 
+    def version(self) -> int:
+        """The schema version of the file's tables; 0 where there are none yet."""
+        return self._writer.look(schema_version)
+
     def check(self) -> None:
         """Raise unless the file holds the tables this duly was written for."""
-        self._writer.check()
+        self._writer.look(check)
 
     async def aclose(self) -> None:
         """Close without holding up the event loop."""
@@ -125,7 +132,7 @@ class MemoryStore(SqliteStore):
     """The same store on a temporary file without syncs: as safe, until the process ends."""
 
     def __init__(self, names: Names, clock: Clock | None) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="duly-", ignore_cleanup_errors=True)
+        self._folder = TemporaryFolder()
         path = Path(self._folder.name) / "memory.db"
         super().__init__("memory:", path, names, clock, durable=False)
 
@@ -133,3 +140,17 @@ class MemoryStore(SqliteStore):
         """Close and forget everything."""
         super().close()
         self._folder.cleanup()
+
+
+class TemporaryFolder:
+    """A folder that goes with the process that made it, not with a forked child of that."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="duly-")
+        self.cleanup = finalize(self, remove, self.name, os.getpid())
+
+
+def remove(folder: str, owner: int) -> None:
+    """Remove a folder, in the process that made it."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -6,11 +6,14 @@ factory belongs to the user.
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from duly._kernel.errors import NotJoinable
+
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import aiosqlite
 
@@ -32,9 +35,10 @@ class BlockingWire:
 
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
-        return self._connection.in_transaction
+        with refusing_closed():
+            return self._connection.in_transaction
 
-    def commits_by_itself(self) -> bool:
+    async def commits_by_itself(self) -> bool:
         """Whether a statement outside BEGIN would be committed at once."""
         return autocommits(self._connection)
 
@@ -55,11 +59,24 @@ class AiosqliteWire:
 
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
-        return self._connection.in_transaction
+        with refusing_closed():
+            return self._connection.in_transaction
 
-    def commits_by_itself(self) -> bool:
+    async def commits_by_itself(self) -> bool:
         """Whether a statement outside BEGIN would be committed at once."""
-        return autocommits(self._connection._conn)  # the attribute is not offered in public
+        # Since Python 3.12 the answer is given on the connection's own thread only, and aiosqlite
+        # has no public call that asks there.
+        on_its_thread: Any = self._connection._execute
+        return bool(await on_its_thread(autocommits, self._connection._conn))
+
+
+@contextmanager
+def refusing_closed() -> Iterator[None]:
+    """Say that a connection is closed, or, with aiosqlite, was never awaited."""
+    try:
+        yield
+    except (sqlite3.ProgrammingError, ValueError) as problem:
+        raise NotJoinable("this SQLite connection is not open: pass an open one") from problem
 
 
 def named(description: Sequence[Any] | None, rows: Any) -> list[Row]:

@@ -2,6 +2,10 @@
 
 SQLite has one write lock. Threads of this process queue for it in order, on a lock of ours; other
 processes are waited for by SQLite itself.
+
+No connection may be open across a fork, not even unused: SQLite's books would tell the child that
+it holds locks which the kernel gave to its parent only, and a third process would then remove the
+log that the child writes to. So all are closed before a fork and opened again when next used.
 """
 
 from __future__ import annotations
@@ -12,11 +16,12 @@ import threading
 import time
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakSet
 
 from duly._kernel.errors import Held, Misuse
 from duly._kernel.onestep import finish
-from duly.stores.sql.migrations import apply_next, check, latest, schema_version
+from duly.stores.sql.migrations import apply_next, latest, schema_version
 from duly.stores.sql.statements import statements
 from duly.stores.sqlite.connect import connect
 from duly.stores.sqlite.errors import translated, unavailable
@@ -29,7 +34,9 @@ if TYPE_CHECKING:
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
-    from duly._kernel.session import Session
+    from duly._kernel.session import Operation, Session
+
+T = TypeVar("T")
 
 # Another process may be creating the same database; that takes milliseconds, not seconds.
 OPENING = timedelta(seconds=30)
@@ -50,6 +57,7 @@ class Writer:
         self._process = 0
         self._busy_timeout = -1
         self._applied: list[str] = []
+        WRITERS.add(self)
 
     @contextmanager
     def turn(self, wait: timedelta) -> Iterator[sqlite3.Connection]:
@@ -79,9 +87,23 @@ class Writer:
     def close(self) -> None:
         """Close the connection; the next use opens a new one."""
         with self._lock:
-            if self._connection is not None and self._process == os.getpid():
-                self._connection.close()
-            self._connection = None
+            self._close()
+
+    def _close(self) -> None:
+        if self._connection is not None and self._process == os.getpid():
+            self._connection.close()
+        self._connection = None
+
+    def hold(self) -> bool:
+        """Close before a fork and let nobody in; False where somebody never lets go."""
+        if not self._lock.acquire(timeout=OPENING.total_seconds()):
+            return False
+        self._close()
+        return True
+
+    def let_go(self) -> None:
+        """Go on after a fork, in the parent as in the child."""
+        self._lock.release()
 
     def _bound(self, connection: sqlite3.Connection, wait: int) -> None:
         if wait != self._busy_timeout:
@@ -94,7 +116,7 @@ class Writer:
             connection = connect(self._path, durable=self._durable)
             self._busy_timeout = -1
             try:
-                self._applied = self._migrate(connection)
+                self._applied += self._migrate(connection)
             except BaseException:
                 connection.close()
                 raise
@@ -102,18 +124,23 @@ class Writer:
         return self._connection
 
     def migrate(self) -> list[str]:
-        """Open the file and return what opening it applied."""
+        """Open the file and return what opening it applied, to the first who asks."""
         with self.turn(OPENING):
-            return list(self._applied)
+            applied, self._applied = self._applied, []
+            return applied
 
-    def check(self) -> None:
-        """Look at the file without creating or changing anything."""
+    def look(self, operation: Operation[T]) -> T:
+        """Read the file without creating or changing anything."""
+        # A file that is not there yet reads as a database without tables. Not mode=ro: such a
+        # connection leaves the log's files behind, which may then belong to the wrong user.
+        there = f"{self._path.absolute().as_uri()}?mode=rw" if self._path.exists() else ":memory:"
         try:
-            connection = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
+            connection = sqlite3.connect(there, uri=True)
         except sqlite3.Error as problem:
             raise unavailable(problem) from problem
         try:
-            finish(check(self.session(connection)))
+            connection.execute("PRAGMA query_only = ON")
+            return finish(operation(self.session(connection)))
         except sqlite3.Error as problem:
             raise unavailable(problem) from problem
         finally:
@@ -146,3 +173,24 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+WRITERS: WeakSet[Writer] = WeakSet()
+FORKING = threading.Lock()
+HELD_FOR_FORK: list[Writer] = []
+
+
+def before_fork() -> None:
+    """Close every connection of this process; see the top of this module."""
+    FORKING.acquire()
+    HELD_FOR_FORK.extend(writer for writer in list(WRITERS) if writer.hold())
+
+
+def after_fork() -> None:
+    """Let the writers go on."""
+    while HELD_FOR_FORK:
+        HELD_FOR_FORK.pop().let_go()
+    FORKING.release()
+
+
+os.register_at_fork(before=before_fork, after_in_parent=after_fork, after_in_child=after_fork)

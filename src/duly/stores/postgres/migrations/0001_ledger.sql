@@ -28,6 +28,7 @@ CREATE TABLE {versions} (
     digest  bytea NOT NULL CHECK (octet_length(digest) = 32),
     kind    text NOT NULL CHECK (kind IN ('number', 'time', 'text')),
     version bytea NOT NULL,
+    token   bytea,
     PRIMARY KEY (scope, digest)
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02);
 

@@ -26,6 +26,7 @@ CREATE TABLE {versions} (
     digest  BLOB NOT NULL CHECK (length(digest) = 32),
     kind    TEXT NOT NULL CHECK (kind IN ('number', 'time', 'text')),
     version BLOB NOT NULL,
+    token   BLOB,
     PRIMARY KEY (scope, digest)
 ) STRICT, WITHOUT ROWID;
 

@@ -1,4 +1,4 @@
 -- One migrator at a time. BEGIN IMMEDIATE has already taken the only write lock.
--- params: table
+-- params: none
 -- columns: locked
 SELECT 1 AS locked

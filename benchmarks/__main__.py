@@ -1,0 +1,63 @@
+"""`python -m benchmarks SUITE`: one suite, ratios as a table, and one JSON object as last line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from benchmarks.duels import QUICK, THOROUGH, Pace, run_duels
+from benchmarks.report import progress, say, show
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from benchmarks.duels import Duel
+
+# A suite is the module of that name in this package, imported only when it is asked for.
+SUITES = {"claims": "claims per second, one durable commit each"}
+STORES = ("sqlite", "postgres")
+
+
+class Suite(Protocol):
+    """What a suite's module offers."""
+
+    def duels(self, stores: Sequence[str]) -> AbstractContextManager[Sequence[Duel]]:
+        """Open what the suite needs, and close it when the run is over."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parsed(arguments)
+    if options.suite not in SUITES:
+        say(f"there is no suite {options.suite!r}; the suites are: {', '.join(SUITES)}")
+        return 2
+    suite = cast("Suite", import_module(f"benchmarks.{options.suite}"))
+    pace: Pace = QUICK if options.quick else THOROUGH
+    with suite.duels(options.store or STORES) as found:
+        wanted = [duel for duel in found if options.only in duel.name]
+        if not wanted:
+            say(f"no row is named {options.only!r}; they are: {', '.join(d.name for d in found)}")
+            return 2
+        with progress(wanted) as tell:
+            rows = run_duels(wanted, pace, tell)
+    show(options.suite, rows)
+    return 0
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    listed = "; ".join(f"{name}: {what}" for name, what in SUITES.items())
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
+    parser.add_argument("suite", help=listed)
+    parser.add_argument("--quick", action="store_true", help="seconds, not minutes: proves it runs")
+    parser.add_argument("--store", action="append", choices=STORES, help="this store only")
+    parser.add_argument("--only", default="", help="rows whose name contains this")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,9 @@
+"""``python -m duly`` is the command ``duly``."""
+
+from __future__ import annotations
+
+import sys
+
+from duly.tools.cli import main
+
+sys.exit(main())

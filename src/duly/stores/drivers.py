@@ -1,0 +1,109 @@
+"""The connections of the drivers themselves: how each is reached, and in which colour.
+
+Types are recognised by name, along the whole inheritance, so that no driver is imported unless
+its connection was passed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from duly._kernel.errors import Misuse
+from duly.stores.sql.statements import statements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly._kernel.clock import Clock
+    from duly._kernel.options import Names
+    from duly._kernel.session import Dialect, Owner, Session
+    from duly.stores.sql.placeholders import Style
+
+Colour = Literal["sync", "async"]
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """One driver: its colour, its database, how it spells parameters, and the wire to it."""
+
+    colour: Colour
+    dialect: Dialect
+    style: Style
+    wire: Callable[[Any], Any]
+
+
+def sqlite3_wire(connection: Any) -> Any:
+    """A ``sqlite3.Connection``."""
+    from duly.stores.sqlite.wires import BlockingWire
+
+    return BlockingWire(connection)
+
+
+def aiosqlite_wire(connection: Any) -> Any:
+    """An ``aiosqlite.Connection``."""
+    from duly.stores.sqlite.wires import AiosqliteWire
+
+    return AiosqliteWire(connection)
+
+
+def psycopg_wire(connection: Any) -> Any:
+    """A ``psycopg.Connection``."""
+    from duly.stores.postgres.psycopg_wires import BlockingWire
+
+    return BlockingWire(connection)
+
+
+def psycopg_async_wire(connection: Any) -> Any:
+    """A ``psycopg.AsyncConnection``."""
+    from duly.stores.postgres.psycopg_wires import AwaitedWire
+
+    return AwaitedWire(connection)
+
+
+def asyncpg_wire(connection: Any) -> Any:
+    """An ``asyncpg.Connection``, or the proxy that its pool hands out."""
+    from duly.stores.postgres.asyncpg_wire import AsyncpgWire
+
+    return AsyncpgWire(connection)
+
+
+DRIVERS: dict[str, Driver] = {
+    "sqlite3.Connection": Driver("sync", "sqlite", "named", sqlite3_wire),
+    "aiosqlite.Connection": Driver("async", "sqlite", "named", aiosqlite_wire),
+    "psycopg.Connection": Driver("sync", "postgres", "pyformat", psycopg_wire),
+    "psycopg.AsyncConnection": Driver("async", "postgres", "pyformat", psycopg_async_wire),
+    "asyncpg.Connection": Driver("async", "postgres", "dollar", asyncpg_wire),
+    "asyncpg.PoolConnectionProxy": Driver("async", "postgres", "dollar", asyncpg_wire),
+}
+
+
+def type_names(target: object) -> list[str]:
+    """The classes of an object, most special first, as package and class name."""
+    return [f"{base.__module__.split('.')[0]}.{base.__qualname__}" for base in type(target).__mro__]
+
+
+def find_driver(connection: object) -> Driver | None:
+    """The driver of a connection, by the names of its classes."""
+    return next((DRIVERS[name] for name in type_names(connection) if name in DRIVERS), None)
+
+
+def driver_session(
+    driver: Driver, wire: Any, names: Names, clock: Clock | None, owner: Owner | None = None
+) -> Session:
+    """A session over the wire to a driver's connection."""
+    check_names(names, driver.dialect)
+    spelled = statements(driver.dialect, names, driver.style)
+    if driver.dialect == "sqlite":
+        from duly.stores.sqlite.session import SqliteSession
+
+        return SqliteSession(wire, spelled, clock, owner)
+    from duly.stores.postgres.session import PostgresSession
+
+    return PostgresSession(wire, spelled, clock, owner=owner)
+
+
+def check_names(names: Names, dialect: Dialect) -> None:
+    """Refuse a schema where there are none."""
+    if dialect == "sqlite" and names.schema is not None:
+        raise Misuse("schema= and DULY_SCHEMA are for PostgreSQL: on SQLite use prefix=")

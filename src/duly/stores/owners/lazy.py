@@ -1,0 +1,92 @@
+"""A session whose driver connection is known only once its owner has been asked for it.
+
+SQLAlchemy and Django hand out the driver's connection late, and SQLAlchemy's asynchronous side
+only to whoever awaits it. Statements then run on that connection directly, so that columns and
+parameters are those of the driver, while the owner begins and nests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from duly._kernel.session import Session
+from duly.stores.drivers import check_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from datetime import timedelta
+
+    from duly._kernel.options import Names
+    from duly._kernel.session import Dialect, Row, Value
+
+
+class Keeper(Protocol):
+    """An owner that knows whether its transaction is still the one that was joined."""
+
+    def refuse_ended(self) -> None:
+        """Raise where the code inside a savepoint ended the transaction around it.
+
+        The driver's connection may be back in its pool by then, and in somebody else's hands.
+        """
+
+
+# Finds the session over the driver's connection, and its keeper, or refuses.
+Find = Callable[[], Coroutine[Any, Any, tuple[Session, Keeper]]]
+
+
+class LazySession:
+    """Asks for the driver's connection when the transaction is wanted, then stands back."""
+
+    def __init__(self, find: Find, names: Names, dialect: Dialect) -> None:
+        check_names(names, dialect)
+        self._find = find
+        self._names = names
+        self._dialect: Dialect = dialect
+        self._found: tuple[Session, Keeper] | None = None
+
+    @property
+    def names(self) -> Names:
+        """Where duly's tables are."""
+        return self._names
+
+    @property
+    def dialect(self) -> Dialect:
+        """Which database this is."""
+        return self._dialect
+
+    async def begin(self, wait: timedelta | None) -> None:
+        """Find the driver's connection, and make sure that a transaction is open on it."""
+        self._found = await self._find()
+        await self._session.begin(wait)
+
+    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
+        """Run one named statement."""
+        return await self._session.rows(statement, **values)
+
+    async def rows_each(
+        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
+    ) -> Sequence[Row]:
+        """Run one named statement for many sets of values."""
+        return await self._session.rows_each(statement, each, **shared)
+
+    async def plain(self, text: str) -> None:
+        """Run one statement of a migration."""
+        await self._session.plain(text)
+
+    def savepoint(self) -> AbstractAsyncContextManager[None]:
+        """A savepoint, opened through the framework."""
+        return self._session.savepoint()
+
+    def waiting(self, wait: timedelta | None) -> AbstractAsyncContextManager[None]:
+        """Bound lock waits inside."""
+        return self._session.waiting(wait)
+
+    @property
+    def _session(self) -> Session:
+        if self._found is None:
+            raise RuntimeError("an operation used its session before begin()")
+        session, keeper = self._found
+        keeper.refuse_ended()
+        return session

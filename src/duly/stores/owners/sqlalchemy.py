@@ -1,0 +1,210 @@
+"""SQLAlchemy's connections and sessions, both colours: begun by it, nested by ``begin_nested``.
+
+SQLAlchemy must see the transaction begin, or its own ``commit()`` would find nothing to commit
+and our claim would be lost when the connection returns to its pool.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import NotJoinable
+from duly._kernel.session import ended
+from duly.stores.drivers import Driver, driver_session, find_driver, type_names
+from duly.stores.mistakes import DATABASE
+from duly.stores.owners.lazy import LazySession
+from duly.stores.owners.sqlalchemy_bridge import BridgedWire
+from duly.stores.owners.sqlalchemy_errors import explained, started
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from sqlalchemy import Connection, Dialect
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from duly._kernel import session as kernel
+    from duly._kernel.clock import Clock
+    from duly._kernel.options import Names
+
+# Makes SQLAlchemy begin, and asyncpg's adapter with it, without touching anything.
+PLAIN_STATEMENT = "SELECT 1"
+DIALECTS: dict[str, kernel.Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
+DRIVERS = frozenset({"pysqlite", "aiosqlite", "psycopg", "psycopg_async", "asyncpg"})
+INSTEAD = {
+    "postgresql": "use postgresql+psycopg://, which serves both colours, or postgresql+asyncpg://",
+    "sqlite": "use sqlite:// or sqlite+aiosqlite://",
+}
+
+
+def blocking_session(target: Any, names: Names, clock: Clock | None) -> kernel.Session:
+    """A session in the transaction of a ``Connection`` or a ``Session``; under ``run_sync`` too."""
+    owned = target() if is_a(target, "scoped_session") else target
+    is_session = is_a(owned, "Session")
+    with started():
+        dialect = checked_dialect((owned.get_bind() if is_session else owned).dialect)
+
+    async def find() -> tuple[kernel.Session, BlockingOwner]:
+        with started():
+            connection: Connection = owned.connection() if is_session else owned
+            pooled = connection.connection
+        reached = reach(connection.dialect, pooled.driver_connection)
+        if reached.driver.colour == "async":
+            bridged = BridgedWire(reached.wire, pooled.dbapi_connection)
+            bridged.refuse_outside()
+            reached = replace(reached, wire=bridged)
+        owner = BlockingOwner(owned, connection, reached)
+        return driver_session(reached.driver, reached.wire, names, clock, owner), owner
+
+    return LazySession(find, names, dialect)
+
+
+def awaited_session(target: Any, names: Names, clock: Clock | None) -> kernel.Session:
+    """A session in the transaction of an ``AsyncConnection`` or an ``AsyncSession``."""
+    owned = target() if is_a(target, "async_scoped_session") else target
+    is_session = is_a(owned, "AsyncSession")
+    with started():
+        dialect = checked_dialect((owned.get_bind() if is_session else owned.sync_engine).dialect)
+
+    async def find() -> tuple[kernel.Session, AwaitedOwner]:
+        with started():
+            connection: AsyncConnection = await owned.connection() if is_session else owned
+            pooled = await connection.get_raw_connection()
+        reached = reach(connection.dialect, pooled.driver_connection)
+        owner = AwaitedOwner(owned, connection, reached)
+        return driver_session(reached.driver, reached.wire, names, clock, owner), owner
+
+    return LazySession(find, names, dialect)
+
+
+def is_a(target: object, name: str) -> bool:
+    """Whether the target is of a class of SQLAlchemy's; its ORM may not even be imported."""
+    return f"sqlalchemy.{name}" in type_names(target)
+
+
+def checked_dialect(dialect: Dialect) -> kernel.Dialect:
+    """Which database it is; refuse a driver that duly has no wire to."""
+    known = DIALECTS.get(dialect.name)
+    if known is None or dialect.driver not in DRIVERS:
+        raise NotJoinable(
+            f"SQLAlchemy's {dialect.name}+{dialect.driver} cannot be joined: "
+            f"{INSTEAD.get(dialect.name, DATABASE)}"
+        )
+    return known
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The driver's own connection under SQLAlchemy's."""
+
+    name: str
+    connection: Any
+    driver: Driver
+    wire: Any
+
+    def begins_late(self) -> bool:
+        """Whether nothing has begun yet: asyncpg's adapter waits for the first statement."""
+        return self.name == "asyncpg" and not self.connection.is_in_transaction()
+
+    async def refuse_autocommit(self) -> None:
+        """Refuse a connection on which SQLAlchemy's commit and rollback mean nothing."""
+        if self.driver.dialect == "sqlite":
+            # With isolation_level=None on purpose, an event has emitted BEGIN by now.
+            commits = not self.wire.in_transaction() and await self.wire.commits_by_itself()
+        elif self.name == "asyncpg":
+            commits = self.begins_late()
+        else:
+            commits = self.connection.autocommit
+        if commits:
+            raise NotJoinable(
+                "this SQLAlchemy connection is at isolation level AUTOCOMMIT and would commit "
+                "each statement by itself: use one at the default level"
+            )
+
+
+def reach(dialect: Dialect, connection: Any) -> Reached:
+    """Recognise the driver's connection; a ``creator=`` may have made something else."""
+    driver = find_driver(connection)
+    if driver is None:
+        raise NotJoinable(
+            f"SQLAlchemy's {dialect.name}+{dialect.driver} holds a connection that is not the "
+            f"driver's own: {INSTEAD[dialect.name]}"
+        )
+    return Reached(dialect.driver, connection, driver, driver.wire(connection))
+
+
+class AlchemyOwner:
+    """What both colours know of a transaction: who holds it, and its savepoints of ours."""
+
+    def __init__(self, target: Any, connection: Any, reached: Reached) -> None:
+        self._target = target
+        self._connection = connection
+        self._reached = reached
+        self._savepoints: list[Any] = []
+
+    @property
+    def _is_session(self) -> bool:
+        return self._target is not self._connection
+
+    def _must_begin(self) -> bool:
+        return not self._connection.in_transaction() or self._reached.begins_late()
+
+    def refuse_ended(self) -> None:
+        """Refuse to go on where the code inside a savepoint has ended it."""
+        if not all(savepoint.is_active for savepoint in self._savepoints):
+            raise ended()
+
+    @contextmanager
+    def _inside(self, savepoint: Any) -> Iterator[None]:
+        """Watch over a savepoint while the caller works in it."""
+        self._savepoints.append(savepoint)
+        try:
+            yield
+            self.refuse_ended()
+        finally:
+            self._savepoints.pop()
+
+
+class BlockingOwner(AlchemyOwner):
+    """Owns the transaction of a ``Connection``, or of a ``Session`` and its connection."""
+
+    async def begin(self) -> None:
+        """Let SQLAlchemy begin; refuse AUTOCOMMIT."""
+        if self._must_begin():
+            with started():
+                self._connection.exec_driver_sql(PLAIN_STATEMENT).close()
+        await self._reached.refuse_autocommit()
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        """A savepoint that SQLAlchemy knows of: sessions flush before it and expire with it."""
+        with ExitStack() as entered:
+            with explained():
+                savepoint = entered.enter_context(self._target.begin_nested())
+                if self._is_session:
+                    self._target.connection()  # only now does a session say SAVEPOINT
+            with self._inside(savepoint):
+                yield
+
+
+class AwaitedOwner(AlchemyOwner):
+    """Owns the transaction of an ``AsyncConnection``, or of an ``AsyncSession``."""
+
+    async def begin(self) -> None:
+        """Let SQLAlchemy begin; refuse AUTOCOMMIT."""
+        if self._must_begin():
+            with started():
+                (await self._connection.exec_driver_sql(PLAIN_STATEMENT)).close()
+        await self._reached.refuse_autocommit()
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        """A savepoint that SQLAlchemy knows of: sessions flush before it and expire with it."""
+        async with AsyncExitStack() as entered:
+            with explained():
+                savepoint = await entered.enter_async_context(self._target.begin_nested())
+                if self._is_session:
+                    await self._target.connection()  # only now does a session say SAVEPOINT
+            with self._inside(savepoint):
+                yield

@@ -1,0 +1,186 @@
+"""Values that no parameter of duly may take, by the parameter's name.
+
+A value that holds the canary stands for a secret or a body: no message may repeat it.
+"""
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import repeat
+
+CANARY = "hunter2-canary"
+MEGABYTE = 1024 * 1024
+NAN = float("nan")
+
+
+class Hostile:
+    """An object that fights whoever prints it."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError(CANARY)
+
+    __str__ = __repr__
+
+
+class Talkative:
+    """An object that tells its secret to whoever prints it."""
+
+    def __repr__(self) -> str:
+        return CANARY
+
+
+class Nowhere(tzinfo):
+    """A time zone that does not know its offset: its datetimes only look aware."""
+
+    def utcoffset(self, moment: datetime | None, /) -> timedelta | None:
+        return None
+
+    def dst(self, moment: datetime | None, /) -> timedelta | None:
+        return None
+
+    def tzname(self, moment: datetime | None, /) -> str | None:
+        return None
+
+
+NAIVE = datetime(2026, 1, 1)
+ODD = datetime(2026, 1, 1, tzinfo=Nowhere())
+ODDITIES: list[object] = [Hostile(), Talkative(), object(), NAN, 1.5, [], {}, {CANARY: 1}, ...]
+
+LENGTHS: list[object] = [
+    0,
+    5,
+    True,
+    CANARY,
+    timedelta(0),
+    timedelta(microseconds=-1),
+    timedelta.min,
+    timedelta.max,
+    timedelta(days=36_525, microseconds=1),
+    *ODDITIES,
+]
+KEYS: list[object] = [
+    None,
+    "",
+    b"",
+    0,
+    True,
+    bytearray(b"a"),
+    memoryview(b"a"),
+    CANARY * MEGABYTE,
+    b"x" * (MEGABYTE + 1),
+    *ODDITIES,
+]
+IDENTIFIERS: list[object] = [
+    "",
+    0,
+    True,
+    b"duly_",
+    "Duly_",
+    "1duly",
+    "x" * 42,
+    'duly_"; DROP TABLE duly_claims; --',
+    "duly_\0",
+    "duly_\ud800",
+    "duly_\n",
+    *ODDITIES,
+]
+BAD: dict[str, list[object]] = {
+    "target": [None, 0, True, CANARY, b"", *ODDITIES],
+    "store": [None, 0, True, CANARY, b"", *ODDITIES],
+    "scope": [None, "", 0, True, b"shop", CANARY * 30, "a\0", "a\nb", "\ud800", *ODDITIES],
+    "key": KEYS,
+    "resource": KEYS,
+    "keys": [
+        None,
+        CANARY,
+        CANARY.encode(),
+        5,
+        [None],
+        ["a", ""],
+        ["a", 1],
+        [Hostile()],
+        [Talkative()],
+        ["a", CANARY * MEGABYTE],
+        ["a"] * 10_001,
+        repeat("a"),
+        object(),
+        Hostile(),
+    ],
+    "ttl": LENGTHS,
+    "lease": LENGTHS,
+    "wait": [timedelta(microseconds=-1), timedelta.max, 0, True, CANARY, *ODDITIES],
+    "body": [0, True, CANARY, *ODDITIES],
+    "prefix": IDENTIFIERS,
+    "schema": IDENTIFIERS,
+    "clock": [
+        0,
+        CANARY,
+        NAIVE,
+        lambda: None,
+        lambda: CANARY,
+        lambda: NAIVE,
+        lambda: ODD,
+        lambda: 5,
+        *ODDITIES,
+    ],
+    "version": [
+        None,
+        True,
+        b"1",
+        "",
+        CANARY * 100,
+        2**63,
+        -(2**63) - 1,
+        10**5000,
+        NAIVE,
+        ODD,
+        UTC,
+        *ODDITIES,
+    ],
+    "tie": ["", "APPLY", CANARY, True, 0, *ODDITIES],
+    "limit": [None, 0, -1, True, 2**63, 10**5000, CANARY, *ODDITIES],
+    "work": [None, 0, CANARY, *ODDITIES],
+    "url": [
+        None,
+        0,
+        b"memory:",
+        "",
+        CANARY,
+        f"mysql://ann:{CANARY}@127.0.0.1:1/shop",
+        f"postgresql://ann:{CANARY}@[::1/shop",
+        f"postgresql://ann:{CANARY}@ho\N{ACCOUNT OF}st/shop",
+        f"postgresql://ann:{CANARY}@127.0.0.1:1/shop?nonsense={CANARY}",
+        f"postgresql://ann:{CANARY}@127.0.0.1:1/shop?{CANARY}",
+        f"postgresql://ann:{CANARY}@127.0.0.1:1/sh\0op",
+        f"postgresql://ann:{CANARY}@127.0.0.1:1/\ud800",
+        f"postgresql://ann:{CANARY}@127.0.0.1:1/%zz",
+        "memory:shop",
+        "sqlite:",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite://shop.db",
+        "sqlite:///:memory:",
+        "sqlite:///shop.db?mode=ro",
+        "sqlite:///shop%00.db",
+        "sqlite:///shop\ud800.db",
+        *ODDITIES,
+    ],
+    "durability": [None, "", "ANY", True, CANARY, *ODDITIES],
+    "connections": [None, 0, -1, True, 10**6, CANARY, *ODDITIES],
+    "result": [
+        (1, 2),
+        {1: 2},
+        {"a": (1,)},
+        {1, 2},
+        b"bytes",
+        NAN,
+        float("inf"),
+        10**5000,
+        "x" * (MEGABYTE + 1),
+        Hostile(),
+        Talkative(),
+        [Talkative()],
+        object(),
+        UTC,
+        ...,
+    ],
+    "tx": [0, True, CANARY, *ODDITIES],
+}

@@ -1,0 +1,126 @@
+"""What every test may ask for: real databases, a scope of its own, and a clock cranked by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+import duly
+from tests.servers import (
+    Missing,
+    create_database,
+    database,
+    drop_database,
+    pgbouncer,
+    template_database,
+    through,
+)
+from tests.servers import postgres as running_postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is ``async def`` in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
+    return True
+
+
+def migrated(url: str) -> None:
+    """Fill the template database with duly's tables."""
+    duly.store(url).migrate()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The address of a real server's maintenance database."""
+    with running_postgres() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: str) -> Iterator[str]:
+    """A database with duly's tables, to be cloned."""
+    with template_database(postgres_server, migrated) as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: str, postgres_template: str) -> Iterator[str]:
+    """One migrated database for the whole test process; tests keep apart by their scope."""
+    with database(postgres_server, postgres_template) as url:
+        yield url
+
+
+@pytest.fixture
+def own_postgres_url(postgres_server: str, postgres_template: str) -> Iterator[str]:
+    """A migrated database for one test alone, for tests that count or break things."""
+    url = create_database(postgres_server, template=postgres_template)
+    yield url
+    drop_database(postgres_server, url)
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_server: str) -> Iterator[str]:
+    """A database without duly's tables, for one test alone."""
+    url = create_database(postgres_server)
+    yield url
+    drop_database(postgres_server, url)
+
+
+@pytest.fixture(scope="session")
+def bouncer_address(postgres_server: str) -> Iterator[str]:
+    """PgBouncer in transaction mode before the same server."""
+    with pgbouncer(postgres_server) as found:
+        if isinstance(found, Missing):
+            pytest.skip(str(found))
+        yield found
+
+
+@pytest.fixture
+def bouncer_url(bouncer_address: str, postgres_url: str) -> str:
+    """The process's database, by way of PgBouncer."""
+    return through(bouncer_address, postgres_url)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """A SQLite file for one test alone, not created yet."""
+    return f"sqlite:///{tmp_path / 'duly.db'}"
+
+
+@pytest.fixture
+def scope() -> str:
+    """A scope that no other test uses."""
+    return f"test-{uuid.uuid4().hex}"
+
+
+class HandClock:
+    """Time that moves only when told."""
+
+    def __init__(self) -> None:
+        self.moment = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.moment
+
+    def advance(self, by: timedelta) -> None:
+        """Move on."""
+        self.moment += by
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    """A clock cranked by hand."""
+    return HandClock()

@@ -1,0 +1,78 @@
+"""Documentation cannot lag: its examples run, its links lead somewhere, its words are kept."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import duly
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    page
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("decisions/*.md")]
+    if page.is_file()
+)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The code blocks of a page in one language."""
+    return [code for kind, code in BLOCK.findall(page.read_text()) if kind == language]
+
+
+WITH_EXAMPLES = [page for page in PAGES if blocks(page, "python")]
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
+def test_the_examples_of_a_page_run_in_order_and_print_what_it_says(
+    page: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "example.py"
+    script.write_text("\n".join(blocks(page, "python")))
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", script.name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "".join(blocks(page, "text"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    missing = [
+        target
+        for target in LINK.findall(page.read_text())
+        if not (page.parent / target).resolve().exists()
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_nobody_is_promised_what_nobody_can_keep(page: Path) -> None:
+    assert "exactly-once delivery" not in page.read_text().lower()
+
+
+def test_every_public_name_is_documented() -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    undocumented = [
+        name for name in duly.__all__ if not re.search(rf"`(duly\.)?(aio\.)?{name}\b", text)
+    ]
+    assert undocumented == []
+
+
+def test_every_decision_is_in_the_list_of_decisions() -> None:
+    listed = (ROOT / "decisions" / "README.md").read_text()
+    numbered = [page.name for page in ROOT.glob("decisions/0*.md")]
+    assert numbered
+    assert [name for name in numbered if f"]({name})" not in listed] == []

@@ -1,0 +1,148 @@
+"""Promises of the kernel, which needs no database: pure functions, tried with everything."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from duly import NotStorable, WrongColour
+from duly._kernel import results, versions
+from duly._kernel.clock import from_microseconds, to_microseconds
+from duly._kernel.ids import new_token, uuid7
+from duly._kernel.keys import digest, key_of, readable
+from duly._kernel.onestep import finish
+
+JSON = some.recursive(
+    some.none()
+    | some.booleans()
+    | some.integers()
+    | some.floats(allow_nan=False, allow_infinity=False)
+    | some.text(some.characters()),
+    lambda inner: some.lists(inner) | some.dictionaries(some.text(), inner),
+)
+ANY_TEXT = some.text(some.characters())  # lone surrogates included
+
+
+def test_an_operation_that_never_waits_is_finished_in_one_step() -> None:
+    async def inner() -> int:
+        return 20
+
+    async def operation() -> int:
+        return await inner() + 1
+
+    assert finish(operation()) == 21
+
+
+def test_an_error_of_an_operation_passes_through_unchanged() -> None:
+    async def operation() -> None:
+        raise KeyError("unchanged")
+
+    with pytest.raises(KeyError, match="unchanged"):
+        finish(operation())
+
+
+def test_an_operation_that_tries_to_wait_is_stopped_at_once_and_cleaned_up() -> None:
+    steps = []
+
+    async def operation() -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            steps.append("cleaned up")
+
+    with pytest.raises(WrongColour, match=r"duly\.aio"):
+        finish(operation())
+    assert steps == ["cleaned up"]
+
+
+@given(JSON)
+def test_a_stored_result_comes_back_as_itself(value: Any) -> None:
+    back = results.decode(results.encode(value))
+    assert back == value
+    assert type(back) is type(value)
+
+
+@given(some.tuples(JSON) | some.dictionaries(some.integers(), JSON, min_size=1))
+def test_a_result_that_would_come_back_as_something_else_is_refused(value: Any) -> None:
+    with pytest.raises(NotStorable):
+        results.encode(value)
+
+
+def test_a_result_too_large_or_too_deep_is_refused() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in ("x" * (results.MOST_BYTES + 1), deep, 10**5000):
+        with pytest.raises(NotStorable):
+            results.encode(value)
+
+
+@given(some.lists(some.binary(), min_size=1), some.lists(some.binary(), min_size=1))
+def test_different_parts_never_share_a_digest(one: list[bytes], other: list[bytes]) -> None:
+    assert (digest(*one) == digest(*other)) == (one == other)
+
+
+@given(some.tuples(ANY_TEXT, ANY_TEXT), some.tuples(ANY_TEXT, ANY_TEXT))
+def test_different_scopes_and_keys_never_share_a_digest(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    assert (key_of(*one).digest == key_of(*other).digest) == (one == other)
+
+
+@given(some.binary(max_size=2000))
+def test_the_text_of_a_key_is_short_and_any_terminal_and_database_can_take_it(raw: bytes) -> None:
+    text = readable(raw)
+    assert text.isascii()
+    assert text.isprintable()
+    assert len(text) <= 10 * 120
+
+
+@given(some.integers(versions.LEAST, versions.MOST), some.integers(versions.LEAST, versions.MOST))
+def test_numbers_keep_their_order_as_bytes(one: int, other: int) -> None:
+    ordered = versions.comparable(one).order < versions.comparable(other).order
+    assert ordered == (one < other)
+
+
+AWARE = some.datetimes(timezones=some.timezones())
+
+
+@given(AWARE, AWARE)
+def test_moments_keep_their_order_as_bytes_whatever_their_time_zone(
+    one: datetime, other: datetime
+) -> None:
+    ordered = versions.comparable(one).order < versions.comparable(other).order
+    assert ordered == (one.astimezone(UTC) < other.astimezone(UTC))
+
+
+@given(some.text(min_size=1, max_size=200), some.text(min_size=1, max_size=200))
+def test_text_versions_compare_bytewise(one: str, other: str) -> None:
+    ordered = versions.comparable(one).order < versions.comparable(other).order
+    assert ordered == (one.encode() < other.encode())
+
+
+@given(some.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)))
+def test_a_moment_survives_as_microseconds(naive: datetime) -> None:
+    moment = naive.replace(tzinfo=timezone(timedelta(hours=-5)))
+    assert from_microseconds(to_microseconds(moment)) == moment
+
+
+def test_a_uuid7_says_so_and_sorts_by_time() -> None:
+    before = datetime.now(UTC)
+    made = [uuid7() for _ in range(100)]
+    assert {one.version for one in made} == {7}
+    assert {one.variant for one in made} == {"specified in RFC 4122"}
+    assert len(set(made)) == 100
+    stamped = EPOCH + timedelta(milliseconds=made[0].int >> 80)
+    assert abs(stamped - before) < timedelta(minutes=1)
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def test_tokens_do_not_repeat() -> None:
+    assert len({new_token() for _ in range(10_000)}) == 10_000

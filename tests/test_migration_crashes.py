@@ -1,0 +1,96 @@
+"""A migrator may die at any statement: every migration is there whole, or not at all."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.catalogs import Catalog, catalog, facts
+from tests.migrators import (
+    SECOND,
+    Crashed,
+    Order,
+    Trap,
+    crash,
+    migrated,
+    second_migration,
+    steps_of,
+    trapped,
+)
+
+ROOT = Path(__file__).parents[1]
+NAMES = ["0001_ledger", SECOND.name]
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """What an address starts with: one PostgreSQL database, or a folder for SQLite files."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/"
+    url: str = request.getfixturevalue("empty_postgres_url")
+    return url
+
+
+def order(folder: str, step: int) -> Order:
+    """A place of its own for each crash: a prefix, and on SQLite a file."""
+    prefix = f"step_{step:03}_"
+    return (f"{folder}{prefix}.db" if folder.startswith("sqlite") else folder, prefix, step)
+
+
+def whole_states(folder: str) -> list[Catalog]:
+    """What a place looks like with none, the first, and both of the migrations."""
+    url, prefix, _ = order(folder, 998)
+    nothing = catalog(url, prefix)
+    migrated(url, prefix)
+    first = catalog(url, prefix)
+    with second_migration():
+        migrated(url, prefix)
+    return [nothing, first, catalog(url, prefix)]
+
+
+def assert_whole_and_resumable(place: Order, states: list[Catalog]) -> int:
+    """Nothing is half there, and the next migrator goes on from it; return what was there."""
+    url, prefix, step = place
+    found = catalog(url, prefix)
+    assert found in states, f"step {step} left something half done"
+    version = states.index(found)
+    assert facts(url, prefix).get("schema_version", "0") == str(version)
+    with second_migration():
+        assert migrated(url, prefix) == NAMES[version:]
+    assert catalog(url, prefix) == states[-1]
+    noted = facts(url, prefix)
+    assert noted.pop("installation_id")
+    assert noted == {"schema_version": "2"}
+    return version
+
+
+def test_a_migrator_that_fails_at_any_statement_leaves_each_migration_whole(folder: str) -> None:
+    states = whole_states(folder)
+    versions = set()
+    for step in range(steps_of(*order(folder, 999)[:2])):
+        url, prefix, _ = place = order(folder, step)
+        with second_migration(), trapped(Trap(step, crash)), pytest.raises(Crashed):
+            migrated(url, prefix)
+        versions.add(assert_whole_and_resumable(place, states))
+    assert versions == {0, 1, 2}
+
+
+@pytest.mark.slow
+def test_a_migrator_that_is_killed_at_any_statement_leaves_each_migration_whole(
+    folder: str,
+) -> None:
+    states = whole_states(folder)
+    places = [order(folder, step) for step in range(steps_of(*order(folder, 999)[:2]))]
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.migrators"],
+        input=json.dumps(places),
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert json.loads(answer.stdout) == [signal.SIGKILL] * len(places)
+    assert {assert_whole_and_resumable(place, states) for place in places} == {0, 1, 2}

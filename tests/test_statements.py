@@ -1,0 +1,147 @@
+"""SQL is one named file per statement, and what its opening comment says is what it takes."""
+
+import re
+import sqlite3
+from importlib.resources import files
+
+import psycopg
+import pytest
+from psycopg.pq import ExecStatus
+
+from duly._kernel.options import Names
+from duly._kernel.session import Dialect
+from duly._ledger import statements as ledger
+from duly.stores.sql.migrations import migrations, split
+from duly.stores.sql.placeholders import names_in, prepare
+from duly.stores.sql.statements import SLOT, TABLES, fill, read, statement_text
+from tests.catalogs import sqlite_path
+from tests.migrators import migrated
+
+DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
+# What PostgreSQL needs and SQLite does not: round trips to save, a server to look at, lock waits.
+POSTGRES_ONLY = re.compile(r".*_many|_moment|server_check|wait_.*")
+BRACKETS = re.compile(r"\([^()]*\)")
+# One value of the right kind for every parameter, for the statements of SQLite.
+VALUES: dict[str, object] = {
+    "scope": "scope", "digest": b"d" * 32, "key_text": "key", "fingerprint": b"f" * 32,
+    "ttl": 1, "state": "held", "token": b"t" * 16, "lease": 1, "now": 1, "epoch": 1,
+    "result": b"{}", "limit": 1, "kind": "number", "version": b"v", "tie": True,
+    "name": "name", "value": "value", "table": "duly_meta", "schema": "schema",
+}  # fmt: skip
+
+
+def names_of(dialect: Dialect) -> set[str]:
+    """The files of a dialect, fragments included."""
+    folder = files("duly.stores") / dialect / "statements"
+    return {entry.name.removesuffix(".sql") for entry in folder.iterdir()}
+
+
+def every_file() -> list[tuple[Dialect, str]]:
+    return [(dialect, name) for dialect in DIALECTS for name in sorted(names_of(dialect))]
+
+
+def every_statement() -> list[tuple[Dialect, str]]:
+    """Every file that is not only a fragment of others."""
+    return [(dialect, name) for dialect, name in every_file() if not name.startswith("_")]
+
+
+def of(dialect: Dialect) -> list[str]:
+    return [name for one, name in every_statement() if one == dialect]
+
+
+def opening(dialect: Dialect, name: str) -> str:
+    """The comment that a file opens with, on one line."""
+    lines = []
+    for line in read(dialect, "statements", f"{name}.sql").splitlines():
+        if not line.startswith("-- "):
+            break
+        lines.append(line.removeprefix("-- ").strip())
+    return " ".join(lines)
+
+
+def listed(dialect: Dialect, name: str, what: str) -> list[str]:
+    """The names that the opening comment lists after ``params:`` or ``columns:``."""
+    text = opening(dialect, name).partition(f"{what}: ")[2].partition("columns: ")[0]
+    if found := re.fullmatch(r"as (\w+)", text):
+        return listed(dialect, found[1], what)
+    words = [word.strip().removesuffix("[]") for word in BRACKETS.sub("", text).split(",")]
+    return [] if words == ["none"] else words
+
+
+def test_both_dialects_have_the_same_statements_but_for_what_only_postgres_needs() -> None:
+    postgres, sqlite = (names_of(dialect) for dialect in DIALECTS)
+    assert sqlite <= postgres
+    assert {name for name in postgres if not POSTGRES_ONLY.fullmatch(name)} == sqlite
+
+
+def test_every_statement_the_ledger_names_has_its_file() -> None:
+    wanted = {value for name, value in vars(ledger).items() if name.isupper()}
+    assert wanted
+    assert wanted <= names_of("sqlite")
+
+
+@pytest.mark.parametrize(("dialect", "name"), every_file())
+def test_a_file_is_named_in_plain_words_and_opens_with_its_promise(
+    dialect: Dialect, name: str
+) -> None:
+    assert re.fullmatch(r"_?[a-z]+(_[a-z]+)*", name)
+    promise, _, rest = opening(dialect, name).partition("params: ")
+    assert rest
+    assert promise.strip().endswith(".")
+    assert name.startswith("_") or "columns: " in rest
+
+
+@pytest.mark.parametrize(("dialect", "name"), every_file())
+def test_the_parameters_listed_are_those_used(dialect: Dialect, name: str) -> None:
+    used = names_in(fill(statement_text(dialect, name), dialect, Names()))
+    assert set(listed(dialect, name, "params")) == set(used)
+
+
+@pytest.mark.parametrize(("dialect", "name"), every_statement())
+def test_a_file_holds_exactly_one_statement(dialect: Dialect, name: str) -> None:
+    text = statement_text(dialect, name)
+    assert split(text) == [text]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_slot_of_statements_and_migrations_is_known(dialect: Dialect) -> None:
+    texts = {name: statement_text(dialect, name) for one, name in every_file() if one == dialect}
+    texts |= {one.name: one.text for one in migrations(dialect)}
+    fragments = {name.removeprefix("_") for name in texts if name.startswith("_")}
+    for name, text in texts.items():
+        assert set(SLOT.findall(text)) <= {*TABLES, "prefix", *fragments}, name
+        assert SLOT.search(fill(text, dialect, Names())) is None, name
+
+
+def test_an_unknown_slot_is_an_error_of_ours_and_not_a_table() -> None:
+    with pytest.raises(FileNotFoundError):
+        fill("SELECT * FROM {nothing}", "sqlite", Names())
+
+
+def test_the_columns_listed_are_those_postgres_returns(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        for name in of("postgres"):
+            text = fill(statement_text("postgres", name), "postgres", Names())
+            server = connection.pgconn
+            prepared = server.prepare(name.encode(), prepare(text, "dollar").text.encode())
+            assert prepared.status == ExecStatus.COMMAND_OK, (name, prepared.error_message)
+            told = server.describe_prepared(name.encode())
+            columns = [(told.fname(place) or b"").decode() for place in range(told.nfields)]
+            # The bound set on the way is nobody's business.
+            wanted = listed("postgres", name, "columns")
+            assert [column for column in columns if column in wanted] == wanted, name
+            assert set(columns) - set(wanted) <= {"bound"}, name
+
+
+def test_the_columns_listed_are_those_sqlite_returns(sqlite_url: str) -> None:
+    migrated(sqlite_url, "duly_")
+    connection = sqlite3.connect(sqlite_path(sqlite_url), isolation_level=None)
+    for name in of("sqlite"):
+        connection.execute("BEGIN")
+        text = fill(statement_text("sqlite", name), "sqlite", Names())
+        cursor = connection.execute(text, VALUES)
+        columns = [column[0] for column in cursor.description]
+        cursor.close()
+        connection.execute("ROLLBACK")
+        assert columns == listed("sqlite", name, "columns"), name
+    connection.close()

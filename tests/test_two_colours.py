@@ -1,0 +1,88 @@
+"""`duly` and `duly.aio` are one library in two colours: the same verbs, parameters and defaults."""
+
+import inspect
+import pickle
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import duly
+from duly import aio, verbs
+from duly._kernel.errors import DulyError
+from duly._ledger.turns import Turn
+
+# An address makes a store for both colours.
+ONE_COLOUR = {"store"}
+# Awaits what `fence` was given; blocking, it is `refuse_awaitable`.
+INSIDE = {"expect_awaitable"}
+
+
+def shape(function: Callable[..., Any], *, annotated: bool) -> list[tuple[object, ...]]:
+    """The parameters of a function, for comparison."""
+    return [
+        (one.name, one.kind, one.default, one.annotation if annotated else None)
+        for one in inspect.signature(function).parameters.values()
+    ]
+
+
+def functions_of(module: object) -> set[str]:
+    """The functions that a module defines itself."""
+    name = getattr(module, "__name__", "")
+    return {
+        each
+        for each, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == name
+    }
+
+
+def test_every_verb_has_its_twin() -> None:
+    blocking = {name for name in duly.__all__ if inspect.isfunction(getattr(duly, name))}
+    assert blocking - ONE_COLOUR == functions_of(aio) - INSIDE
+    assert blocking - ONE_COLOUR <= functions_of(verbs)
+
+
+@pytest.mark.parametrize("name", sorted(functions_of(aio) - INSIDE))
+def test_twins_take_the_same_parameters_with_the_same_defaults(name: str) -> None:
+    one, other = getattr(duly, name), getattr(aio, name)
+    assert shape(one, annotated=name != "fence") == shape(other, annotated=name != "fence")
+    assert inspect.signature(one).return_annotation == inspect.signature(other).return_annotation
+    assert "awaited" in (other.__doc__ or "") or "async with" in (other.__doc__ or "")
+
+
+def test_turns_of_both_colours_offer_the_same() -> None:
+    def offered(turn: type) -> dict[str, object]:
+        found = {name: getattr(turn, name) for name in dir(turn) if not name.startswith("_")}
+        return {
+            name: shape(value, annotated=True) if inspect.isfunction(value) else type(value)
+            for name, value in found.items()
+        }
+
+    assert offered(verbs.LeasedTurn) == offered(aio.LeasedTurn)
+    assert offered(Turn).items() <= offered(verbs.LeasedTurn).items()
+
+
+def subclasses(kind: type[DulyError]) -> list[type[DulyError]]:
+    """Every error of duly's, however deep."""
+    direct = kind.__subclasses__()
+    return [kind, *(each for one in direct for each in subclasses(one))]
+
+
+@pytest.mark.parametrize("kind", subclasses(DulyError), ids=lambda kind: kind.__name__)
+def test_every_error_survives_the_way_to_another_process(kind: type[DulyError]) -> None:
+    problem = kind("what to do")
+    problem.__dict__.update({"retry_after": timedelta(seconds=7)} if kind is duly.Held else {})
+    arrived = pickle.loads(pickle.dumps(problem))
+    assert type(arrived) is kind
+    assert str(arrived) == "what to do"
+    assert vars(arrived) == vars(problem)
+
+
+def test_every_error_of_dulys_is_a_public_name() -> None:
+    assert {kind.__name__ for kind in subclasses(DulyError)} <= set(duly.__all__)
+
+
+@pytest.mark.parametrize("answer", [duly.First(None, 3), duly.Duplicate(None, [1], True, True)])
+def test_every_answer_survives_the_way_to_another_process(answer: object) -> None:
+    assert pickle.loads(pickle.dumps(answer)) == answer
