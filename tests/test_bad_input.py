@@ -148,18 +148,18 @@ def test_every_verb_refuses_what_it_cannot_use_and_writes_nothing(name: str, sit
 async def test_every_awaited_verb_refuses_it_too(name: str, site: Site) -> None:
     before = site.rows()
     verb = getattr(duly.aio, name)
-    for parameter, arguments in spoiled(name):
-        connection = await site.awaited_connection()
-        try:
-            for target in (site.store, connection):
-                call = pointed(arguments, parameter, target)
-                if "work" in call and parameter != "work":
-                    call["work"] = awaited_work
-                await refused_awaited(name, parameter, verb, call)
-            await connection.commit()
-        finally:
-            await connection.close()
-    await site.store.aclose()
+    async with site.store:
+        for parameter, arguments in spoiled(name):
+            connection = await site.awaited_connection()
+            try:
+                for target in (site.store, connection):
+                    call = pointed(arguments, parameter, target)
+                    if "work" in call and parameter != "work":
+                        call["work"] = awaited_work
+                    await refused_awaited(name, parameter, verb, call)
+                await connection.commit()
+            finally:
+                await connection.close()
     assert site.rows() == before
 
 

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -76,14 +77,18 @@ async def test_an_awaited_serialization_failure_is_run_again_too(
 def test_a_deadlock_in_dulys_own_transaction_is_run_again(
     wire: Proxy, own_postgres_url: str
 ) -> None:
-    set_for_everyone(own_postgres_url, "deadlock_timeout", "50ms")
+    # A server looks for a deadlock once, so late after a wait began. The batch waits first: it
+    # must not look before the other waits too, nor be told that its wait is over.
+    set_for_everyone(own_postgres_url, "deadlock_timeout", "2s")
     with duly.store(wire.url) as store, ThreadPoolExecutor() as threads:
         with somebody_claims(own_postgres_url, SECOND) as other:
-            batch = threads.submit(duly.dedup_many, store, "shop", [FIRST, SECOND])
+            batch = threads.submit(
+                duly.dedup_many, store, "shop", [FIRST, SECOND], wait=timedelta(minutes=1)
+            )
             until(lambda: waits(own_postgres_url))
             assert duly.dedup(other, "shop", FIRST).first
         assert all(answer.duplicate for answer in batch.result())
-    assert DEADLOCK in wire.errors
+    assert wire.errors == [DEADLOCK]
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -121,11 +126,11 @@ async def test_asyncpgs_serialization_failure_reaches_the_user_unchanged(
 
 def test_a_deadlock_in_the_users_transaction_reaches_them_unchanged(own_postgres_url: str) -> None:
     with psycopg.connect(own_postgres_url) as user, ThreadPoolExecutor() as threads:
-        user.execute("SET LOCAL deadlock_timeout = '50ms'")
         assert duly.dedup(user, "shop", "a").first
         with somebody_claims(own_postgres_url, "b") as other:
-            crossing = threads.submit(duly.dedup, user, "shop", "b")
+            crossing = threads.submit(duly.dedup, other, "shop", "a")
             until(lambda: waits(own_postgres_url))
-            assert duly.dedup(other, "shop", "a").first
             with pytest.raises(psycopg.errors.DeadlockDetected):
-                crossing.result()
+                duly.dedup(user, "shop", "b")
+            user.rollback()
+            assert crossing.result().first

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
 from duly._kernel.errors import DulyError, Held, NotJoinable, SchemaMismatch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LOCK_NOT_AVAILABLE = "55P03"
 SERIALIZATION_FAILURE, DEADLOCK = "40001", "40P01"
@@ -19,19 +13,29 @@ UNDEFINED_TABLE, UNDEFINED_COLUMN, INVALID_SCHEMA = "42P01", "42703", "3F000"
 RERUN = frozenset({SERIALIZATION_FAILURE, DEADLOCK})
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turn what PostgreSQL says into an error that says what to do; leave the rest as it is.
+class Translated:
+    """Turns what PostgreSQL says into an error that says what to do; leaves the rest as it is.
 
-    Both drivers name the SQLSTATE ``sqlstate``, so neither has to be imported here.
+    Both drivers name the SQLSTATE ``sqlstate``, so neither has to be imported here. Not a
+    generator, because this stands around each statement.
     """
-    try:
-        yield
-    except Exception as problem:
-        known = explain(getattr(problem, "sqlstate", None), problem)
-        if known is None:
-            raise
-        raise known from problem
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if isinstance(problem, Exception):
+            known = explain(getattr(problem, "sqlstate", None), problem)
+            if known is not None:
+                raise known from problem
+
+
+TRANSLATED = Translated()
+
+
+def translated() -> Translated:
+    """The context in which PostgreSQL's errors become duly's. It keeps nothing, so one will do."""
+    return TRANSLATED
 
 
 def explain(sqlstate: str | None, problem: Exception) -> DulyError | None:

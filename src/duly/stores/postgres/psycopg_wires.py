@@ -88,7 +88,7 @@ class AwaitedWire:
 
 def must_begin(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether the connection is idle and will begin by itself; refuse where it cannot be joined."""
-    match connection.info.transaction_status:
+    match connection.pgconn.transaction_status:
         case TransactionStatus.INTRANS:
             return False
         case TransactionStatus.IDLE if not connection.autocommit:

@@ -61,9 +61,14 @@ class BlockingRunner:
         while True:
             runs += 1
             try:
-                with pool.connection() as connection, scope(connection):
+                connection = pool.getconn()
+                try:
                     connection.patience = ANSWER + wait.total_seconds()
-                    return finish(operation(self._target.session(BlockingWire(connection), wait)))
+                    with scope(connection):
+                        session = self._target.session(BlockingWire(connection), wait)
+                        return finish(operation(session))
+                finally:  # not pool.connection(), which would commit what is committed already
+                    pool.putconn(connection)
             except psycopg.Error as problem:
                 if not may_run_again(problem, runs):
                     give_up(problem)
@@ -72,6 +77,8 @@ class BlockingRunner:
 
     def pool(self) -> ConnectionPool[PatientConnection]:
         """The pool, opened at the first use and again in a forked child."""
+        if self._pool is not None and self._process == os.getpid():
+            return self._pool
         with self._opening:
             if self._pool is None or self._process != os.getpid():
                 self._pool, self._process = self._open(), os.getpid()
@@ -131,9 +138,14 @@ class AwaitedRunner:
         while True:
             runs += 1
             try:
-                async with pool.connection() as connection, scope(connection):
+                connection = await pool.getconn()
+                try:
                     connection.patience = ANSWER + wait.total_seconds()
-                    return await operation(self._target.session(AwaitedWire(connection), wait))
+                    async with scope(connection):
+                        session = self._target.session(AwaitedWire(connection), wait)
+                        return await operation(session)
+                finally:  # not pool.connection(), which would commit what is committed already
+                    await pool.putconn(connection)
             except psycopg.Error as problem:
                 if not may_run_again(problem, runs):
                     give_up(problem)
@@ -146,6 +158,9 @@ class AwaitedRunner:
         opening = self._pools.get(loop)
         if opening is None or failed(opening):
             opening = self._pools[loop] = loop.create_task(self._open())
+        if opening.done():
+            pool: AsyncConnectionPool[PatientAsyncConnection] = opening.result()
+            return pool
         return await asyncio.shield(opening)
 
     async def _open(self) -> AsyncConnectionPool[PatientAsyncConnection]:

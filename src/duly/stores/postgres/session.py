@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
@@ -96,16 +96,16 @@ class PostgresSession:
         """A savepoint, through the owner if there is one."""
         return (self._owner or self._wire).savepoint()
 
-    @asynccontextmanager
-    async def waiting(self, wait: timedelta | None) -> AsyncIterator[None]:
+    def waiting(self, wait: timedelta | None) -> AbstractAsyncContextManager[None]:
         """Bound lock waits inside, then restore the setting.
 
         After an error PostgreSQL takes no statement until the savepoint around this is rolled
         back, and rolling it back restores the setting by itself.
         """
-        if wait is None:
-            yield
-            return
+        return nullcontext() if wait is None else self._bounded(wait)
+
+    @asynccontextmanager
+    async def _bounded(self, wait: timedelta) -> AsyncIterator[None]:
         statements = self._statements
         [setting] = await self._wire.fetch(statements["wait_bound"], {"wait": lock_timeout(wait)})
         yield

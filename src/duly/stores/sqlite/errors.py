@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from duly._kernel.errors import DulyError, Held, SchemaMismatch, StaleSnapshot, StoreUnavailable
 from duly._kernel.session import ended
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 BUSY, LOCKED = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turn what SQLite says into an error that says what to do; leave the rest as it is."""
-    try:
-        yield
-    except sqlite3.OperationalError as problem:
-        known = explain(problem)
-        if known is None:
-            raise
-        raise known from problem
+class Translated:
+    """Turns what SQLite says into an error that says what to do; leaves the rest as it is.
+
+    Not a generator: this stands around each statement, and some take hardly longer than one.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if isinstance(problem, sqlite3.OperationalError):
+            known = explain(problem)
+            if known is not None:
+                raise known from problem
+
+
+TRANSLATED = Translated()
+
+
+def translated() -> Translated:
+    """The context in which SQLite's errors become duly's. It keeps nothing, so one will do."""
+    return TRANSLATED
 
 
 def explain(problem: sqlite3.OperationalError) -> DulyError | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import json
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from duly.stores.sql.statements import Statements
 
 SAVEPOINT = "duly_savepoint"
+NO_DIGEST = bytes(32)
 
 
 class Wire(Protocol):
@@ -79,11 +81,8 @@ class SqliteSession:
     async def rows_each(
         self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
     ) -> Sequence[Row]:
-        """Run one named statement for each set of values: there are no round trips to save."""
-        gathered: list[Row] = []
-        for one in each:
-            gathered.extend(await self.rows(statement, **shared, **one))
-        return gathered
+        """Run the statement's ``_many`` form: one statement costs less than many small ones."""
+        return await self.rows(f"{statement}_many", **shared, **packed(each)) if each else []
 
     async def plain(self, text: str) -> None:
         """Run one statement of a migration."""
@@ -115,12 +114,12 @@ class SqliteSession:
         if self._savepoints and not self._wire.in_transaction():
             raise ended()
 
-    @asynccontextmanager
-    async def waiting(self, wait: timedelta | None) -> AsyncIterator[None]:
+    def waiting(self, wait: timedelta | None) -> AbstractAsyncContextManager[None]:
         """Bound the wait for the write lock, then restore the connection's own bound."""
-        if wait is None:
-            yield
-            return
+        return nullcontext() if wait is None else self._bounded(wait)
+
+    @asynccontextmanager
+    async def _bounded(self, wait: timedelta) -> AsyncIterator[None]:
         [before] = await self._plain("PRAGMA busy_timeout")
         await self._plain(f"PRAGMA busy_timeout = {milliseconds(wait)}")
         try:
@@ -131,6 +130,26 @@ class SqliteSession:
     async def _plain(self, text: str) -> list[Row]:
         with translated():
             return await self._wire.fetch(text, {})
+
+
+def packed(each: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
+    """Many sets of values in the few parameters of one statement: SQLite has no arrays.
+
+    Texts go as JSON, in ``each``: an array of arrays, in the order of the columns. Digests are all
+    of one length, so a column of them goes end to end, with as many zeros for none.
+    """
+    values: dict[str, Value] = {}
+    texts: list[list[Value]] = []
+    for name in each[0]:
+        column = [one[name] for one in each]
+        if isinstance(column[0], str):
+            texts.append(column)
+        else:
+            values[name] = b"".join(
+                [cell if isinstance(cell, bytes) else NO_DIGEST for cell in column]
+            )
+    values["each"] = json.dumps(list(zip(*texts, strict=True)))
+    return values
 
 
 def milliseconds(wait: timedelta) -> int:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import finalize
@@ -14,10 +13,11 @@ from weakref import finalize
 from duly._kernel.onestep import finish
 from duly.stores.base import Capabilities, Store
 from duly.stores.sql.migrations import check, schema_version
+from duly.stores.sqlite.thread import Thread
 from duly.stores.sqlite.writer import OPENING, Writer, transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import sqlite3
     from datetime import timedelta
 
     from duly._kernel.clock import Clock
@@ -35,56 +35,44 @@ class BlockingRunner:
 
     async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction; returns without ever waiting."""
-        with self._writer.turn(wait) as connection, transaction(connection):
-            return finish(operation(self._writer.session(connection)))
+
+        def work(connection: sqlite3.Connection) -> T:
+            with transaction(connection):
+                return finish(operation(self._writer.session(connection)))
+
+        return self._writer.lend(work, wait)
 
     async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement; each takes the write lock, commits and lets go."""
-        with self._writer.turn(wait) as connection:
-            return finish(operation(self._writer.session(connection)))
+        return self._writer.lend(
+            lambda connection: finish(operation(self._writer.session(connection))), wait
+        )
+
+
+def nothing(_: sqlite3.Connection) -> None:
+    """Only have the file opened."""
 
 
 class AwaitedRunner:
-    """The same operations on duly's own thread, so that there is one implementation to trust.
-
-    A caller that is cancelled meanwhile still waits for the statement that is already running:
-    only then is it certain what there is to undo.
-    """
+    """The same operations on duly's own thread, so that there is one implementation to trust."""
 
     def __init__(self, blocking: BlockingRunner) -> None:
         self._blocking = blocking
-        self._thread: ThreadPoolExecutor | None = None
-        self._process = 0
+        self._thread = Thread()
 
     async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction."""
-        return await self._on_thread(lambda: finish(self._blocking.run(operation, wait=wait)))
+        return await self._thread.run(lambda: finish(self._blocking.run(operation, wait=wait)))
 
     async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement."""
-        return await self._on_thread(
+        return await self._thread.run(
             lambda: finish(self._blocking.run_single(operation, wait=wait))
         )
 
-    async def _on_thread(self, call: Callable[[], T]) -> T:
-        running = asyncio.get_running_loop().run_in_executor(self._own_thread(), call)
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await asyncio.wait([running])
-            raise
-
-    def _own_thread(self) -> ThreadPoolExecutor:
-        if self._thread is None or self._process != os.getpid():  # threads survive no fork
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="duly-sqlite")
-            self._process = os.getpid()
-        return self._thread
-
     def close(self) -> None:
         """End the thread once what it is doing is done."""
-        if self._thread is not None and self._process == os.getpid():
-            self._thread.shutdown()
-        self._thread = None
+        self._thread.close()
 
 
 class SqliteStore(Store):
@@ -103,8 +91,8 @@ class SqliteStore(Store):
 
     def open(self) -> Self:
         """Open the file, creating it and its tables where they are missing."""
-        with self._writer.turn(OPENING):
-            return self
+        self._writer.lend(nothing, OPENING)
+        return self
 
     def close(self) -> None:
         """End duly's thread and close the file."""

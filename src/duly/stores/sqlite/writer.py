@@ -29,7 +29,7 @@ from duly.stores.sqlite.session import SqliteSession, milliseconds
 from duly.stores.sqlite.wires import BlockingWire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from duly._kernel.clock import Clock
@@ -49,28 +49,24 @@ class Writer:
         if names.schema is not None:
             raise Misuse("schema= is for PostgreSQL: on SQLite use prefix= or another file")
         self._path = path
-        self._names = names
+        self._statements = statements("sqlite", names, "named")
         self._durable = durable
         self._clock = clock
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._process = 0
-        self._busy_timeout = -1
+        self._busy_timeout: timedelta | None = None
         self._applied: list[str] = []
         WRITERS.add(self)
 
-    @contextmanager
-    def turn(self, wait: timedelta) -> Iterator[sqlite3.Connection]:
-        """The connection, for one caller; whoever waits longer than allowed is told `Held`."""
-        deadline = time.monotonic() + wait.total_seconds()
-        if not self._lock.acquire(timeout=wait.total_seconds()):
-            raise Held("other threads of this process keep SQLite's writer busy: try again")
+    def lend(self, work: Callable[[sqlite3.Connection], T], wait: timedelta) -> T:
+        """The connection, to one at a time; whoever waits longer than allowed is told `Held`."""
+        left = self._queue(wait)
         try:
             connection = self._opened()
-            left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
-            self._bound(connection, milliseconds(left))
+            self._bound(connection, left)
             with translated():
-                yield connection
+                return work(connection)
         except sqlite3.DatabaseError as problem:
             if type(problem) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
                 raise  # a broken constraint is a fault of ours, not of the file
@@ -78,11 +74,18 @@ class Writer:
         finally:
             self._lock.release()
 
+    def _queue(self, wait: timedelta) -> timedelta:
+        """Wait for the threads before this one, and return how much of the wait is left."""
+        if self._lock.acquire(blocking=False):
+            return wait
+        begun = time.monotonic()
+        if not self._lock.acquire(timeout=wait.total_seconds()):
+            raise Held("other threads of this process keep SQLite's writer busy: try again")
+        return max(wait - timedelta(seconds=time.monotonic() - begun), timedelta(0))
+
     def session(self, connection: sqlite3.Connection) -> Session:
         """A session over the connection."""
-        return SqliteSession(
-            BlockingWire(connection), statements("sqlite", self._names, "named"), self._clock
-        )
+        return SqliteSession(BlockingWire(connection), self._statements, self._clock)
 
     def close(self) -> None:
         """Close the connection; the next use opens a new one."""
@@ -105,16 +108,16 @@ class Writer:
         """Go on after a fork, in the parent as in the child."""
         self._lock.release()
 
-    def _bound(self, connection: sqlite3.Connection, wait: int) -> None:
+    def _bound(self, connection: sqlite3.Connection, wait: timedelta) -> None:
         if wait != self._busy_timeout:
-            connection.execute(f"PRAGMA busy_timeout = {wait}")
+            connection.execute(f"PRAGMA busy_timeout = {milliseconds(wait)}")
             self._busy_timeout = wait
 
     def _opened(self) -> sqlite3.Connection:
         """Open at the first use, and again in a forked child: a connection survives no fork."""
         if self._connection is None or self._process != os.getpid():
             connection = connect(self._path, durable=self._durable)
-            self._busy_timeout = -1
+            self._busy_timeout = None
             try:
                 self._applied += self._migrate(connection)
             except BaseException:
@@ -125,9 +128,11 @@ class Writer:
 
     def migrate(self) -> list[str]:
         """Open the file and return what opening it applied, to the first who asks."""
-        with self.turn(OPENING):
-            applied, self._applied = self._applied, []
-            return applied
+        return self.lend(self._first_to_ask, OPENING)
+
+    def _first_to_ask(self, _: sqlite3.Connection) -> list[str]:
+        applied, self._applied = self._applied, []
+        return applied
 
     def look(self, operation: Operation[T]) -> T:
         """Read the file without creating or changing anything."""
@@ -149,7 +154,7 @@ class Writer:
     def _migrate(self, connection: sqlite3.Connection) -> list[str]:
         """On SQLite opening migrates: there is no operator between the library and its file."""
         session = self.session(connection)
-        self._bound(connection, milliseconds(OPENING))
+        self._bound(connection, OPENING)
         applied: list[str] = []
         if finish(schema_version(session)) == latest("sqlite"):
             return applied  # the usual case, without asking for the write lock

@@ -1,0 +1,94 @@
+"""One thread that does what event loops ask of it, one call after the other.
+
+It is what ``run_in_executor`` does, at half the price: a claim on SQLite takes so little time that
+the way to the thread and back is much of what an awaited one costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Asked = tuple[asyncio.Future[Any], Callable[[], Any]]
+
+
+class Thread:
+    """Starts at the first call, and again in a forked child: threads survive no fork."""
+
+    def __init__(self) -> None:
+        self._starting = threading.Lock()
+        self._asked: SimpleQueue[Asked | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._process = 0
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """What the call returns or raises.
+
+        A caller that is cancelled meanwhile still waits for a call that is already running: only
+        then is it certain what there is to undo.
+        """
+        try:
+            return await self._ask(call)
+        except asyncio.CancelledError:
+            await self._ask(nothing)  # calls are done in order, so that one is over after this one
+            raise
+
+    def _ask(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if self._thread is None or self._process != os.getpid():
+            self._start()
+        self._asked.put((answer, call))
+        return answer
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is not None and self._process == os.getpid():
+                return  # another event loop was quicker
+            self._asked, self._process = SimpleQueue(), os.getpid()
+            # A daemon, so that a store which nobody closed does not keep the process from ending.
+            self._thread = threading.Thread(
+                target=work, args=(self._asked,), name="duly-sqlite", daemon=True
+            )
+            self._thread.start()
+
+    def close(self) -> None:
+        """End the thread once what it was asked is done; the next call starts a new one."""
+        with self._starting:
+            thread, self._thread = self._thread, None
+            if thread is not None and self._process == os.getpid():
+                self._asked.put(None)
+                thread.join()
+
+
+def work(asked: SimpleQueue[Asked | None]) -> None:
+    """What the thread does until it is told to end."""
+    while (one := asked.get()) is not None:
+        answer, call = one
+        try:
+            settle = (answer.set_result, call())
+        except BaseException as problem:  # whatever it is, the caller is told
+            settle = (answer.set_exception, problem)
+        tell(answer, *settle)
+        del one, answer, call, settle  # keep nothing alive while waiting for the next call
+
+
+def tell(answer: asyncio.Future[Any], settle: Callable[[Any], None], outcome: object) -> None:
+    """Settle the answer in its own event loop, unless nobody is listening any more."""
+
+    def unless_cancelled() -> None:
+        if not answer.done():
+            settle(outcome)
+
+    try:
+        answer.get_loop().call_soon_threadsafe(unless_cancelled)
+    except RuntimeError:  # the event loop was closed meanwhile
+        return
+
+
+def nothing() -> None:
+    """A call that does nothing."""
