@@ -24,7 +24,7 @@ STORES = ("sqlite", "postgres")
 class Suite(Protocol):
     """What a suite's module offers."""
 
-    def duels(self, stores: Sequence[str]) -> AbstractContextManager[Sequence[Duel]]:
+    def duels(self, stores: Sequence[str], *, lean: bool) -> AbstractContextManager[Sequence[Duel]]:
         """Open what the suite needs, and close it when the run is over."""
 
 
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     suite = cast("Suite", import_module(f"benchmarks.{options.suite}"))
     pace: Pace = QUICK if options.quick else THOROUGH
-    with suite.duels(options.store or STORES) as found:
+    with suite.duels(options.store or STORES, lean=options.lean) as found:
         wanted = [duel for duel in found if options.only in duel.name]
         if not wanted:
             say(f"no row is named {options.only!r}; they are: {', '.join(d.name for d in found)}")
@@ -52,6 +52,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("suite", help=listed)
     parser.add_argument("--quick", action="store_true", help="seconds, not minutes: proves it runs")
     parser.add_argument("--store", action="append", choices=STORES, help="this store only")
+    parser.add_argument("--lean", action="store_true", help="peers without BEGIN where one can do")
     parser.add_argument("--only", default="", help="rows whose name contains this")
     return parser.parse_args(arguments)
 

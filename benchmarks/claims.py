@@ -21,18 +21,18 @@ SERVER = "DULY_TEST_POSTGRES"
 
 
 @contextmanager
-def duels(stores: Sequence[str]) -> Iterator[list[Duel]]:
+def duels(stores: Sequence[str], *, lean: bool) -> Iterator[list[Duel]]:
     """The duels of the stores asked for, with every connection open until the end."""
     found: list[Duel] = []
     with ExitStack() as stack:
         if "sqlite" in stores:
             from benchmarks import on_sqlite
 
-            found += stack.enter_context(on_sqlite.duels())
+            found += stack.enter_context(on_sqlite.duels(lean=lean))
         if "postgres" in stores and (server := os.environ.get(SERVER)):
             from benchmarks import on_postgres
 
-            found += stack.enter_context(on_postgres.duels(server))
+            found += stack.enter_context(on_postgres.duels(server, lean=lean))
         elif "postgres" in stores:
             say(f"no rows for postgres: {SERVER} names no server; `make bench` starts one")
         yield found

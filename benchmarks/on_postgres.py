@@ -21,6 +21,7 @@ from benchmarks.peers.postgres import (
     AwaitedPooledPeer,
     PooledPeer,
     PostgresPeer,
+    pool_settings,
 )
 
 if TYPE_CHECKING:
@@ -34,37 +35,40 @@ CONNECTIONS = 10
 
 
 @contextmanager
-def duels(server: str) -> Iterator[list[Duel]]:
+def duels(server: str, *, lean: bool) -> Iterator[list[Duel]]:
     """Both colours on the same tables, in a database that goes with the run."""
     with database(server) as url, ExitStack() as stack:
         duly.store(url, prefix="peer_").migrate()  # the peer's tables, made alike
         store = duly.store(url, connections=CONNECTIONS)
         store.migrate()
         stack.callback(store.close)
-        yield [*blocking_pairs(stack, store, url), *awaited_pairs(stack, store, url)]
+        yield [
+            *blocking_pairs(stack, store, url, lean=lean),
+            *awaited_pairs(stack, store, url, lean=lean),
+        ]
 
 
-def blocking_pairs(stack: ExitStack, store: Store, url: str) -> list[Duel]:
+def blocking_pairs(stack: ExitStack, store: Store, url: str, *, lean: bool) -> list[Duel]:
     """The blocking colour."""
     given = stack.enter_context(psycopg.connect(url, **SETTINGS))
     alone = stack.enter_context(psycopg.connect(url, **SETTINGS))
     pool: ConnectionPool[Any] = ConnectionPool(
-        url, kwargs=SETTINGS, max_size=CONNECTIONS, open=False
+        url, kwargs=pool_settings(lean=lean), max_size=CONNECTIONS, open=False
     )
     stack.enter_context(pool)
     threads = stack.enter_context(ThreadPoolExecutor(CALLERS))
-    ours, theirs = OursOnPostgres(store, given), PostgresPeer(alone)
+    ours, theirs = OursOnPostgres(store, given), PostgresPeer(alone, lean=lean)
     return blocking_duels("postgres", ours, theirs, PooledPeer(pool), threads)
 
 
-def awaited_pairs(stack: ExitStack, store: Store, url: str) -> list[Duel]:
+def awaited_pairs(stack: ExitStack, store: Store, url: str, *, lean: bool) -> list[Duel]:
     """The awaited colour, in one event loop from the first round to the last."""
     runner = stack.enter_context(asyncio.Runner())
     stack.callback(lambda: runner.run(store.aclose()))
     ours = AwaitedOnPostgres(store, connected(stack, runner, url))
-    theirs = AwaitedPeer(connected(stack, runner, url))
+    theirs = AwaitedPeer(connected(stack, runner, url), lean=lean)
     pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
-        url, kwargs=SETTINGS, max_size=CONNECTIONS, open=False
+        url, kwargs=pool_settings(lean=lean), max_size=CONNECTIONS, open=False
     )
     runner.run(pool.open())
     stack.callback(lambda: runner.run(pool.close()))

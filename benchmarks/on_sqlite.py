@@ -31,7 +31,7 @@ DISK = Path(__file__).parent.parent / ".cache"
 
 
 @contextmanager
-def duels() -> Iterator[list[Duel]]:
+def duels(*, lean: bool) -> Iterator[list[Duel]]:
     """Both colours on the same two files."""
     DISK.mkdir(exist_ok=True)
     with ExitStack() as stack:
@@ -39,18 +39,13 @@ def duels() -> Iterator[list[Duel]]:
         ours, theirs = folder / "ours.db", folder / "peer.db"
         duly.store(f"sqlite:///{theirs}").open().close()  # the peer's tables, made alike
         store = stack.enter_context(duly.store(f"sqlite:///{ours}"))
-        peer = opened(stack, theirs)
+        connection = connect(theirs)
+        stack.callback(connection.close)
+        peer = SqlitePeer(connection, lean=lean)
         yield [
             *blocking_pairs(stack, store, ours, peer),
             *awaited_pairs(stack, store, folder, peer),
         ]
-
-
-def opened(stack: ExitStack, path: Path) -> SqlitePeer:
-    """The peer's one connection."""
-    connection = connect(path)
-    stack.callback(connection.close)
-    return SqlitePeer(connection)
 
 
 def blocking_pairs(stack: ExitStack, store: Store, path: Path, peer: SqlitePeer) -> list[Duel]:

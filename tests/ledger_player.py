@@ -40,6 +40,13 @@ class Holder:
     wish: Wish
     result: Stored | None = None
     marked: bool = False
+    # Marked and committed by duly itself: nothing can be added.
+    over: bool = False
+
+    def refuse_over(self) -> None:
+        """What a turn that is over answers."""
+        if self.over:
+            raise duly.Misuse("this turn is over")
 
 
 def outcome(call: Callable[[], object]) -> object:
@@ -215,19 +222,24 @@ class Player:
         """Extend a lease, or learn that it was lost."""
         lease = holder.wish.lease
         assert lease is not None
-        agree(
-            lambda: self.arena.call(holder.turn.renew),
-            lambda: self.model.renew(holder.name, holder.wish.caller, lease, self.arena.clock()),
-        )
+
+        def renewed() -> None:
+            holder.refuse_over()
+            self.model.renew(holder.name, holder.wish.caller, lease, self.arena.clock())
+
+        agree(lambda: self.arena.call(holder.turn.renew), renewed)
 
     def mark(self, holder: Holder, result: Json, tx: object = None) -> None:
         """Mark a turn done, or learn that it was lost."""
-        holder.result = Stored(result)
-        said = agree(
-            lambda: self.arena.call(holder.turn.mark, result, tx=tx),
-            lambda: self.model.mark(holder.name, holder.wish, holder.result, self.arena.clock()),
-        )
+
+        def marked() -> None:
+            holder.refuse_over()
+            holder.result = Stored(result)
+            self.model.mark(holder.name, holder.wish, holder.result, self.arena.clock())
+
+        said = agree(lambda: self.arena.call(holder.turn.mark, result, tx=tx), marked)
         holder.marked = holder.marked or said is None
+        holder.over = holder.over or (said is None and tx is None)
 
     def leave(self, holder: Holder, error: BaseException | None) -> None:
         """Leave the block of a leased turn."""

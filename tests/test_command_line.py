@@ -97,7 +97,7 @@ def test_check_changes_nothing_and_says_what_to_do(empty_url: str, capsys: Outpu
     assert main(["migrate", "--check", empty_url]) == 1
     output = capsys.readouterr()
     assert output.out == ""
-    assert "run `duly migrate`" in output.err
+    assert "run `duly migrate URL`" in output.err
     assert facts(empty_url) == {}
     main(["migrate", empty_url])
     capsys.readouterr()
@@ -110,7 +110,7 @@ def test_check_tells_older_tables_from_missing_ones(url: str, capsys: Output) ->
         assert main(["migrate", "--check", "--json", url]) == 1
     output = capsys.readouterr()
     assert json.loads(output.out) == {"version": CURRENT, "needed": CURRENT + 1}
-    assert f"needs {CURRENT + 1}: run `duly migrate`" in output.err
+    assert f"needs {CURRENT + 1}: run `duly migrate URL`" in output.err
     assert facts(url)["schema_version"] == str(CURRENT)
 
 
@@ -137,7 +137,7 @@ def test_prune_makes_no_database_of_a_mistyped_path(
     sqlite_url: str, tmp_path: Path, capsys: Output
 ) -> None:
     assert main(["prune", sqlite_url]) == 1
-    assert "run `duly migrate`" in capsys.readouterr().err
+    assert "run `duly migrate URL`" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -31,7 +32,7 @@ WITH_EXAMPLES = [page for page in PAGES if blocks(page, "python")]
 
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
 def test_the_examples_of_a_page_run_in_order_and_print_what_it_says(
-    page: Path, tmp_path: Path
+    page: Path, tmp_path: Path, own_postgres_url: str
 ) -> None:
     script = tmp_path / "example.py"
     script.write_text("\n".join(blocks(page, "python")))
@@ -42,6 +43,7 @@ def test_the_examples_of_a_page_run_in_order_and_print_what_it_says(
         text=True,
         check=False,
         timeout=60,
+        env={**os.environ, "DATABASE_URL": own_postgres_url},
     )
 
     assert ran.returncode == 0, ran.stderr

@@ -52,7 +52,7 @@ def fail_if_asked() -> None:
         raise problem
 
 
-def connect_unheard(path: Path, *, durable: bool) -> sqlite3.Connection:
+def connect_unheard(path: Path, **options: object) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=Unheard)
 
 

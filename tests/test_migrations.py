@@ -209,7 +209,9 @@ def test_a_postgres_store_without_tables_says_run_migrate(
 ) -> None:
     with (
         nothing_changes(empty_postgres_url),
-        pytest.raises(duly.SchemaMismatch, match="are not in this database: run `duly migrate`"),
+        pytest.raises(
+            duly.SchemaMismatch, match="are not in this database: run `duly migrate URL`"
+        ),
     ):
         way(empty_postgres_url)
 
@@ -222,7 +224,7 @@ def test_a_postgres_store_with_older_tables_says_run_migrate(
     with (
         second_migration(),
         nothing_changes(empty_postgres_url),
-        pytest.raises(duly.SchemaMismatch, match="needs 2: run `duly migrate`"),
+        pytest.raises(duly.SchemaMismatch, match="needs 2: run `duly migrate URL`"),
     ):
         way(empty_postgres_url)
 
@@ -242,7 +244,7 @@ def test_an_sqlite_store_brings_older_tables_up_to_date_when_it_opens(sqlite_url
 def test_checking_an_sqlite_file_neither_makes_nor_leaves_any_file(
     sqlite_url: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(duly.SchemaMismatch, match="run `duly migrate`"):
+    with pytest.raises(duly.SchemaMismatch, match="run `duly migrate URL`"):
         duly.store(sqlite_url).check()
     assert list(tmp_path.iterdir()) == []
     migrate(sqlite_url)

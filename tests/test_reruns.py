@@ -88,7 +88,8 @@ def test_a_deadlock_in_dulys_own_transaction_is_run_again(
             until(lambda: waits(own_postgres_url))
             assert duly.dedup(other, "shop", FIRST).first
         assert all(answer.duplicate for answer in batch.result())
-    assert wire.errors == [DEADLOCK]
+    # The rerun may be quicker than the other's waking and deadlock with it once more.
+    assert set(wire.errors) == {DEADLOCK}
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -17,7 +17,7 @@ from tests.servers.databases import database_of
 from tests.servers.postgresql import Postgres, find, origins, url_at
 from tests.servers.running import Missing, Place, running
 
-TRUSTED = Server(version=OLDEST, standby=False, fsync="on", synchronous_commit="on", process=1)
+TRUSTED = Server(version=OLDEST, standby=False, fsync=True, synchronous_commit=True, process=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def test_a_commit_that_waits_for_the_local_disk_is_durable_enough(own_postgres_u
 
 def test_an_old_server_is_refused_by_its_version() -> None:
     refuse_unsafe(TRUSTED, "required")
-    old = Server(version=130020, standby=False, fsync="on", synchronous_commit="on", process=1)
+    old = Server(version=130020, standby=False, fsync=True, synchronous_commit=True, process=1)
     with pytest.raises(duly.UnsafeStore, match="PostgreSQL 13 is too old: duly needs 14"):
         refuse_unsafe(old, "any")
 

@@ -223,3 +223,13 @@ def test_sqlite_has_no_schemas_and_says_so(sqlite_url: str, tmp_path: Path) -> N
         duly.store(sqlite_url, schema="audit")
     assert main(["migrate", "--print", "sqlite://", "--schema", "audit"]) == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_to_run_names_the_prefix_and_schema_that_were_asked_for(
+    empty_postgres_url: str,
+) -> None:
+    store = duly.store(empty_postgres_url, prefix="shop_", schema="ledger")
+    with pytest.raises(
+        duly.SchemaMismatch, match=r"`duly migrate URL --prefix shop_ --schema ledger`"
+    ):
+        store.open()

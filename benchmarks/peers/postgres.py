@@ -6,6 +6,7 @@ One caller keeps one connection; many callers share a ``psycopg_pool`` of the si
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.peers.keys import NUMBER, SCOPE, digest, ordered, token
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
 # Each statement outside a transaction is committed by itself, and waits no longer than duly's.
 SETTINGS: dict[str, Any] = {"autocommit": True, "options": "-c lock_timeout=2000"}
+
+
+def pool_settings(*, lean: bool) -> dict[str, Any]:
+    """A pool's connections begin by themselves, as psycopg's do unless told otherwise."""
+    return {**SETTINGS, "autocommit": lean}
+
+
 CLAIM = """
 INSERT INTO peer_claims (scope, digest, key_text, first_seen, expires_at, state, token, epoch)
 VALUES (%s, %s, %s, now(), now() + interval '30 days', 'done', %s, 1)
@@ -90,11 +98,13 @@ async def claim_awaited(connection: AsyncConnection[Any], key: str) -> bool:
 class PostgresPeer:
     """One caller, one connection."""
 
-    def __init__(self, connection: Connection[Any]) -> None:
+    def __init__(self, connection: Connection[Any], *, lean: bool) -> None:
         self._connection = connection
+        self._transaction = nullcontext if lean else connection.transaction
 
     def dedup(self, key: str) -> bool:
-        return claim(self._connection, key)
+        with self._transaction():
+            return claim(self._connection, key)
 
     def dedup_many(self, keys: Sequence[str]) -> bool:
         names, texts = batch(keys)
@@ -110,25 +120,30 @@ class PostgresPeer:
 
     def lease(self, key: str) -> bool:
         name, mine = digest(key), token()
-        made = self._connection.execute(HOLD, (SCOPE, name, key, mine)).fetchone()
+        with self._transaction():
+            made = self._connection.execute(HOLD, (SCOPE, name, key, mine)).fetchone()
         if made is None:
             return False
-        values = (SCOPE, name, mine, made[0])
-        return self._connection.execute(MARK, values).fetchone() is not None
+        with self._transaction():
+            values = (SCOPE, name, mine, made[0])
+            return self._connection.execute(MARK, values).fetchone() is not None
 
     def newer(self, resource: str, version: int) -> bool:
         values = (SCOPE, digest(resource), NUMBER, ordered(version), token())
-        return self._connection.execute(ADVANCE, values).fetchone() is not None
+        with self._transaction():
+            return self._connection.execute(ADVANCE, values).fetchone() is not None
 
 
 class AwaitedPeer:
     """The same, awaited."""
 
-    def __init__(self, connection: AsyncConnection[Any]) -> None:
+    def __init__(self, connection: AsyncConnection[Any], *, lean: bool) -> None:
         self._connection = connection
+        self._transaction = nullcontext if lean else connection.transaction
 
     async def dedup(self, key: str) -> bool:
-        return await claim_awaited(self._connection, key)
+        async with self._transaction():
+            return await claim_awaited(self._connection, key)
 
     async def dedup_many(self, keys: Sequence[str]) -> bool:
         names, texts = batch(keys)
@@ -145,19 +160,22 @@ class AwaitedPeer:
 
     async def lease(self, key: str) -> bool:
         name, mine = digest(key), token()
-        made = await (await self._connection.execute(HOLD, (SCOPE, name, key, mine))).fetchone()
+        async with self._transaction():
+            made = await (await self._connection.execute(HOLD, (SCOPE, name, key, mine))).fetchone()
         if made is None:
             return False
-        values = (SCOPE, name, mine, made[0])
-        return await (await self._connection.execute(MARK, values)).fetchone() is not None
+        async with self._transaction():
+            values = (SCOPE, name, mine, made[0])
+            return await (await self._connection.execute(MARK, values)).fetchone() is not None
 
     async def newer(self, resource: str, version: int) -> bool:
         values = (SCOPE, digest(resource), NUMBER, ordered(version), token())
-        return await (await self._connection.execute(ADVANCE, values)).fetchone() is not None
+        async with self._transaction():
+            return await (await self._connection.execute(ADVANCE, values)).fetchone() is not None
 
 
 class PooledPeer:
-    """Many threads, one pool."""
+    """Many threads, one pool, which commits when a connection comes back."""
 
     def __init__(self, pool: ConnectionPool[Any]) -> None:
         self._pool = pool
@@ -168,7 +186,7 @@ class PooledPeer:
 
 
 class AwaitedPooledPeer:
-    """Many tasks, one pool."""
+    """Many tasks, one pool, which commits when a connection comes back."""
 
     def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
         self._pool = pool

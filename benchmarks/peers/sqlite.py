@@ -12,6 +12,7 @@ import asyncio
 import sqlite3
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.peers.keys import LEASE, NUMBER, SCOPE, TTL, digest, ordered, token
@@ -63,10 +64,18 @@ def claim_values(key: str) -> tuple[object, ...]:
 class SqlitePeer:
     """One caller, one connection."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, lean: bool) -> None:
         self._connection = connection
+        self._begin = nothing if lean else partial(connection.execute, "BEGIN IMMEDIATE")
+        self._commit = nothing if lean else partial(connection.execute, "COMMIT")
 
     def dedup(self, key: str) -> bool:
+        self._begin()
+        first = self._claim(key)
+        self._commit()
+        return first
+
+    def _claim(self, key: str) -> bool:
         values = claim_values(key)
         if self._connection.execute(CLAIM, values).fetchall():
             return True
@@ -87,7 +96,7 @@ class SqlitePeer:
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         execute("SAVEPOINT work")
-        first = self.dedup(key)
+        first = self._claim(key)
         execute("RELEASE work")
         execute("COMMIT")
         return first
@@ -96,14 +105,27 @@ class SqlitePeer:
         execute, now = self._connection.execute, time.time_ns() // 1000
         name, mine = digest(key), token()
         held = (SCOPE, name, key, now, now + TTL, "held", mine, now + LEASE)
-        if not (made := execute(CLAIM, held).fetchall()):
+        self._begin()
+        made = execute(CLAIM, held).fetchall()
+        self._commit()
+        if not made:
             return False
         later = time.time_ns() // 1000 + TTL
-        return len(execute(MARK, (later, SCOPE, name, mine, made[0][0])).fetchall()) == 1
+        self._begin()
+        marked = execute(MARK, (later, SCOPE, name, mine, made[0][0])).fetchall()
+        self._commit()
+        return len(marked) == 1
 
     def newer(self, resource: str, version: int) -> bool:
         values = (SCOPE, digest(resource), NUMBER, ordered(version), token())
-        return len(self._connection.execute(ADVANCE, values).fetchall()) == 1
+        self._begin()
+        applied = self._connection.execute(ADVANCE, values).fetchall()
+        self._commit()
+        return len(applied) == 1
+
+
+def nothing() -> None:
+    """What a lean peer does instead of BEGIN and COMMIT."""
 
 
 class LockedPeer:

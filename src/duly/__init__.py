@@ -25,6 +25,11 @@ from duly.verbs import dedup, dedup_many, fence, migrate, newer, once, prune
 
 __version__ = "0.1.0"
 
+# Tracebacks and help() show where a name is to be imported from.
+for _public in (First, Duplicate, Store, *DulyError.__subclasses__(), *Misuse.__subclasses__()):
+    _public.__module__ = "duly"
+DulyError.__module__ = "duly"
+
 __all__ = [
     "DulyError",
     "Duplicate",

@@ -104,9 +104,11 @@ class LeasedTurn(Turn):
         ``tx`` is your own open transaction: the mark then stays or goes with your last writes.
         Raises `LeaseLost` where somebody newer holds the lease; roll your transaction back then.
         """
+        self._form.refuse_over()
         self.keep(result)
         session = plain_connection(tx, self._store, colour="async", verb="once")
         await self._form.mark(self.encoded, session)
+        self.seal()
 
     async def renew(self) -> None:
         """Extend the lease by its own length from now, or raise `LeaseLost`."""
@@ -120,10 +122,12 @@ class Once(Generic[T]):
         self._form = form
         self._make_turn = turn
         self._turn: T | None = None
+        self._entered = False
 
     async def __aenter__(self) -> T:
-        if self._turn is not None:
+        if self._entered:
             raise Misuse("this once(...) was used before: call once again for a new turn")
+        self._entered = True
         self._turn = self._make_turn(await self._form.enter())
         return self._turn
 
@@ -133,7 +137,11 @@ class Once(Generic[T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._form.leave(error, None if self._turn is None else self._turn.encoded)
+        encoded = None
+        if self._turn is not None:
+            encoded = self._turn.encoded
+            self._turn.seal()
+        await self._form.leave(error, encoded)
 
 
 @overload

@@ -72,9 +72,7 @@ def dedup(
         return finish(dedups.dedup_committed(store.blocking, asked))
     if (record := custom_record(target)) is not None:
         recorded = record(asked.key.digest, ttl)
-        if inspect.isawaitable(recorded):
-            raise WrongColour("record(digest, ttl) of this store is async: use duly.aio.dedup")
-        return custom_answer(recorded)
+        return custom_answer(refuse_awaitable(recorded, "duly.aio.dedup"))
     return finish(dedups.dedup(joined(target, where, colour="sync", verb="dedup"), asked))
 
 
@@ -119,9 +117,11 @@ class LeasedTurn(Turn):
         ``tx`` is your own open transaction: the mark then stays or goes with your last writes.
         Raises `LeaseLost` where somebody newer holds the lease; roll your transaction back then.
         """
+        self._form.refuse_over()
         self.keep(result)
         session = plain_connection(tx, self._store, colour="sync", verb="once")
         finish(self._form.mark(self.encoded, session))
+        self.seal()
 
     def renew(self) -> None:
         """Extend the lease by its own length from now, or raise `LeaseLost`."""
@@ -135,10 +135,12 @@ class Once(Generic[T]):
         self._form = form
         self._make_turn = turn
         self._turn: T | None = None
+        self._entered = False
 
     def __enter__(self) -> T:
-        if self._turn is not None:
+        if self._entered:
             raise Misuse("this once(...) was used before: call once again for a new turn")
+        self._entered = True
         self._turn = self._make_turn(finish(self._form.enter()))
         return self._turn
 
@@ -148,7 +150,11 @@ class Once(Generic[T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        finish(self._form.leave(error, None if self._turn is None else self._turn.encoded))
+        encoded = None
+        if self._turn is not None:
+            encoded = self._turn.encoded
+            self._turn.seal()
+        finish(self._form.leave(error, encoded))
 
 
 @overload
@@ -231,16 +237,16 @@ def fence(
     run = checked_work(work, awaited="duly.aio.fence")
     with once(needs_store(store, "fence"), scope, key, ttl, lease=lease, wait=wait) as turn:
         if turn.first:
-            turn.result = cast("Json", refuse_awaitable(run()))
+            turn.result = cast("Json", refuse_awaitable(run(), "duly.aio.fence"))
         return turn.result
 
 
-def refuse_awaitable(result: object) -> object:
+def refuse_awaitable(result: object, twin: str) -> object:
     """A function that only returns a coroutine has not done its work."""
     if inspect.iscoroutine(result):
         result.close()
     if inspect.isawaitable(result):
-        raise WrongColour("work returned something to await: use duly.aio.fence")
+        raise WrongColour(f"the function returned something to await: use {twin}")
     return result
 
 

@@ -1,7 +1,7 @@
 """Every error duly raises: one root, facts that are safe to log, and what to do next.
 
-No message holds a secret, a body or a key in full. Keys appear only as the shortened text that the
-ledger keeps for people.
+No message holds a secret or a body. Keys appear as the shortened text that the ledger keeps for
+people.
 """
 
 from __future__ import annotations

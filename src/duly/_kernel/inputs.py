@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from itertools import islice
+from uuid import UUID
 
 from duly._kernel.clock import MICROSECOND, Clock
 from duly._kernel.errors import Misuse
@@ -41,7 +42,7 @@ def checked_key(scope: object, key: object, *, what: str = "key") -> Key:
     """A key of any content, from 1 byte to 1 MB, inside a scope."""
     trusted_scope = checked_scope(scope)
     if not isinstance(key, str | bytes):
-        raise Misuse(f"{what} must be a string or bytes, not {kind(key)}: write str({what})")
+        raise Misuse(f"{what} must be a string or bytes, not {kind(key)}: {remedy(what, key)}")
     size = len(as_bytes(key))
     if not 1 <= size <= KEY_BYTES:
         raise Misuse(f"{what} must have 1 to {KEY_BYTES:,} bytes, this one has {size:,}")
@@ -70,7 +71,10 @@ def checked_body(body: object) -> bytes | None:
 def checked_duration(what: str, value: object, *, least: timedelta = MICROSECOND) -> int:
     """A duration in whole microseconds."""
     if not isinstance(value, timedelta):
-        raise Misuse(f"{what} must be a datetime.timedelta, not {kind(value)}")
+        raise Misuse(
+            f"{what} must be a datetime.timedelta, not {kind(value)}: write timedelta(seconds=30) "
+            "or timedelta(days=30)"
+        )
     if not least <= value <= LONGEST:
         raise Misuse(f"{what} must be between {least} and {LONGEST.days} days, not {value}")
     return value // MICROSECOND
@@ -120,6 +124,18 @@ def checked_work(work: object, *, awaited: str | None = None) -> Callable[[], ob
     return work
 
 
+def remedy(what: str, key: object) -> str:
+    """What to do about a key that is no key. None as text would make one key of all without."""
+    if key is None:
+        return "this event has no id, so refuse it, or build a key from what it says"
+    if isinstance(key, int | UUID):
+        return f"write str({what})"
+    return "the order is target, scope, key"
+
+
 def kind(value: object) -> str:
     """The type of a value, as a person would say it."""
-    return "None" if value is None else f"a {type(value).__name__}"
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from duly._kernel.errors import NotStorable
 
@@ -10,6 +11,8 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 # A result is replayed to every duplicate; something larger belongs in a table of its own.
 MOST_BYTES = 1024 * 1024
+# Reading JSON takes a stack frame for each level, and a duplicate may be deep in its own stack.
+MOST_DEPTH = 100
 
 
 def encode(value: object) -> bytes:
@@ -30,12 +33,22 @@ def encode(value: object) -> bytes:
             "this result would not come back from JSON as it was: "
             "use lists instead of tuples and strings as dict keys"
         )
+    if deeper(value, MOST_DEPTH):
+        raise NotStorable(f"this result is nested deeper than {MOST_DEPTH} levels: flatten it")
     if len(text) > MOST_BYTES:
         raise NotStorable(
             f"this result is {len(text):,} bytes, the most is {MOST_BYTES:,}: "
             "store it in a table of yours and return its id"
         )
     return text.encode()
+
+
+def deeper(value: object, levels: int) -> bool:
+    """Whether lists and dicts are nested beyond a number of levels."""
+    inner = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, list | dict) or not isinstance(inner, Iterable):
+        return False
+    return levels == 0 or any(deeper(one, levels - 1) for one in inner)
 
 
 def decode(stored: bytes | memoryview) -> Json:

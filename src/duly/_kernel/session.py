@@ -86,6 +86,9 @@ class Runner(Protocol):
     async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction and commit it."""
 
+    async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """Run in one transaction to its end, even if the caller is cancelled meanwhile, again."""
+
     async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run with each statement a transaction of its own; for operations that allow it."""
 

@@ -40,6 +40,7 @@ CLAIM_MOVES = (
     Move(ClaimState.HELD, ClaimState.DONE, "claims_retake", "the lease has run out"),
     Move(ClaimState.HELD, ClaimState.HELD, "claims_renew", "token and epoch are the newest"),
     Move(ClaimState.HELD, ClaimState.DONE, "claims_mark", "token and epoch are the newest"),
+    # A released claim is one whose lease is over: the next caller takes it, with a higher epoch.
     Move(ClaimState.HELD, ClaimState.HELD, "claims_release", "token is the newest"),
     Move(ClaimState.DONE, ClaimState.HELD, "claims_release", "token is the newest"),
 )

@@ -1,8 +1,10 @@
-"""Whether an operation ever reached a connection, and so whether there can be anything to undo."""
+"""How often an operation reached a connection, and so whether there can be anything to undo."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from duly._kernel.errors import Held
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -13,12 +15,19 @@ T = TypeVar("T")
 
 
 class Attempt(Generic[T]):
-    """An operation that remembers that it was begun; a server that is away begins none."""
+    """An operation that counts its runs; a server that is away begins none."""
 
     def __init__(self, operation: Operation[T]) -> None:
         self._operation = operation
-        self.begun = False
+        self.runs = 0
 
     def __call__(self, session: Session) -> Coroutine[Any, Any, T]:
-        self.begun = True
+        self.runs += 1
         return self._operation(session)
+
+    def may_have_claimed(self, problem: BaseException) -> bool:
+        """Whether a claim may stand that nobody heard of.
+
+        `Held` says that the run it ended claimed nothing; an earlier run may have, unheard.
+        """
+        return self.runs > (1 if isinstance(problem, Held) else 0)

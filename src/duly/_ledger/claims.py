@@ -93,7 +93,10 @@ async def claim_round(session: Session, keys: Sequence[Key], terms: Terms) -> di
     """One round of insert, read and retake over many keys; unanswered ones are left out."""
     shared = terms_values(terms)
     made = await session.rows_each(CLAIMS_INSERT, [key_values(key) for key in keys], **shared)
-    answers: dict[bytes, Answer] = {bytes(row["digest"]): first_from(row) for row in made}
+    # One statement made them all, at one time: one answer stands for each.
+    answers: dict[bytes, Answer] = {}
+    if made:
+        answers = dict.fromkeys((bytes(row["digest"]) for row in made), first_from(made[0]))
     rest = {key.digest: key for key in keys if key.digest not in answers}
     if not rest:
         return answers
@@ -102,7 +105,7 @@ async def claim_round(session: Session, keys: Sequence[Key], terms: Terms) -> di
         [{"scope": key.scope, "digest": key.digest} for key in rest.values()],
         token=terms.token,
     )
-    for row in found:
+    for row in sorted(found, key=lambda row: bytes(row["digest"])):  # in one order, as above
         key = rest[bytes(row["digest"])]
         known = judge(row, key, None)
         if known is None:
@@ -132,6 +135,21 @@ async def release(session: Session, key: Key, token: bytes, state: ClaimState) -
         CLAIMS_RELEASE, scope=key.scope, digest=key.digest, token=token, state=state.value
     )
     return bool(rows)
+
+
+async def unclaim(session: Session, key: Key, terms: Terms) -> None:
+    """Give back a claim whose answer nobody heard.
+
+    The statement that made it may still be on its way to the server. So the claim is made once
+    more, by the same token: the unique index puts this one behind the other, or the other, if it
+    arrives later, behind this one. Whichever it was, it is then released.
+    """
+    try:
+        answer = await claim(session, key, terms)
+    except Held:
+        return
+    if isinstance(answer, First):
+        await release(session, key, terms.token, terms.state)
 
 
 def judge(row: Row, key: Key, fingerprint: bytes | None) -> Answer | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import DulyError, Held
-from duly._kernel.states import ClaimState
 from duly._ledger.attempts import Attempt
-from duly._ledger.claims import claim, claim_many, release
+from duly._ledger.claims import claim, claim_many, unclaim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from duly._kernel.records import Answer
     from duly._kernel.session import Runner, Session
     from duly._ledger.asks import Ask, BatchAsk
+    from duly._ledger.claims import Terms
 
 
 async def dedup(session: Session, asked: Ask) -> Answer:
@@ -44,11 +44,9 @@ async def dedup_committed(runner: Runner, asked: Ask) -> Answer:
     )
     try:
         return await runner.run_single(attempt, wait=asked.own_wait)
-    except Held:
-        raise
-    except BaseException:  # cancelled, or the last COMMIT may have gone through unheard
-        if attempt.begun:
-            await undo(runner, [asked.key], asked.terms.token, asked.own_wait)
+    except BaseException as problem:  # cancelled, or the last COMMIT may have gone through unheard
+        if attempt.may_have_claimed(problem):
+            await undo(runner, [asked.key], asked.terms, asked.own_wait)
         raise
 
 
@@ -59,22 +57,18 @@ async def dedup_many_committed(runner: Runner, asked: BatchAsk) -> list[Answer]:
     attempt = Attempt(lambda session: claim_many(session, asked.keys, asked.terms))
     try:
         return await runner.run(attempt, wait=asked.own_wait)
-    except Held:
-        raise
-    except BaseException:
-        if attempt.begun:
-            await undo(runner, asked.keys, asked.terms.token, asked.own_wait)
+    except BaseException as problem:
+        if attempt.may_have_claimed(problem):
+            await undo(runner, asked.keys, asked.terms, asked.own_wait)
         raise
 
 
-async def undo(runner: Runner, keys: Sequence[Key], token: bytes, wait: timedelta) -> None:
+async def undo(runner: Runner, keys: Sequence[Key], terms: Terms, wait: timedelta) -> None:
     """Give back claims whose answer nobody heard; the error on its way out comes first."""
 
-    async def release_all(session: Session) -> None:
+    async def unclaim_all(session: Session) -> None:
         for key in sorted(keys, key=lambda key: key.digest):
-            await release(session, key, token, ClaimState.DONE)
+            await unclaim(session, key, terms)
 
-    try:
-        await runner.run(release_all, wait=wait)
-    except DulyError:
-        return
+    with suppress(Exception):
+        await runner.run_surely(unclaim_all, wait=wait)

@@ -68,5 +68,6 @@ def lost(lease: Lease, consequence: str) -> LeaseLost:
     """The error of a holder that is no longer the newest."""
     return LeaseLost(
         f"the lease on {lease.key.scope}/{lease.key.text} (epoch {lease.epoch}) was lost: "
-        f"{consequence}. Stop this work, and take a longer lease or renew it more often"
+        f"{consequence}. Stop this work, and take a longer lease or renew it more often. (Or the "
+        "transaction passed as tx= is in another database, or older than the claim)"
     )

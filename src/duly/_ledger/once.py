@@ -10,13 +10,15 @@ lease run out; the next caller takes over with a higher epoch, and the late one 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from duly._kernel.errors import DulyError, Held, LeaseLost, Misuse
+from duly._kernel.errors import LeaseLost, Misuse
 from duly._kernel.records import Answer, First
 from duly._kernel.states import ClaimState
 from duly._ledger.attempts import Attempt
-from duly._ledger.claims import claim, release
+from duly._ledger.claims import claim, release, unclaim
 from duly._ledger.leases import Lease, mark, renew
 from duly._ledger.statements import CLAIMS_RESULT
 
@@ -82,7 +84,9 @@ class UnderLease:
         self._runner = runner
         self._asked = asked
         self._lease: Lease | None = None
-        self._marked = False
+        self._over = False
+        # Whether a mark was committed, or stands in a transaction that may yet be rolled back.
+        self._marked: Literal["committed", "joined"] | None = None
 
     async def enter(self) -> Answer:
         """Take the lease, or learn that the work is done; `Held` while somebody else has it."""
@@ -92,11 +96,12 @@ class UnderLease:
         )
         try:
             answer = await self._run(attempt)
-        except Held:
-            raise
-        except BaseException:  # cancelled before the answer was heard: the lease may be ours
-            if attempt.begun:
-                await self._give_back()
+        except BaseException as problem:  # perhaps cancelled before the answer was heard
+            if attempt.may_have_claimed(problem):
+                with suppress(Exception):
+                    await self._runner.run_surely(
+                        lambda own: unclaim(own, asked.key, asked.terms), wait=asked.own_wait
+                    )
             raise
         if isinstance(answer, First):
             self._lease = Lease(asked.key, asked.terms.token, answer.epoch)
@@ -106,10 +111,13 @@ class UnderLease:
         """Mark the work done, or give the lease back so that the next caller need not wait."""
         if self._lease is None:
             return
-        if error is not None:
-            await self._give_back()
-        elif not self._marked:
-            await self._mark_or_give_back(result)
+        try:
+            if error is not None:
+                await self._give_back()
+            elif self._marked is None:
+                await self._mark_or_give_back(result)
+        finally:
+            self._over = True
 
     async def _mark_or_give_back(self, result: bytes | None) -> None:
         try:
@@ -123,15 +131,18 @@ class UnderLease:
     async def mark(self, result: bytes | None, session: Session | None = None) -> None:
         """Mark the work done, in a transaction of duly's own or in the session given."""
         lease, ttl = self.lease, self._asked.terms.ttl
+        self.refuse_over()
         if session is None:
             await self._run(lambda own: mark(own, lease, result=result, ttl=ttl))
+            self._marked = "committed"
         else:
             await session.begin(None)
             await mark(session, lease, result=result, ttl=ttl)
-        self._marked = True
+            self._marked = "joined"
 
     async def renew(self) -> None:
         """Extend the lease by its own length from now."""
+        self.refuse_over()
         lease, length = self.lease, self._asked.terms.lease or 0
         await self._run(lambda own: renew(own, lease, length=length))
 
@@ -142,13 +153,23 @@ class UnderLease:
             raise Misuse("this turn is a duplicate and holds no lease: look at turn.result")
         return self._lease
 
+    def refuse_over(self) -> None:
+        """A lease that was marked is over; a mark in the user's transaction may be repeated."""
+        if self._over or self._marked == "committed":
+            raise Misuse("this turn is over: mark and renew it inside its block, and mark it once")
+
     async def _give_back(self) -> None:
-        """Release, without ever hiding the error that led here; else the lease runs out."""
+        """Release, without ever hiding the error that led here; else the lease runs out.
+
+        A mark in the user's transaction, if that is still open, holds the row: it is not waited
+        for, because whoever could end it is the one who would wait.
+        """
         key, token = self._asked.key, self._asked.terms.token
-        try:
-            await self._run(lambda own: release(own, key, token, ClaimState.HELD))
-        except DulyError:
-            return
+        wait = timedelta(0) if self._marked == "joined" else self._asked.own_wait
+        with suppress(Exception):
+            await self._runner.run_surely(
+                lambda own: release(own, key, token, ClaimState.HELD), wait=wait
+            )
 
     async def _run(self, operation: Operation[T]) -> T:
         return await self._runner.run_single(operation, wait=self._asked.own_wait)

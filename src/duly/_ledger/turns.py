@@ -27,6 +27,7 @@ class Turn:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._encoded: bytes | None = None
+        self._sealed = False
         self._result: Json = answer.result if isinstance(answer, Duplicate) else None
 
     @property
@@ -68,6 +69,14 @@ class Turn:
 
     @result.setter
     def result(self, value: Json) -> None:
+        if self._sealed:
+            raise Misuse("this turn is over: set its result inside its block, before marking it")
+        self.keep(value)
+
+    def keep(self, value: Json) -> None:
+        """Set the result unless none was given."""
+        if value is NOT_GIVEN:
+            return
         if isinstance(self._answer, Duplicate):
             raise Misuse(
                 "this turn is a duplicate, its result is the first one's: "
@@ -76,10 +85,9 @@ class Turn:
         self._encoded = results.encode(value)
         self._result = results.decode(self._encoded)
 
-    def keep(self, value: Json) -> None:
-        """Set the result unless none was given."""
-        if value is not NOT_GIVEN:
-            self.result = value
+    def seal(self) -> None:
+        """From now on a result would be lost: the turn is over."""
+        self._sealed = True
 
     @property
     def encoded(self) -> bytes | None:

@@ -47,6 +47,10 @@ def store(
             return sqlite(url, where, trusted_clock)
         case "postgresql" | "postgres":
             return postgres(url, where, trusted_clock, durability, connections)
+        case dressed if dressed.startswith(("postgresql+", "sqlite+")):
+            raise Misuse(
+                f"this is SQLAlchemy's form of an address: drop {dressed[dressed.find('+') :]}"
+            )
         case other:
             raise Misuse(f"no store for addresses that start with {other!r:.40}: use {FORMS}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -38,7 +38,7 @@ PREPARE_AFTER = 5
 class Target:
     """A database, the names of duly's tables in it, and how to behave towards it."""
 
-    settings: dict[str, Any]
+    settings: dict[str, Any] = field(repr=False)  # it holds the password
     names: Names
     clock: Clock | None
     durability: Durability

@@ -11,13 +11,14 @@ from typing import NoReturn
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from duly._kernel.errors import StoreUnavailable
+from duly._kernel.errors import Held, StoreUnavailable
 from duly.stores.postgres.errors import RERUN
 from duly.stores.postgres.patience import NoAnswer
 
 RUNS = 3
 # Each has cost the caller seconds.
 RUNS_WITHOUT_ANSWER = 2
+STATEMENT_TIMEOUT, READ_ONLY, NO_RIGHTS = "57014", "25006", "42501"
 # 08: connection failures. 57P0x: the server is shutting down, crashed or starting up.
 LOST = ("08", "57P")
 
@@ -43,18 +44,28 @@ def died(problem: Exception) -> bool:
     return lost(problem) and not isinstance(problem, NoAnswer)
 
 
-def give_up(problem: Exception) -> NoReturn:
-    """Raise what the caller is told when no run is left: in duly's words where there are any."""
+def give_up(problem: psycopg.Error) -> NoReturn:
+    """Raise what the caller is told when no run is left, in duly's words."""
+    sqlstate = problem.sqlstate or ""
     if lost(problem):
-        raise StoreUnavailable(
-            f"PostgreSQL could not be reached: {first_line(problem)}. Nothing may be acknowledged; "
-            "answer 503 and let the sender retry"
+        reason = "could not be reached"
+    elif sqlstate in RERUN:
+        reason = f"aborted the transaction {RUNS} times"
+    elif sqlstate == STATEMENT_TIMEOUT:
+        raise Held(
+            "PostgreSQL's statement_timeout ended the wait for this key, or for the server: try "
+            "again, and allow duly's role more time than its wait for a lock"
         ) from problem
-    if getattr(problem, "sqlstate", None) in RERUN:
-        raise StoreUnavailable(
-            f"PostgreSQL aborted the transaction {RUNS} times: {first_line(problem)}. Try again"
-        ) from problem
-    raise problem
+    elif sqlstate == READ_ONLY:
+        reason = "takes no writes here (a standby, or a read-only role)"
+    elif sqlstate == NO_RIGHTS:
+        reason = "does not let this role use duly's tables (grant it all rights on them)"
+    else:
+        reason = "refused the statement"
+    raise StoreUnavailable(
+        f"PostgreSQL {reason}: {first_line(problem)}. Nothing may be acknowledged; answer 503 and "
+        "let the sender retry"
+    ) from problem
 
 
 def first_line(problem: Exception) -> str:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from duly._kernel.onestep import finish
+from duly.stores.forks import FreshLock
 from duly.stores.postgres.patience import ANSWER, PatientAsyncConnection, PatientConnection
 from duly.stores.postgres.psycopg_wires import AwaitedWire, BlockingWire
 from duly.stores.postgres.reruns import died, give_up, may_run_again
+from duly.stores.surely import surely
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,13 +39,17 @@ class BlockingRunner:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._opening = threading.Lock()
+        self._opening = FreshLock()
         self._pool: ConnectionPool[PatientConnection] | None = None
         self._process = 0
 
     async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction; returns without ever waiting."""
         return self._run(operation, wait, lambda connection: connection.transaction())
+
+    async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """The same: nothing cancels a blocking call."""
+        return await self.run(operation, wait=wait)
 
     async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement: the connection commits each."""
@@ -79,7 +84,7 @@ class BlockingRunner:
         """The pool, opened at the first use and again in a forked child."""
         if self._pool is not None and self._process == os.getpid():
             return self._pool
-        with self._opening:
+        with self._opening():
             if self._pool is None or self._process != os.getpid():
                 self._pool, self._process = self._open(), os.getpid()
             return self._pool
@@ -115,13 +120,15 @@ class AwaitedRunner:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]] = (
-            WeakKeyDictionary()
-        )
+        self._pools: dict[asyncio.AbstractEventLoop, LoopPool] = {}
 
     async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction."""
         return await self._run(operation, wait, lambda connection: connection.transaction())
+
+    async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """Run in one transaction to its end, even if the caller is cancelled meanwhile."""
+        return await surely(self.run(operation, wait=wait))
 
     async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement: the connection commits each."""
@@ -155,13 +162,41 @@ class AwaitedRunner:
     async def pool(self) -> AsyncConnectionPool[PatientAsyncConnection]:
         """The running loop's pool; many first users share one opening."""
         loop = asyncio.get_running_loop()
-        opening = self._pools.get(loop)
-        if opening is None or failed(opening):
-            opening = self._pools[loop] = loop.create_task(self._open())
-        if opening.done():
-            pool: AsyncConnectionPool[PatientAsyncConnection] = opening.result()
-            return pool
-        return await asyncio.shield(opening)
+        found = self._pools.get(loop)
+        if found is None or found.failed():
+            self._forget_closed_loops()
+            found = self._pools[loop] = LoopPool(self._target)
+        return found.opening.result() if found.opening.done() else await found.opened()
+
+    def _forget_closed_loops(self) -> None:
+        """Close what a loop left behind that ended without ``aclose()``."""
+        for loop in [loop for loop in self._pools if loop.is_closed()]:
+            self._pools.pop(loop).abandon()
+
+    async def close(self) -> None:
+        """Close the running loop's pool; the next use opens a new one."""
+        self._forget_closed_loops()
+        found = self._pools.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            await found.close()
+
+
+class LoopPool:
+    """The pool of one event loop, from its opening to its end."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._connections: WeakSet[PatientAsyncConnection] = WeakSet()
+        self.opening = asyncio.get_running_loop().create_task(self._open())
+
+    async def opened(self) -> AsyncConnectionPool[PatientAsyncConnection]:
+        """The pool, once it is open; a caller that is cancelled does not stop the others."""
+        return await asyncio.shield(self.opening)
+
+    def failed(self) -> bool:
+        """Whether the opening has ended without a pool."""
+        opening = self.opening
+        return opening.done() and (opening.cancelled() or opening.exception() is not None)
 
     async def _open(self) -> AsyncConnectionPool[PatientAsyncConnection]:
         """Look at the server first, once: one that is away is told to the caller at once."""
@@ -170,30 +205,33 @@ class AwaitedRunner:
             async with await connecting as connection:
                 wire = AwaitedWire(connection)
                 kwargs = await self._target.first_look(wire, connection.info.backend_pid)
+            pool: AsyncConnectionPool[PatientAsyncConnection] = AsyncConnectionPool(
+                kwargs=kwargs,
+                connection_class=PatientAsyncConnection,
+                configure=self._remember,
+                min_size=1,
+                max_size=self._target.connections,
+                timeout=POOL_WAIT,
+                name="duly",
+                open=False,
+            )
+            # Not in the background: a loop that ends while a connection is still being made would
+            # wait for it for ever.
+            await pool.open(wait=True, timeout=POOL_WAIT)
         except psycopg.Error as problem:
             give_up(problem)
-        pool: AsyncConnectionPool[PatientAsyncConnection] = AsyncConnectionPool(
-            kwargs=kwargs,
-            connection_class=PatientAsyncConnection,
-            min_size=1,
-            max_size=self._target.connections,
-            timeout=POOL_WAIT,
-            name="duly",
-            open=False,
-        )
-        await pool.open()
         return pool
 
+    async def _remember(self, connection: PatientAsyncConnection) -> None:
+        self._connections.add(connection)
+
     async def close(self) -> None:
-        """Close the running loop's pool; the next use opens a new one."""
-        opening = self._pools.pop(asyncio.get_running_loop(), None)
-        if opening is None:
-            return
-        await asyncio.wait([opening])
-        if not failed(opening):
-            await opening.result().close()
+        """Close the pool."""
+        await asyncio.wait([self.opening])
+        if not self.failed():
+            await self.opening.result().close()
 
-
-def failed(opening: asyncio.Task[Any]) -> bool:
-    """Whether an opening has ended without a pool."""
-    return opening.done() and (opening.cancelled() or opening.exception() is not None)
+    def abandon(self) -> None:
+        """Close the connections of a loop that is gone, and that nobody can await any more."""
+        for connection in list(self._connections):
+            connection.pgconn.finish()

@@ -21,8 +21,8 @@ class Server:
 
     version: int
     standby: bool
-    fsync: str
-    synchronous_commit: str
+    fsync: bool
+    synchronous_commit: bool
     process: int
 
     def behind_pooler(self, greeted_by: int) -> bool:
@@ -52,11 +52,11 @@ def refuse_unsafe(server: Server, durability: Durability) -> None:
         )
     if durability == "any":
         return
-    for setting, value in (
+    for setting, is_on in (
         ("fsync", server.fsync),
         ("synchronous_commit", server.synchronous_commit),
     ):
-        if value == "off":
+        if not is_on:
             raise UnsafeStore(
                 f"this PostgreSQL server runs with {setting} = off, so a power cut can lose what "
                 f'was acknowledged: switch it on, or pass durability="any" to accept the loss'

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from duly.stores.sql.placeholders import Prepared
     from duly.stores.sql.statements import Statements
 
+# PostgreSQL keeps lock_timeout in 32 bits: 24 days.
+LONGEST = 2**31 - 1
 Values = Mapping[str, Value | list[Value]]
 
 
@@ -84,7 +86,11 @@ class PostgresSession:
         """Run the statement's ``_many`` form: one round trip, an array for each column."""
         if not each:
             return []
-        arrays = {name: [absent(one[name]) for one in each] for name in each[0]}
+        # Arrays of bytes carry an empty value for none, so that their type is always known.
+        arrays: dict[str, list[Value]] = {
+            name: [b"" if (value := one[name]) is None else value for one in each]
+            for name in each[0]
+        }
         values = {"now": database_time(self._clock), "wait": self._bound, **shared, **arrays}
         return await self._wire.fetch(self._statements[f"{statement}_many"], values)
 
@@ -109,14 +115,11 @@ class PostgresSession:
         statements = self._statements
         [setting] = await self._wire.fetch(statements["wait_bound"], {"wait": lock_timeout(wait)})
         yield
-        await self._wire.fetch(statements["wait_restore"], {"before": setting["before"]})
-
-
-def absent(value: Value) -> Value:
-    """Arrays of bytes carry an empty value for none, so that their type is always known."""
-    return b"" if value is None else value
+        before = setting["before"]  # bytes where the database has no encoding
+        before = before if isinstance(before, str) else before.decode()
+        await self._wire.fetch(statements["wait_restore"], {"before": before})
 
 
 def lock_timeout(wait: timedelta) -> str:
     """PostgreSQL's spelling of a wait; its zero would mean no bound at all."""
-    return f"{max(1, -(-wait // timedelta(milliseconds=1)))}ms"
+    return f"{min(max(1, -(-wait // timedelta(milliseconds=1))), LONGEST)}ms"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from duly._kernel.errors import SchemaMismatch
 from duly._kernel.ids import uuid7
+from duly._kernel.options import DEFAULT_PREFIX
 from duly.stores.sql.placeholders import PIECE
 from duly.stores.sql.statements import fill, read
 
@@ -158,13 +159,19 @@ async def check(session: Session) -> None:
     if version == 0:
         raise SchemaMismatch(
             f"duly's tables ({names.table('claims')}, ...) are not in this database: "
-            "run `duly migrate` with its URL"
+            f"run `duly migrate URL{options(names)}`"
         )
     if version < latest(dialect):
         raise SchemaMismatch(
             f"duly's tables are at schema version {version}, this duly needs {latest(dialect)}: "
-            "run `duly migrate` with the database's URL"
+            f"run `duly migrate URL{options(names)}`"
         )
+
+
+def options(names: Names) -> str:
+    """What ``duly migrate`` must be told to find the same tables."""
+    prefix = "" if names.prefix == DEFAULT_PREFIX else f" --prefix {names.prefix}"
+    return prefix if names.schema is None else f"{prefix} --schema {names.schema}"
 
 
 def refuse_newer(version: int, dialect: Dialect) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 from duly._kernel.errors import NotJoinable
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
     from duly._kernel.options import Names
     from duly.stores.sql.statements import Statements
 
-SAVEPOINT = "duly_savepoint"
+# A name of its own for each: one that was opened for a cancelled caller must not catch another's
+# rollback.
+SAVEPOINTS = count(1)
+# SQLite keeps busy_timeout in 32 bits: 24 days.
+LONGEST = 2**31 - 1
 NO_DIGEST = bytes(32)
 
 
@@ -95,19 +100,20 @@ class SqliteSession:
     @asynccontextmanager
     async def _plain_savepoint(self) -> AsyncIterator[None]:
         """A savepoint in plain SQL: the driver has no call for it."""
-        await self._plain(f"SAVEPOINT {SAVEPOINT}")
+        name = f"duly_{next(SAVEPOINTS)}"
+        await self._plain(f"SAVEPOINT {name}")
         self._savepoints += 1
         try:
             yield
             self._refuse_ended()
         except BaseException:
             if self._wire.in_transaction():  # a full disk has rolled back everything already
-                await self._plain(f"ROLLBACK TO {SAVEPOINT}")
-                await self._plain(f"RELEASE {SAVEPOINT}")
+                await self._plain(f"ROLLBACK TO {name}")
+                await self._plain(f"RELEASE {name}")
             raise
         finally:
             self._savepoints -= 1
-        await self._plain(f"RELEASE {SAVEPOINT}")
+        await self._plain(f"RELEASE {name}")
 
     def _refuse_ended(self) -> None:
         """A statement after the user's own COMMIT would stand in a transaction of its own."""
@@ -154,4 +160,4 @@ def packed(each: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
 
 def milliseconds(wait: timedelta) -> int:
     """Whole milliseconds, rounded up, so that a short wait is not none."""
-    return -(-wait // timedelta(milliseconds=1))
+    return min(-(-wait // timedelta(milliseconds=1)), LONGEST)

@@ -6,8 +6,10 @@ import asyncio
 import os
 import shutil
 import tempfile
+import time
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import finalize
 
 from duly._kernel.onestep import finish
@@ -15,10 +17,11 @@ from duly.stores.base import Capabilities, Store
 from duly.stores.sql.migrations import check, schema_version
 from duly.stores.sqlite.thread import Thread
 from duly.stores.sqlite.writer import OPENING, Writer, transaction
+from duly.stores.surely import surely
 
 if TYPE_CHECKING:
     import sqlite3
-    from datetime import timedelta
+    from collections.abc import Callable, Coroutine
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
@@ -42,6 +45,10 @@ class BlockingRunner:
 
         return self._writer.lend(work, wait)
 
+    async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """The same: nothing cancels a blocking call."""
+        return await self.run(operation, wait=wait)
+
     async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement; each takes the write lock, commits and lets go."""
         return self._writer.lend(
@@ -62,13 +69,28 @@ class AwaitedRunner:
 
     async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction."""
-        return await self._thread.run(lambda: finish(self._blocking.run(operation, wait=wait)))
+        return await self._on_thread(self._blocking.run, operation, wait)
+
+    async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """Run in one transaction to its end, even if the caller is cancelled meanwhile."""
+        return await surely(self.run(operation, wait=wait))
 
     async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement."""
-        return await self._thread.run(
-            lambda: finish(self._blocking.run_single(operation, wait=wait))
-        )
+        return await self._on_thread(self._blocking.run_single, operation, wait)
+
+    async def _on_thread(
+        self, run: Callable[..., Coroutine[Any, Any, T]], operation: Operation[T], wait: timedelta
+    ) -> T:
+        """Run on the thread; the time spent in its queue is part of the wait."""
+        asked = time.monotonic()
+
+        def call() -> T:
+            # Rounded, so that SQLite is not told of a new bound for each call.
+            queued = timedelta(milliseconds=int(1000 * (time.monotonic() - asked)))
+            return finish(run(operation, wait=max(wait - queued, timedelta(0))))
+
+        return await self._thread.run(call)
 
     def close(self) -> None:
         """End the thread once what it is doing is done."""

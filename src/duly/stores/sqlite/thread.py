@@ -13,6 +13,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from duly.stores.forks import FreshLock
+from duly.stores.surely import surely
+
 T = TypeVar("T")
 Asked = tuple[asyncio.Future[Any], Callable[[], Any]]
 
@@ -21,7 +24,7 @@ class Thread:
     """Starts at the first call, and again in a forked child: threads survive no fork."""
 
     def __init__(self) -> None:
-        self._starting = threading.Lock()
+        self._changing = FreshLock()
         self._asked: SimpleQueue[Asked | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._process = 0
@@ -30,45 +33,47 @@ class Thread:
         """What the call returns or raises.
 
         A caller that is cancelled meanwhile still waits for a call that is already running: only
-        then is it certain what there is to undo.
+        then is it certain what there is to undo. One that has not begun yet never will.
         """
         try:
             return await self._ask(call)
         except asyncio.CancelledError:
-            await self._ask(nothing)  # calls are done in order, so that one is over after this one
+            # Calls are done in order, so that one is over once this one is.
+            await surely(self._ask(nothing))
             raise
 
     def _ask(self, call: Callable[[], T]) -> asyncio.Future[T]:
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        if self._thread is None or self._process != os.getpid():
-            self._start()
-        self._asked.put((answer, call))
+        with self._changing():  # or the question might land behind the thread's end
+            if self._thread is None or self._process != os.getpid():
+                self._start()
+            self._asked.put((answer, call))
         return answer
 
     def _start(self) -> None:
-        with self._starting:
-            if self._thread is not None and self._process == os.getpid():
-                return  # another event loop was quicker
-            self._asked, self._process = SimpleQueue(), os.getpid()
-            # A daemon, so that a store which nobody closed does not keep the process from ending.
-            self._thread = threading.Thread(
-                target=work, args=(self._asked,), name="duly-sqlite", daemon=True
-            )
-            self._thread.start()
+        self._asked, self._process = SimpleQueue(), os.getpid()
+        # A daemon, so that a store which nobody closed does not keep the process from ending.
+        self._thread = threading.Thread(
+            target=work, args=(self._asked,), name="duly-sqlite", daemon=True
+        )
+        self._thread.start()
 
     def close(self) -> None:
         """End the thread once what it was asked is done; the next call starts a new one."""
-        with self._starting:
+        with self._changing():
             thread, self._thread = self._thread, None
-            if thread is not None and self._process == os.getpid():
-                self._asked.put(None)
-                thread.join()
+            if thread is None or self._process != os.getpid():
+                return
+            self._asked.put(None)
+        thread.join()  # outside the lock, for which an event loop may be waiting
 
 
 def work(asked: SimpleQueue[Asked | None]) -> None:
     """What the thread does until it is told to end."""
     while (one := asked.get()) is not None:
         answer, call = one
+        if answer.cancelled():
+            continue
         try:
             settle = (answer.set_result, call())
         except BaseException as problem:  # whatever it is, the caller is told

@@ -63,9 +63,9 @@ class Writer:
         """The connection, to one at a time; whoever waits longer than allowed is told `Held`."""
         left = self._queue(wait)
         try:
-            connection = self._opened()
-            self._bound(connection, left)
             with translated():
+                connection = self._opened(left)
+                self._bound(connection, left)
                 return work(connection)
         except sqlite3.DatabaseError as problem:
             if type(problem) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
@@ -113,10 +113,10 @@ class Writer:
             connection.execute(f"PRAGMA busy_timeout = {milliseconds(wait)}")
             self._busy_timeout = wait
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self, wait: timedelta) -> sqlite3.Connection:
         """Open at the first use, and again in a forked child: a connection survives no fork."""
         if self._connection is None or self._process != os.getpid():
-            connection = connect(self._path, durable=self._durable)
+            connection = connect(self._path, durable=self._durable, wait=wait)
             self._busy_timeout = None
             try:
                 self._applied += self._migrate(connection)

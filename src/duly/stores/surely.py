@@ -1,0 +1,25 @@
+"""Carrying something to its end, however often the caller is cancelled meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+T = TypeVar("T")
+
+
+async def surely(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+    """Await the work to its end; a caller that was cancelled raises so afterwards itself.
+
+    Cancel scopes cancel again at every await, and what must be undone must not be left half-way.
+    """
+    task = asyncio.ensure_future(work)
+    while True:
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise
