@@ -29,6 +29,9 @@ class Where:
     clock: Clock | None = None
 
 
+NOWHERE = Where()
+
+
 def joined(target: object, where: Where, *, colour: Colour, verb: str) -> Session:
     """A session in the user's transaction."""
     if isinstance(target, Store):
@@ -45,7 +48,7 @@ def as_store(target: object, where: Where) -> Store | None:
     """The target if it is a store, whose names and clock are its own."""
     if not isinstance(target, Store):
         return None
-    if where != Where():
+    if where != NOWHERE:
         raise Misuse("prefix=, schema= and clock= of a store are set once, in duly.store(...)")
     return target
 

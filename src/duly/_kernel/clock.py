@@ -13,11 +13,6 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 
-def system_clock() -> datetime:
-    """The host's wall clock. PostgreSQL never asks it: there the database's own clock decides."""
-    return datetime.now(UTC)
-
-
 def to_microseconds(moment: datetime) -> int:
     """Whole microseconds since 1970; a moment without a time zone is refused."""
     if moment.utcoffset() is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 from uuid import UUID
 
@@ -27,6 +28,12 @@ def checked_scope(scope: object) -> str:
     """A scope: short, printable text that a person chose."""
     if not isinstance(scope, str):
         raise Misuse(f"scope must be a string, not {kind(scope)}")
+    return checked_scope_text(scope)
+
+
+@lru_cache(maxsize=1024)
+def checked_scope_text(scope: str) -> str:
+    """The same for text; an application has few scopes, and asks for them again and again."""
     try:
         size = len(scope.encode())
     except UnicodeEncodeError as problem:

@@ -29,11 +29,9 @@ def as_bytes(key: str | bytes) -> bytes:
 
 def digest(*parts: bytes) -> bytes:
     """SHA-256 over length-prefixed parts."""
-    whole = hashlib.sha256()
-    for part in parts:
-        whole.update(len(part).to_bytes(8, "big"))
-        whole.update(part)
-    return whole.digest()
+    return hashlib.sha256(
+        b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)])
+    ).digest()
 
 
 def key_of(scope: str, key: str | bytes) -> Key:
@@ -45,6 +43,8 @@ def key_of(scope: str, key: str | bytes) -> Key:
 def readable(raw: bytes) -> str:
     """Plain ASCII that any database encoding and any terminal can take."""
     text = raw[: TEXT_LENGTH * 4].decode("utf-8", "replace")[:TEXT_LENGTH]
+    if text.isascii() and text.isprintable():
+        return text
     return (
         "".join(sign if sign.isprintable() else "?" for sign in text)
         .encode("ascii", "backslashreplace")
