@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import checked_clock, kind
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from duly._kernel.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(NamedTuple):
     """Where a joined connection finds duly's tables, and the clock of a test."""
 
     prefix: str | None = None

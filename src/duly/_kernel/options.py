@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 
 from duly._kernel.errors import Misuse
 
@@ -59,7 +60,17 @@ def checked_identifier(what: str, name: object) -> None:
 
 def names(prefix: str | None = None, schema: str | None = None) -> Names:
     """The table names of a call: its arguments, else ``DULY_PREFIX`` and ``DULY_SCHEMA``."""
-    return Names(
-        os.environ.get("DULY_PREFIX", DEFAULT_PREFIX) if prefix is None else prefix,
-        os.environ.get("DULY_SCHEMA") if schema is None else schema,
-    )
+    if prefix is None:
+        prefix = os.environ.get("DULY_PREFIX", DEFAULT_PREFIX)
+    if schema is None:
+        schema = os.environ.get("DULY_SCHEMA")
+    try:
+        return known_names(prefix, schema)
+    except TypeError:  # not even hashable
+        return Names(prefix, schema)
+
+
+@lru_cache(maxsize=64)
+def known_names(prefix: str, schema: str | None) -> Names:
+    """Names that were checked before are not checked again."""
+    return Names(prefix, schema)

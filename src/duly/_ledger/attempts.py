@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from duly._kernel.errors import Held
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator
 
+    from duly._kernel.keys import Key
     from duly._kernel.session import Operation, Session
 
 T = TypeVar("T")
+logger = logging.getLogger("duly")
+
+
+@contextmanager
+def giving_back(key: Key) -> Iterator[None]:
+    """Giving back a claim must not hide the error that led to it: a second error is logged."""
+    try:
+        yield
+    except Exception:
+        logger.warning(
+            "the claim on %s/%s could not be given back: it is taken until its time is over",
+            key.scope,
+            key.text,
+            exc_info=True,
+        )
 
 
 class Attempt(Generic[T]):

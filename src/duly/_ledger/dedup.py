@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from duly._ledger.attempts import Attempt
+from duly._ledger.attempts import Attempt, giving_back
 from duly._ledger.claims import claim, claim_many, unclaim
 
 if TYPE_CHECKING:
@@ -70,5 +69,5 @@ async def undo(runner: Runner, keys: Sequence[Key], terms: Terms, wait: timedelt
         for key in sorted(keys, key=lambda key: key.digest):
             await unclaim(session, key, terms)
 
-    with suppress(Exception):
+    with giving_back(keys[0]):
         await runner.run_surely(unclaim_all, wait=wait)

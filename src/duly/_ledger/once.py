@@ -10,14 +10,13 @@ lease run out; the next caller takes over with a higher epoch, and the late one 
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from duly._kernel.errors import LeaseLost, Misuse
 from duly._kernel.records import Answer, First
 from duly._kernel.states import ClaimState
-from duly._ledger.attempts import Attempt
+from duly._ledger.attempts import Attempt, giving_back
 from duly._ledger.claims import claim, release, unclaim
 from duly._ledger.leases import Lease, mark, renew
 from duly._ledger.statements import CLAIMS_RESULT
@@ -98,7 +97,7 @@ class UnderLease:
             answer = await self._run(attempt)
         except BaseException as problem:  # perhaps cancelled before the answer was heard
             if attempt.may_have_claimed(problem):
-                with suppress(Exception):
+                with giving_back(asked.key):
                     await self._runner.run_surely(
                         lambda own: unclaim(own, asked.key, asked.terms), wait=asked.own_wait
                     )
@@ -166,7 +165,7 @@ class UnderLease:
         """
         key, token = self._asked.key, self._asked.terms.token
         wait = timedelta(0) if self._marked == "joined" else self._asked.own_wait
-        with suppress(Exception):
+        with giving_back(key):
             await self._runner.run_surely(
                 lambda own: release(own, key, token, ClaimState.HELD), wait=wait
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
 
 from duly._kernel.errors import Misuse
 from duly.stores.sql.statements import statements
@@ -78,9 +79,19 @@ DRIVERS: dict[str, Driver] = {
 }
 
 
-def type_names(target: object) -> list[str]:
+def type_names(target: object) -> tuple[str, ...]:
     """The classes of an object, most special first, as package and class name."""
-    return [f"{base.__module__.split('.')[0]}.{base.__qualname__}" for base in type(target).__mro__]
+    kind = type(target)
+    known = TYPE_NAMES.get(kind)
+    if known is None:
+        known = TYPE_NAMES[kind] = tuple(
+            f"{base.__module__.split('.')[0]}.{base.__qualname__}" for base in kind.__mro__
+        )
+    return known
+
+
+# An application passes a few types again and again.
+TYPE_NAMES: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
 
 
 def find_driver(connection: object) -> Driver | None:

@@ -7,17 +7,20 @@ belongs to the user.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import NotJoinable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     import aiosqlite
 
     from duly._kernel.session import Row, Value
+
+
+# What sqlite3 and aiosqlite say of a connection that is closed or was never opened.
+NOT_OPEN = (sqlite3.ProgrammingError, ValueError)
 
 
 class BlockingWire:
@@ -32,8 +35,10 @@ class BlockingWire:
 
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
-        with refusing_closed():
+        try:
             return self._connection.in_transaction
+        except NOT_OPEN as problem:
+            raise not_open() from problem
 
     async def commits_by_itself(self) -> bool:
         """Whether a statement outside BEGIN would be committed at once."""
@@ -56,8 +61,10 @@ class AiosqliteWire:
 
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
-        with refusing_closed():
+        try:
             return self._connection.in_transaction
+        except NOT_OPEN as problem:
+            raise not_open() from problem
 
     async def commits_by_itself(self) -> bool:
         """Whether a statement outside BEGIN would be committed at once."""
@@ -67,13 +74,9 @@ class AiosqliteWire:
         return bool(await on_its_thread(autocommits, self._connection._conn))
 
 
-@contextmanager
-def refusing_closed() -> Iterator[None]:
-    """Say that a connection is closed, or, with aiosqlite, was never awaited."""
-    try:
-        yield
-    except (sqlite3.ProgrammingError, ValueError) as problem:
-        raise NotJoinable("this SQLite connection is not open: pass an open one") from problem
+def not_open() -> NotJoinable:
+    """The error of a connection that is closed, or, with aiosqlite, was never awaited."""
+    return NotJoinable("this SQLite connection is not open: pass an open one")
 
 
 def run(connection: sqlite3.Connection, text: str, values: Mapping[str, Value]) -> list[Row]:
