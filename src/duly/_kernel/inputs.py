@@ -50,10 +50,10 @@ def checked_key(scope: object, key: object, *, what: str = "key") -> Key:
     trusted_scope = checked_scope(scope)
     if not isinstance(key, str | bytes):
         raise Misuse(f"{what} must be a string or bytes, not {kind(key)}: {remedy(what, key)}")
-    size = len(as_bytes(key))
-    if not 1 <= size <= KEY_BYTES:
-        raise Misuse(f"{what} must have 1 to {KEY_BYTES:,} bytes, this one has {size:,}")
-    return key_of(trusted_scope, key)
+    raw = as_bytes(key)
+    if not 1 <= len(raw) <= KEY_BYTES:
+        raise Misuse(f"{what} must have 1 to {KEY_BYTES:,} bytes, this one has {len(raw):,}")
+    return key_of(trusted_scope, raw)
 
 
 def checked_keys(scope: object, keys: object) -> list[Key]:

@@ -7,14 +7,14 @@ differ. Nothing is folded or trimmed: look-alikes, case and trailing spaces stay
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 # Enough to recognise a key in a listing; the digest is what is compared.
 TEXT_LENGTH = 120
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """The name of one thing that happens once: scope, digest, and a shortened text for people."""
 
     scope: str
@@ -27,24 +27,33 @@ def as_bytes(key: str | bytes) -> bytes:
     return key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
 
 
+def measured(part: bytes) -> bytes:
+    """A part with its length in front, so that no two lists of parts run into each other."""
+    return len(part).to_bytes(8, "big") + part
+
+
 def digest(*parts: bytes) -> bytes:
     """SHA-256 over length-prefixed parts."""
-    return hashlib.sha256(
-        b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)])
-    ).digest()
+    return hashlib.sha256(b"".join(map(measured, parts))).digest()
+
+
+@lru_cache(maxsize=1024)
+def measured_scope(scope: str) -> bytes:
+    """The first part of every key in a scope; an application has few of them."""
+    return measured(as_bytes(scope))
 
 
 def key_of(scope: str, key: str | bytes) -> Key:
     """Name a key inside a scope. Text and its UTF-8 bytes are the same key."""
     raw = as_bytes(key)
-    return Key(scope, digest(as_bytes(scope), raw), readable(raw))
+    return Key(scope, hashlib.sha256(measured_scope(scope) + measured(raw)).digest(), readable(raw))
 
 
 def readable(raw: bytes) -> str:
     """Plain ASCII that any database encoding and any terminal can take."""
+    if raw.isascii() and (plain := raw[:TEXT_LENGTH].decode("ascii")).isprintable():
+        return plain
     text = raw[: TEXT_LENGTH * 4].decode("utf-8", "replace")[:TEXT_LENGTH]
-    if text.isascii() and text.isprintable():
-        return text
     return (
         "".join(sign if sign.isprintable() else "?" for sign in text)
         .encode("ascii", "backslashreplace")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly._kernel.ids import new_token
 from duly._kernel.inputs import (
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from duly._kernel.keys import Key
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """One claim to be made. ``wait`` is None where the caller set no bound of their own."""
 
     key: Key
@@ -39,8 +37,7 @@ class Ask:
         return WAIT if self.wait is None else self.wait
 
 
-@dataclass(frozen=True, slots=True)
-class BatchAsk:
+class BatchAsk(NamedTuple):
     """Many claims to be made in one transaction."""
 
     keys: list[Key]
@@ -78,8 +75,7 @@ def batch_ask(scope: object, keys: object, ttl: object, *, wait: object) -> Batc
     return BatchAsk(checked_keys(scope, keys), terms, checked_wait(wait))
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(NamedTuple):
     """One version to be recorded, and whether an equal one counts.
 
     The token is how a rerun after a lost reply knows that the equal version is its own.

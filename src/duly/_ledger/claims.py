@@ -12,9 +12,8 @@ Every statement is safe by itself, so the same body serves one transaction and n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly._kernel import results
 from duly._kernel.clock import from_microseconds
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
 ROUNDS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(NamedTuple):
     """How a claim is made: for how long, and by whom. Microseconds; a ttl of None is for ever.
 
     The token is chosen before the first statement and kept over reruns: it is how a rerun knows

@@ -49,8 +49,8 @@ def story(found: Found, books: SenderBooks, faults: Faults) -> list[str]:
     """What happened, and who counted it."""
     told = books.answers.get
     return [
-        f"Answers: {told(Outcome.FIRST, 0):,} first, {told(Outcome.DUPLICATE, 0):,} duplicate, "
-        f"{told(Outcome.LATER, 0):,} come back later, "
+        f"Answers: {told(Outcome.FIRST, 0):,} first, {told(Outcome.DUPLICATE, 0):,} duplicate,",
+        f"  {told(Outcome.LATER, 0):,} come back later, "
         f"{told(Outcome.REFUSED, 0):,} late and refused.",
         f"Faults: {faults.kills:,} kill -9 ({books.unanswered:,} cut a delivery off, "
         f"{books.first_untold:,} between COMMIT and answer),",
