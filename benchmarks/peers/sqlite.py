@@ -1,8 +1,8 @@
 # ruff: noqa: D102 - what each verb does is said once, in benchmarks.measures.Side
 """SQLite by hand, on ``sqlite3``: WAL, ``synchronous=FULL``, one connection.
 
-The async peer is the same code on a thread of its own: one hop for each claim is faster than
-aiosqlite's hop for each statement. Only `once`, which is about the caller's own connection, uses
+The async peer is the same code on a thread of its own: one hop for each claim, where aiosqlite
+makes one for each statement. Only `once`, which is about the caller's own connection, uses
 aiosqlite on both sides.
 """
 

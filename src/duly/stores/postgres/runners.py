@@ -150,9 +150,13 @@ class AwaitedRunner:
                     connection.patience = ANSWER + wait.total_seconds()
                     async with scope(connection):
                         session = self._target.session(AwaitedWire(connection), wait)
-                        return await operation(session)
-                finally:  # not pool.connection(), which would commit what is committed already
-                    await pool.putconn(connection)
+                        result = await operation(session)
+                except BaseException:  # a second cancellation must not lose the connection
+                    await surely(pool.putconn(connection))
+                    raise
+                # Not pool.connection(), which would commit what is committed already.
+                await pool.putconn(connection)
+                return result
             except psycopg.Error as problem:
                 if not may_run_again(problem, runs):
                     give_up(problem)
