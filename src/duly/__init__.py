@@ -1,7 +1,8 @@
 """duly makes webhooks and background jobs safe to retry: each event takes effect once.
 
 At-least-once delivery plus idempotent processing is an effectively-once effect. This package holds
-the ledger behind it, for code that blocks; `duly.aio` holds the same verbs awaited.
+the gate that tells genuine deliveries from others, and the ledger that claims their events, for
+code that blocks; `duly.aio` holds the verbs of the ledger awaited.
 """
 
 from duly import aio
@@ -12,6 +13,7 @@ from duly._kernel.errors import (
     Misuse,
     NotJoinable,
     NotStorable,
+    Rejected,
     SchemaMismatch,
     StaleSnapshot,
     StoreUnavailable,
@@ -19,6 +21,12 @@ from duly._kernel.errors import (
     WrongColour,
 )
 from duly._kernel.records import Duplicate, First
+from duly.gate.provider import Provider
+from duly.gate.secrets import Secret
+from duly.gate.signing import Signed, sign
+from duly.gate.source import Source
+from duly.gate.verification import verify
+from duly.gate.verified import Verified
 from duly.stores.base import Store
 from duly.stores.opening import store
 from duly.verbs import dedup, dedup_many, fence, migrate, newer, once, prune
@@ -26,7 +34,11 @@ from duly.verbs import dedup, dedup_many, fence, migrate, newer, once, prune
 __version__ = "0.1.0"
 
 # Tracebacks and help() show where a name is to be imported from.
-for _public in (First, Duplicate, Store, *DulyError.__subclasses__(), *Misuse.__subclasses__()):
+for _public in (
+    *(First, Duplicate, Store, Provider, Secret, Signed, Source, Verified),
+    *DulyError.__subclasses__(),
+    *Misuse.__subclasses__(),
+):
     _public.__module__ = "duly"
 DulyError.__module__ = "duly"
 
@@ -39,11 +51,17 @@ __all__ = [
     "Misuse",
     "NotJoinable",
     "NotStorable",
+    "Provider",
+    "Rejected",
     "SchemaMismatch",
+    "Secret",
+    "Signed",
+    "Source",
     "StaleSnapshot",
     "Store",
     "StoreUnavailable",
     "UnsafeStore",
+    "Verified",
     "WrongColour",
     "aio",
     "dedup",
@@ -53,5 +71,7 @@ __all__ = [
     "newer",
     "once",
     "prune",
+    "sign",
     "store",
+    "verify",
 ]

@@ -7,6 +7,7 @@ people.
 from __future__ import annotations
 
 from datetime import timedelta
+from enum import StrEnum
 
 
 class DulyError(Exception):
@@ -39,6 +40,37 @@ class Held(DulyError):
     def __init__(self, message: str, *, retry_after: timedelta = timedelta(seconds=1)) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class Code(StrEnum):
+    """Why a delivery was rejected, as the word that a reply and a log carry."""
+
+    BAD_SIGNATURE = "BAD_SIGNATURE"
+    MALFORMED = "MALFORMED"
+    MISSING_SIGNATURE = "MISSING_SIGNATURE"
+    STALE_TIMESTAMP = "STALE_TIMESTAMP"
+    UNKNOWN_KEY = "UNKNOWN_KEY"
+
+    @property
+    def status(self) -> int:
+        """The HTTP status to answer with, where the provider asks for no other."""
+        return 400 if self is Code.MALFORMED else 403
+
+
+class Rejected(DulyError):
+    """A delivery that is not genuine, or cannot be told to be: answer ``status``, store nothing.
+
+    ``code`` is one of `Code`, ``reason`` a sentence that is safe to log: no secret, no body.
+    """
+
+    def __init__(self, code: Code, reason: str, *, status: int | None = None) -> None:
+        super().__init__(code, reason)  # what a pickle hands back to this constructor
+        self.code = code
+        self.reason = reason
+        self.status = code.status if status is None else status
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.reason}"
 
 
 class LeaseLost(DulyError):

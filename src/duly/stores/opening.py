@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from duly._kernel.errors import Misuse
+from duly._kernel.extras import needs
 from duly._kernel.inputs import checked_clock, checked_count
 from duly._kernel.options import Names, names
-from duly.stores.extras import needs
 
 if TYPE_CHECKING:
     from duly._kernel.clock import Clock

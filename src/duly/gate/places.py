@@ -1,0 +1,180 @@
+"""Where in a delivery a fact is: a short text that a profile can hold as data.
+
+``header:X-GitHub-Delivery``, ``body:data.object.id``, ``form:MessageSid``, ``query:token``. Parts
+joined by ``+`` together make one fact, a part with ``?`` may be missing, and ``|`` separates
+alternatives, of which the first complete one is taken.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from duly._kernel.errors import Misuse
+from duly.gate.reading import Odd, Parsed, form_of, parsed
+
+if TYPE_CHECKING:
+    from duly.gate.delivery import Delivery
+    from duly.gate.reading import Limits
+
+KINDS: Final = ("header", "body", "form", "query")
+FORM: Final = "application/x-www-form-urlencoded"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One spot in a delivery."""
+
+    kind: str
+    name: str
+    path: tuple[str, ...] = ()
+    optional: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}" + ("?" if self.optional else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A fact of a profile: alternatives, each of one or more places."""
+
+    alternatives: tuple[tuple[Place, ...], ...]
+
+    def __str__(self) -> str:
+        return " | ".join(" + ".join(map(str, parts)) for parts in self.alternatives)
+
+
+def place_of(text: str) -> Place:
+    """One place from its text."""
+    kind, colon, name = text.strip().partition(":")
+    optional = name.endswith("?")
+    name = name.removesuffix("?").strip()
+    if not colon or kind not in KINDS or not name:
+        raise Misuse(
+            f"a place must be written as 'header:X-Event-Id', 'body:data.id', 'form:Sid' or "
+            f"'query:token', not {text!r:.80}"
+        )
+    path = tuple(name.split(".")) if kind == "body" else ()
+    if "" in path:
+        raise Misuse(f"a place in the body must name a key between two dots: {text!r:.80}")
+    return Place(kind, name.lower() if kind == "header" else name, path, optional)
+
+
+def spot_of(text: str) -> Spot:
+    """A fact's whereabouts from its text."""
+    if not isinstance(text, str):
+        raise Misuse("a place must be a string, such as 'body:id' or 'header:X-Event-Id'")
+    spot = Spot(
+        tuple(
+            tuple(place_of(part) for part in alternative.split(" + "))
+            for alternative in text.split(" | ")
+        )
+    )
+    if any(all(part.optional for part in parts) for parts in spot.alternatives):
+        raise Misuse(f"at least one part of a place must not be optional: {text!r:.80}")
+    return spot
+
+
+class Reading:
+    """What a verified delivery says, read when it is first asked for and remembered."""
+
+    __slots__ = ("_form", "_parsed", "delivery", "form_json", "limits", "odd")
+
+    def __init__(self, delivery: Delivery, limits: Limits, form_json: str | None) -> None:
+        self.delivery = delivery
+        self.limits = limits
+        self.form_json = form_json
+        self.odd: str | None = None
+        self._parsed: Parsed | None = None
+        self._form: list[tuple[str, str]] | None = None
+
+    @property
+    def parsed(self) -> Parsed:
+        """The body as JSON; an odd one is null, and ``odd`` says why."""
+        if self._parsed is None:
+            try:
+                self._parsed = parsed(self.json_bytes(), self.limits)
+            except Odd as problem:
+                self.odd = str(problem)
+                self._parsed = Parsed(None, [])
+        return self._parsed
+
+    def json_bytes(self) -> bytes:
+        """The part of the body that is JSON: all of it, or one field of a form."""
+        if self.form_json is not None and self.is_form():
+            texts = [value for name, value in self.form if name == self.form_json]
+            if len(texts) != 1:
+                raise Odd(f"it is a form without exactly one field {self.form_json!r}")
+            return texts[0].encode("utf-8", "surrogatepass")
+        return self.delivery.body
+
+    @property
+    def form(self) -> list[tuple[str, str]]:
+        """The fields of a form-encoded body; none where it is no form."""
+        if self._form is None:
+            try:
+                self._form = form_of(self.delivery.body)
+            except Odd:
+                self._form = []
+        return self._form
+
+    def is_form(self) -> bool:
+        """Whether the sender says that the body is a form."""
+        told = self.delivery.text("content-type") or ""
+        return told.partition(";")[0].strip().lower() == FORM
+
+    def fact(self, spot: Spot | None, node: object = None) -> list[Any] | None:
+        """The values of the first complete alternative; places in the body start at ``node``."""
+        if spot is None:
+            return None
+        for parts in spot.alternatives:
+            found = [(part, self.value(part, node)) for part in parts]
+            if all(part.optional or value is not None for part, value in found):
+                return [value for _, value in found if value is not None]
+        return None
+
+    def value(self, place: Place, node: object = None) -> str | int | float | None:
+        """One plain value; None where there is none, or where it cannot be told which it is."""
+        match place.kind:
+            case "header":
+                return self.delivery.text(place.name)
+            case "body":
+                return self.walk(place.path, self.parsed.value if node is None else node)
+            case "form":
+                return single([value for name, value in self.form if name == place.name])
+            case _:
+                return single(self.query(place.name))
+
+    def query(self, name: str) -> list[str]:
+        """The values of a parameter of the URL."""
+        try:
+            asked = parse_qsl(urlsplit(self.delivery.url or "").query, max_num_fields=1000)
+        except ValueError:
+            return []
+        return [value for key, value in asked if key == name]
+
+    def walk(self, path: tuple[str, ...], node: Any) -> str | int | float | None:
+        """Down the keys of a path to a plain value."""
+        for key in path:
+            if isinstance(node, dict) and not self.parsed.ambiguous(node, key):
+                node = node.get(key)
+            elif isinstance(node, list) and key.isdecimal() and int(key) < len(node):
+                node = node[int(key)]
+            else:
+                return None
+        plain = isinstance(node, str | int | float) and not isinstance(node, bool)
+        return node if plain and node != "" else None
+
+
+def single(values: list[str]) -> str | None:
+    """The value of a field that is there once."""
+    return values[0] if len(values) == 1 and values[0] else None
+
+
+def joined(values: list[Any]) -> str:
+    """Several values as one key: a JSON list, so that no two lists meet in one text."""
+    if len(values) == 1:
+        return str(values[0])
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))

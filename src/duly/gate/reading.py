@@ -1,0 +1,196 @@
+"""Reading a body that has been verified: strict about JSON, and never an exception.
+
+What cannot be read with certainty is `Odd`: too deep, too large, numbers beyond any use, NaN, text
+that is no UTF-8 or that could not be written again. The event is kept all the same, since its
+sender would only send the same bytes again; its ``json`` is None.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from urllib.parse import parse_qsl
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
+ZERO = b"0"
+ONE_DIGIT = bytes.maketrans(b"123456789", ZERO * 9)
+# An escape that begins a surrogate pair, or stands alone and cannot be written as UTF-8.
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a body is read as JSON; beyond it the event has no ``json``."""
+
+    # Deeper than any provider's events, and a tenth of what makes Python's own parser give up.
+    depth: int = 100
+    # GitHub sends up to 25 MB; the receiving endpoint has a lower limit of its own.
+    size: int = 25 * 1024 * 1024
+    # A 1,024-bit number has 309 digits; converting thousands of them takes quadratic time.
+    digits: int = 400
+
+
+USUAL = Limits()
+
+
+class Odd(ValueError):
+    """A body that is not read; the message says why, without quoting it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A JSON value, and the objects in it that name one of their keys more than once."""
+
+    value: Any
+    repeated: list[tuple[dict[str, Any], set[str]]]
+
+    def ambiguous(self, node: object, key: str) -> bool:
+        """Whether this object has this key more than once: two readers could see two values."""
+        return any(one is node and key in keys for one, keys in self.repeated)
+
+
+def parsed(raw: bytes, limits: Limits = USUAL) -> Parsed:
+    """The JSON value of these bytes, or `Odd`."""
+    if len(raw) > limits.size:
+        raise Odd(f"it is larger than {limits.size:,} bytes")
+    if deeper_than(limits.depth, raw):
+        raise Odd(f"it is nested deeper than {limits.depth} levels")
+    try:
+        text = raw.removeprefix(BYTE_ORDER_MARK).decode()
+        found = (
+            decoded_with_care(text, limits) if suspicious(raw, limits) else decoded(text, limits)
+        )
+    except UnicodeDecodeError:
+        raise Odd("it is not UTF-8") from None
+    except Odd:
+        raise
+    except (ValueError, RecursionError):
+        raise Odd("it is not JSON") from None
+    if b"\\u" in raw and SURROGATE.search(raw) and not writable(found.value):
+        raise Odd("it holds half a surrogate pair, which is no text")
+    return found
+
+
+class RepeatedKey(Exception):
+    """An object names one of its keys more than once."""
+
+
+def suspicious(raw: bytes, limits: Limits) -> bool:
+    """Whether there are so many digits in a row that every number must be looked at."""
+    return len(raw) > limits.digits and ZERO * (limits.digits + 1) in raw.translate(ONE_DIGIT)
+
+
+def decoded(text: str, limits: Limits) -> Parsed:
+    """The value, read at full speed as long as nothing is repeated."""
+    try:
+        return Parsed(QUICK.decode(text), [])
+    except RepeatedKey:
+        return decoded_with_care(text, limits)
+
+
+def decoded_with_care(text: str, limits: Limits) -> Parsed:
+    """The value, with every number measured and every repeated key remembered."""
+    reader = Reader(limits)
+    return Parsed(reader.decoder.decode(text), reader.repeated)
+
+
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are all different."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise RepeatedKey
+    return found
+
+
+def finite(digits: str) -> float:
+    """A number with a fraction or an exponent."""
+    value = float(digits)
+    if math.isinf(value):
+        raise Odd("it holds a number that no computer number can hold")
+    return value
+
+
+def refused(name: str) -> NoReturn:
+    """NaN and the infinities, which Python would read."""
+    raise Odd(f"it holds {name}, which is not JSON")
+
+
+QUICK = json.JSONDecoder(object_pairs_hook=distinct, parse_float=finite, parse_constant=refused)
+
+
+class Reader:
+    """Python's JSON decoder with the lax corners closed."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.repeated: list[tuple[dict[str, Any], set[str]]] = []
+        self.decoder = json.JSONDecoder(
+            object_pairs_hook=self.object,
+            parse_int=self.integer,
+            parse_float=self.number,
+            parse_constant=refused,
+        )
+
+    def object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """An object; later values win, as everywhere, but it is remembered that they did."""
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [name for name, _ in pairs]
+            self.repeated.append((found, {name for name in found if names.count(name) > 1}))
+        return found
+
+    def integer(self, digits: str) -> int:
+        """A whole number of a sensible length."""
+        self.measure(digits)
+        return int(digits)
+
+    def number(self, digits: str) -> float:
+        """The same for a number with a fraction or an exponent."""
+        self.measure(digits)
+        return finite(digits)
+
+    def measure(self, digits: str) -> None:
+        """Refuse a number of too many digits."""
+        if len(digits) > self.limits.digits:
+            raise Odd(f"it holds a number of more than {self.limits.digits} digits")
+
+
+def deeper_than(depth: int, raw: bytes) -> bool:
+    """Whether brackets nest deeper than this; each round takes the innermost pairs away."""
+    if raw.count(b"[") + raw.count(b"{") <= depth:
+        return False
+    left = STRING.sub(b"", raw).translate(ONE_BRACKET, NOT_BRACKETS)
+    for _ in range(depth):
+        shorter = left.replace(b"[]", b"")
+        if len(shorter) == len(left):
+            return False  # empty, or brackets that do not match: no JSON at all
+        left = shorter
+    return bool(left)
+
+
+def writable(value: object) -> bool:
+    """Whether a value can be written as UTF-8 again."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
+def form_of(raw: bytes, most: int = 1000) -> list[tuple[str, str]]:
+    """The fields of a form-encoded body in their order, or `Odd`."""
+    try:
+        return parse_qsl(
+            raw.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=most,
+        )
+    except ValueError:
+        raise Odd("it is not a form of UTF-8 fields") from None

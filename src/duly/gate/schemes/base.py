@@ -1,0 +1,84 @@
+"""What every scheme offers: is it there, is it right, how is it made, and what does it cover."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.gate.delivery import Delivery
+    from duly.gate.places import Place
+    from duly.gate.secrets import Secret
+
+Key = TypeVar("Key")
+
+# More signatures than any rotation needs; every one of them costs the receiver a comparison.
+MOST_CANDIDATES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Held(Generic[Key]):
+    """A secret made ready for one scheme. Its key is not shown."""
+
+    secret: Secret
+    key: Key = field(repr=False)
+
+
+# Which secret a delivery was signed with, and when, where the scheme says so.
+Match: TypeAlias = tuple[str, float | None]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A delivery that is being signed: a scheme adds to its headers, its body or its URL."""
+
+    body: bytes
+    id: str
+    timestamp: int
+    url: str | None
+    method: str
+    headers: dict[str, str]
+
+
+class Scheme(ABC, Generic[Key]):
+    """One way to sign a delivery."""
+
+    __slots__ = ()
+
+    # Whether the sender has something better; a source can refuse it.
+    legacy: bool
+
+    @abstractmethod
+    def key(self, secret: Secret) -> Key:
+        """The secret made ready; `Misuse` where it is not of the form that the scheme needs."""
+
+    @abstractmethod
+    def present(self, delivery: Delivery) -> bool:
+        """Whether a delivery carries a signature of this kind, right or wrong."""
+
+    @abstractmethod
+    def check(self, delivery: Delivery, keys: Sequence[Held[Key]]) -> Match:
+        """The secret that matches, or `Rejected`."""
+
+    @abstractmethod
+    def sign(self, draft: Draft, secret: Secret) -> None:
+        """Make the draft a genuine delivery."""
+
+    @abstractmethod
+    def covers(self, place: Place) -> bool:
+        """Whether a place cannot be changed without breaking the signature."""
+
+    @abstractmethod
+    def where(self) -> str:
+        """Where the signature is looked for, as a person would say it."""
+
+    def signing_key(self, secret: Secret) -> Any:
+        """The key to sign with; for a shared secret it is the one to verify with."""
+        return self.key(secret)
+
+    def essence(self, delivery: Delivery) -> bytes:
+        """What makes two deliveries the same one; not what varies from attempt to attempt."""
+        return delivery.body

@@ -1,0 +1,142 @@
+"""What is signed: a template over the delivery, put together from its raw bytes."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from duly._kernel.errors import Code, Misuse, Rejected
+
+if TYPE_CHECKING:
+    from duly.gate.delivery import Delivery
+    from duly.gate.places import Place
+    from duly.gate.schemes.base import Draft
+
+PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
+
+# A part of the signed bytes, from the delivery and the timestamp as it was written.
+Part = Callable[["Delivery", bytes], bytes]
+
+
+class Content(ABC):
+    """The bytes that a signature covers."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def variants(self, delivery: Delivery, timestamp: bytes) -> list[bytes]:
+        """The signed bytes; several where a sender is known to write them in more than one way."""
+
+    @abstractmethod
+    def covers(self, place: Place) -> bool:
+        """Whether a place is among what is signed."""
+
+    def essence(self, delivery: Delivery) -> bytes:
+        """What makes two deliveries the same one."""
+        return delivery.body
+
+    def prepare(self, draft: Draft) -> None:  # noqa: B027  # most have nothing to prepare
+        """Change a draft so that it can be signed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template(Content):
+    """Literal text with ``{timestamp}``, ``{body}``, ``{url}``, ``{method}``, ``{header:Name}``.
+
+    ``unescaped`` lists characters that some senders write plainly in the URL that they sign, though
+    the URL that they call has them escaped; both ways are then tried.
+    """
+
+    text: str
+    unescaped: str = ""
+    render: Part = field(init=False, repr=False, compare=False)
+    headers: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        names: list[str] = PLACEHOLDER.findall(self.text)
+        if not names:
+            raise Misuse("a template must hold what is signed, such as '{timestamp}.{body}'")
+        object.__setattr__(self, "render", renderer(self.text, names))
+        object.__setattr__(
+            self, "headers", frozenset(n[7:].lower() for n in names if n.startswith("header:"))
+        )
+
+    def variants(self, delivery: Delivery, timestamp: bytes) -> list[bytes]:
+        contents = [self.render(delivery, timestamp)]
+        if self.unescaped and delivery.url is not None and "%" in delivery.url:
+            plain = delivery.at(unescaped(delivery.url, self.unescaped))
+            contents.append(self.render(plain, timestamp))
+        return contents
+
+    def covers(self, place: Place) -> bool:
+        match place.kind:
+            case "header":
+                return place.name in self.headers
+            case "query":
+                return "{url}" in self.text
+            case _:
+                return "{body}" in self.text
+
+
+def renderer(text: str, names: list[str]) -> Part:
+    """A template as a function; the shapes that most senders use take the shortest way."""
+    literal = PLACEHOLDER.sub("\0", text.replace("%", "%%"))
+    pattern = literal.encode().replace(b"\0", b"%b")
+    parts = [part_of(name) for name in names]
+    if text == "{body}":
+        return lambda delivery, _: delivery.body
+    if names == ["timestamp", "body"]:
+        return lambda delivery, timestamp: pattern % (timestamp, delivery.body)
+    return lambda delivery, timestamp: pattern % tuple([one(delivery, timestamp) for one in parts])
+
+
+def unescaped(url: str, characters: str) -> str:
+    """A URL with these characters, and no others, written plainly."""
+    for one in characters:
+        url = re.sub(f"%{ord(one):02x}", one, url, flags=re.IGNORECASE)
+    return url
+
+
+def part_of(name: str) -> Part:
+    """The function behind one placeholder."""
+    if name.startswith("header:") and name[7:]:
+        header = name[7:].lower()
+        return lambda delivery, _: needed(delivery, header)
+    if name not in PARTS:
+        known = ", ".join(f"{{{one}}}" for one in (*PARTS, "header:Name"))
+        raise Misuse(f"a template must use {known}, not {{{name:.40}}}")
+    return PARTS[name]
+
+
+def method_of(delivery: Delivery) -> bytes:
+    """The method, in the capitals that are signed."""
+    if not isinstance(delivery.method, str):
+        raise Misuse("method must be a string such as 'POST'")
+    try:
+        return delivery.method.upper().encode("ascii")
+    except UnicodeEncodeError:
+        raise Rejected(Code.MALFORMED, "the method is no method of HTTP") from None
+
+
+PARTS: Final[dict[str, Part]] = {
+    "timestamp": lambda _, timestamp: timestamp,
+    "body": lambda delivery, _: delivery.body,
+    "url": lambda delivery, _: delivery.needed_url(),
+    "method": lambda delivery, _: method_of(delivery),
+}
+
+
+def needed(delivery: Delivery, header: str) -> bytes:
+    """A header without which nothing can be checked."""
+    value = delivery.one(header)
+    if value is None:
+        raise Rejected(Code.MALFORMED, f"the header {header} is missing")
+    return value
+
+
+def content_of(signed: str | Content) -> Content:
+    """A template given as text, or content of another kind as it is."""
+    return Template(signed) if isinstance(signed, str) else signed

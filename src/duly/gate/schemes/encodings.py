@@ -1,0 +1,83 @@
+"""Signatures and keys as text: hex and base64, read strictly."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from duly._kernel.errors import Misuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def hex_text(raw: bytes) -> bytes:
+    """Two small digits for each byte."""
+    return raw.hex().encode()
+
+
+def base64_text(raw: bytes) -> bytes:
+    """Standard base64, padded."""
+    return binascii.b2a_base64(raw, newline=False)
+
+
+def base64url_text(raw: bytes) -> bytes:
+    """The alphabet for URLs, without padding."""
+    return base64.urlsafe_b64encode(raw).rstrip(b"=")
+
+
+# How the bytes of a signature are written.
+ENCODERS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "hex": hex_text,
+    "base64": base64_text,
+    "base64url": base64url_text,
+}
+
+
+def decoded(encoding: str, text: bytes) -> bytes | None:
+    """The bytes of a signature, or None where the text is not what the encoder would write."""
+    try:
+        if encoding == "hex":
+            raw = bytes.fromhex(text.decode("ascii"))
+            return raw if raw.hex().encode() == text.lower() else None
+        if encoding == "base64":
+            raw = binascii.a2b_base64(text, strict_mode=True)
+        else:
+            raw = base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4))
+    except (ValueError, binascii.Error):
+        return None
+    return raw if ENCODERS[encoding](raw) == text else None
+
+
+def lenient_base64(text: str) -> bytes | None:
+    """The bytes of a key in base64, standard or URL-safe alphabet, padded or not."""
+    plain = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        raw = binascii.a2b_base64(plain + "=" * (-len(plain) % 4), strict_mode=True)
+    except (ValueError, binascii.Error):
+        return None
+    return raw or None
+
+
+def lenient_hex(text: str) -> bytes | None:
+    """The bytes of a key in hex, in either case."""
+    try:
+        return (bytes.fromhex(text) or None) if text.isalnum() else None
+    except ValueError:
+        return None
+
+
+def checked_encoding(encoding: str) -> str:
+    """An encoding that is known."""
+    if encoding not in ENCODERS:
+        raise Misuse(f"encoding must be one of {', '.join(ENCODERS)}, not {encoding!r:.40}")
+    return encoding
+
+
+def checked_digest(name: str) -> str:
+    """A digest of the standard library by its name."""
+    if name not in hashlib.algorithms_guaranteed or name.startswith("shake"):
+        raise Misuse(f"digest must be the name of a hash such as 'sha256', not {name!r:.40}")
+    return name

@@ -1,0 +1,172 @@
+"""Schemes with a shared secret in the signature: HMAC, and the keyed hash that came before it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Final
+
+from duly._kernel.errors import Misuse
+from duly.gate.schemes.encodings import checked_digest, lenient_base64, lenient_hex
+from duly.gate.schemes.signature import Signature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from duly.gate.secrets import Secret
+
+
+class SharedKey:
+    """The bytes of a shared secret, which show in no repr, and its HMACs made ready."""
+
+    __slots__ = ("begun", "raw")
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self.begun: dict[str, hmac.HMAC] = {}
+
+    def mac(self, content: bytes, digest: str) -> hmac.HMAC:
+        """The HMAC of the content. The key goes in once; a copy of that state is cheap."""
+        begun = self.begun.get(digest)
+        if begun is None:
+            begun = self.begun[digest] = hmac.new(self.raw, digestmod=digest)
+        made = begun.copy()
+        made.update(content)
+        return made
+
+    def __repr__(self) -> str:
+        return "SharedKey()"
+
+
+def webhook_secret(text: str) -> bytes | None:
+    """``whsec_`` and base64, as Standard Webhooks writes its keys; the prefix may be missing."""
+    return lenient_base64(text.removeprefix("whsec_"))
+
+
+# What the text of a secret stands for.
+FORMS: Final[dict[str, tuple[Callable[[str], bytes | None], str]]] = {
+    "text": (str.encode, "plain text"),
+    "hex": (lenient_hex, "hexadecimal digits, two for each byte"),
+    "base64": (lenient_base64, "base64"),
+    "whsec": (webhook_secret, "whsec_ followed by base64"),
+}
+
+
+def shared_key(secret: Secret, form: str) -> SharedKey:
+    """The key behind a secret of this form."""
+    key = read_key(secret, form)
+    if key is None:
+        raise Misuse(
+            f"the secret {secret.name!r} must be {FORMS[form][1]}: copy it again from the "
+            "provider's settings, or pass bytes if it is the raw key"
+        )
+    return key
+
+
+def read_key(secret: Secret, form: str) -> SharedKey | None:
+    """The same, silent, so that no frame that raises holds the value."""
+    value = secret.reveal()
+    if isinstance(value, bytes):
+        return SharedKey(value)
+    raw = FORMS[form][0](value) if isinstance(value, str) else None
+    return None if raw is None else SharedKey(raw)
+
+
+def begins(secret: Secret, start: str) -> bool:
+    """Whether a secret is text that begins like this."""
+    value = secret.reveal()
+    return isinstance(value, str) and value.startswith(start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hmac(Signature[SharedKey]):
+    """HMAC over a template, with any digest of the standard library.
+
+    Several digests are tried one after the other; ``{digest}`` in the prefix then says which.
+
+    Args:
+        digest: the hash, or the hashes that are accepted.
+        secret: what the text of a secret stands for: ``text``, ``hex``, ``base64``, ``whsec``.
+    """
+
+    digest: str | tuple[str, ...] = "sha256"
+    secret: str = "text"
+    # The hashes that are accepted, the one to sign with first, and what stands before each.
+    prefixes: tuple[tuple[str, bytes], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super(Hmac, self).__post_init__()
+        if self.secret not in FORMS:
+            raise Misuse(f"secret must be one of {', '.join(FORMS)}, not {self.secret!r:.40}")
+        digests = (self.digest,) if isinstance(self.digest, str) else self.digest
+        prefix = "" if self.fields else self.prefix
+        prefixes = [(checked_digest(one), prefix.replace("{digest}", one)) for one in digests]
+        object.__setattr__(self, "prefixes", tuple((one, text.encode()) for one, text in prefixes))
+
+    def key(self, secret: Secret) -> SharedKey:
+        return shared_key(secret, self.secret)
+
+    def after_prefix(self, header: bytes) -> list[bytes]:
+        """The whole header where the prefix names a digest that is accepted."""
+        known = any([header.startswith(prefix) for _, prefix in self.prefixes])
+        return [header] if known else []
+
+    def matches(
+        self, key: SharedKey, contents: Sequence[bytes], candidates: Sequence[bytes]
+    ) -> bool:
+        matched = False
+        for digest, prefix in self.prefixes:
+            for content in contents:
+                expected = prefix + self.encoded(key.mac(content, digest).digest())
+                for candidate in candidates:
+                    matched |= compare_digest(expected, candidate)
+        return matched
+
+    def made(self, secret: Secret, content: bytes) -> bytes:
+        digest, prefix = self.prefixes[0]
+        return prefix + self.encoded(self.key(secret).mac(content, digest).digest())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainDigest(Signature[SharedKey]):
+    """A hash over the secret and the content, for the old signatures that are no HMAC.
+
+    Such a hash can be continued: whoever has seen one can sign the same content with padding and
+    words of their own behind it. The padding is never text, so only text is accepted.
+    """
+
+    digest: str = "sha256"
+
+    def __post_init__(self) -> None:
+        super(PlainDigest, self).__post_init__()
+        checked_digest(self.digest)
+
+    def key(self, secret: Secret) -> SharedKey:
+        return shared_key(secret, "text")
+
+    def matches(
+        self, key: SharedKey, contents: Sequence[bytes], candidates: Sequence[bytes]
+    ) -> bool:
+        matched = False
+        for content in filter(is_text, contents):
+            expected = self.expected(key, content)
+            for candidate in candidates:
+                matched |= compare_digest(expected, candidate)
+        return matched
+
+    def expected(self, key: SharedKey, content: bytes) -> bytes:
+        raw = hashlib.new(self.digest, key.raw + content).digest()
+        return self.encoded(raw)
+
+    def made(self, secret: Secret, content: bytes) -> bytes:
+        return self.expected(self.key(secret), content)
+
+
+def is_text(content: bytes) -> bool:
+    """Whether bytes are UTF-8 without NUL, which the padding of a hash never is."""
+    try:
+        return "\0" not in content.decode()
+    except UnicodeDecodeError:
+        return False

@@ -1,0 +1,136 @@
+"""Is it genuine? From raw bytes to `Verified`, or `Rejected`, and nothing else."""
+
+from __future__ import annotations
+
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import Code, Misuse, Rejected
+from duly.gate.delivery import Delivery, checked_body, fields_of, seconds_of
+from duly.gate.facts import moment as moment_of
+from duly.gate.schemes.macs import SharedKey
+from duly.gate.source import AHEAD, Source
+from duly.gate.verified import Verified
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.gate.delivery import Headers, Moment
+    from duly.gate.handshakes import Reply
+    from duly.gate.places import Reading
+    from duly.gate.provider import Provider
+    from duly.gate.schemes.base import Held, Scheme
+
+
+def verify(  # noqa: PLR0913  # what a request is made of, each by its name
+    source: str | Provider | Source,
+    headers: Headers,
+    body: bytes,
+    secrets: object = None,
+    *,
+    now: Moment = None,
+    url: str | None = None,
+    method: str = "POST",
+) -> Verified:
+    """Check that a delivery is genuine, from its raw bytes.
+
+    Args:
+        source: a provider's name, a `Provider`, or a `Source`, which is made ready only once.
+        headers: a mapping or a list of pairs, in text or bytes, in any case.
+        body: the raw bytes, before anything has parsed them.
+        secrets: one secret, several, or a mapping from names to secrets; none with a `Source`.
+        now: an aware datetime or seconds since 1970; the system's clock where none is given.
+        url: the full URL that the provider was given, for those who sign it.
+        method: the method of the request.
+
+    Raises:
+        Rejected: it is not genuine, or too old; ``status`` is what to answer.
+    """
+    if isinstance(source, Source) and secrets is None:
+        trusted = source
+    else:
+        trusted = source_of(source, secrets)
+        secrets = None  # a traceback that prints locals shows this frame
+    fields = fields_of(headers)
+    raw = body if body.__class__ is bytes else checked_body(body)
+    moment = time() if now is None else seconds_of(now)
+    return judged(trusted, Delivery(fields, raw, url or trusted.url, method, moment))
+
+
+def source_of(source: object, secrets: object) -> Source:
+    """A source as it is, or made for this one call."""
+    if isinstance(source, Source):
+        if secrets is not None:
+            raise Misuse("a Source has its own secrets: pass none, or pass its provider")
+        return source
+    if secrets is None:
+        raise Misuse("secrets must be passed, or a Source that has them")
+    return Source(source, secrets)  # type: ignore[arg-type]  # refused there if it is no provider
+
+
+def judged(source: Source, delivery: Delivery) -> Verified:
+    """The judgement, with the status that this provider understands."""
+    scheme, keys = source.schemes[0] if source.one_scheme else meant(source, delivery)
+    try:
+        match = scheme.check(delivery, active(keys, delivery.now) if source.ends else keys)
+        verified = Verified(source, scheme, match, delivery)
+        if source.more_to_check:
+            look_closer(source, verified, keys)
+        if verified.sent is not None and source.tolerance is not None:
+            check_age(delivery.now - verified.sent, source.tolerance)
+    except Rejected as problem:
+        if source.provider.reject is not None and problem.code is not Code.MALFORMED:
+            problem.status = source.provider.reject
+        raise
+    return verified
+
+
+def meant(source: Source, delivery: Delivery) -> tuple[Scheme[Any], Sequence[Held[Any]]]:
+    """The scheme that this delivery is signed with: the first one whose signature is there."""
+    for one in source.schemes:
+        if one[0].present(delivery):
+            return one
+    return source.schemes[0]
+
+
+def active(keys: Sequence[Held[Any]], now: float) -> Sequence[Held[Any]]:
+    """The keys that may be used at this time."""
+    return [held for held in keys if not held.secret.ended(now)]
+
+
+def look_closer(source: Source, verified: Verified, keys: Sequence[Held[Any]]) -> None:
+    """What can only be told from the body of a genuine delivery."""
+    if verified.sent is None and source.provider.sent_place is not None:
+        verified.sent = sent_in_body(verified.reading, source.provider)
+    if source.provider.handshakes:
+        verified.handshake = answered(source, verified, keys)
+    if source.missing_id == "reject" and any(one.id_kind == "body" for one in verified.items):
+        raise Rejected(Code.MALFORMED, "the delivery is genuine but names no event id")
+    if source.parse == "require" and verified.json is None:
+        why = verified.odd or "it is null"
+        raise Rejected(Code.MALFORMED, f"the delivery is genuine but its body is no event: {why}")
+
+
+def sent_in_body(reading: Reading, provider: Provider) -> float | None:
+    """The time in a signed body; nobody but the sender can have left it out."""
+    place = provider.sent_place
+    value = None if place is None else moment_of(reading.value(place))
+    return None if value is None else value.timestamp()
+
+
+def check_age(age: float, tolerance: float) -> None:
+    """Refuse what was signed too long ago, or in the future."""
+    if age > tolerance:
+        raise Rejected(Code.STALE_TIMESTAMP, f"it was signed {age:.0f} seconds ago")
+    if -age > min(tolerance, AHEAD):
+        raise Rejected(Code.STALE_TIMESTAMP, f"it was signed {-age:.0f} seconds in the future")
+
+
+def answered(source: Source, verified: Verified, keys: Sequence[Held[Any]]) -> Reply | None:
+    """The answer to a signed question, made with the secret that signed it."""
+    key = next(held.key for held in keys if held.secret.name == verified.secret)
+    shared = key if isinstance(key, SharedKey) else None
+    for handshake in source.provider.handshakes:
+        if handshake.signed and handshake.asked(verified.reading):
+            return handshake.answer(verified.reading, shared)
+    return None

@@ -1,0 +1,153 @@
+"""A delivery that is genuine: what it says, read when it is asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from duly.gate.facts import Facts, digest_key, facts_of
+from duly.gate.places import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duly.gate.delivery import Delivery
+    from duly.gate.facts import IdKind
+    from duly.gate.handshakes import Reply
+    from duly.gate.provider import Provider
+    from duly.gate.schemes.base import Match, Scheme
+    from duly.gate.source import Source
+
+
+class Verified:
+    """A genuine delivery.
+
+    The facts of a batch with several events are in ``items``; the delivery's own id is then the
+    digest of what was signed.
+    """
+
+    # Most deliveries only need to be told genuine: what else they say is read when asked for.
+    handshake: Reply | None = None
+    _read: Reading | None = None
+    _events: tuple[Facts, ...] | None = None
+
+    def __init__(
+        self, source: Source, scheme: Scheme[Any], match: Match, delivery: Delivery
+    ) -> None:
+        self.secret, self.sent = match
+        self._source = source
+        self._scheme = scheme
+        self._delivery = delivery
+
+    @property
+    def provider(self) -> Provider:
+        """The profile of the sender."""
+        return self._source.provider
+
+    @property
+    def reading(self) -> Reading:
+        """The delivery being read."""
+        if self._read is None:
+            self._read = Reading(self._delivery, self._source.limits, self.provider.form_json)
+        return self._read
+
+    @property
+    def items(self) -> tuple[Facts, ...]:
+        """The events of this delivery: one, or one for each item of a batch."""
+        if self._events is None:
+            self._events = facts_of(self.reading, self.provider, self._scheme)
+        return self._events
+
+    @property
+    def facts(self) -> Facts:
+        """The one event; of a batch, the delivery as a whole."""
+        if len(self.items) == 1:
+            return self.items[0]
+        key = digest_key(self._scheme.essence(self._delivery))
+        return Facts(key, "body", None, None, None, self.reading.parsed.value)
+
+    @property
+    def id(self) -> str:
+        """The key to claim: the sender's id, or the digest of the body where there is none."""
+        return self.facts.id
+
+    @property
+    def id_kind(self) -> IdKind:
+        """What the id is worth: ``signed``, ``unsigned`` or ``body``."""
+        return self.facts.id_kind
+
+    @property
+    def replay_key(self) -> str | None:
+        """A second key to claim where the id is not signed, or might have been an unsigned one.
+
+        It is known already if somebody sends a known body under a fresh id, or without the id.
+        """
+        spot = self.provider.spot("id")
+        alternatives = () if spot is None else spot.alternatives
+        if all(self._scheme.covers(place) for parts in alternatives for place in parts):
+            return None
+        return digest_key(self._scheme.essence(self._delivery))
+
+    @property
+    def type(self) -> str | None:
+        """The type of the event."""
+        return self.facts.type
+
+    @property
+    def time(self) -> datetime | None:
+        """When the event happened, by its own account."""
+        return self.facts.time
+
+    @property
+    def version(self) -> int | str | datetime | None:
+        """What orders the states of one object, for `newer`."""
+        return self.facts.version
+
+    @property
+    def json(self) -> Any:
+        """The parsed body, or None where it is odd; `odd` says why."""
+        return None if self.odd else self.reading.parsed.value
+
+    @property
+    def odd(self) -> str | None:
+        """Why the body was not read as JSON."""
+        if self.reading.parsed.repeated:
+            self.items  # noqa: B018  # looking for the id finds out whether it is ambiguous
+        return self.reading.odd
+
+    @property
+    def form(self) -> list[tuple[str, str]]:
+        """The fields of a form-encoded body."""
+        return self.reading.form if self.reading.is_form() else []
+
+    @property
+    def body(self) -> bytes:
+        """The raw bytes, as they were signed."""
+        return self._delivery.body
+
+    @property
+    def fingerprint(self) -> bytes:
+        """The SHA-256 of the raw body."""
+        return hashlib.sha256(self.body).digest()
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers by lower-case name; one that was sent several times is left out."""
+        delivery = self._delivery
+        texts = {name: delivery.text(name) for name in delivery.fields}
+        return {name: text for name, text in texts.items() if text is not None}
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """When this attempt was signed, where the scheme says so."""
+        try:
+            return None if self.sent is None else datetime.fromtimestamp(self.sent, UTC)
+        except (ValueError, OverflowError, OSError):
+            return None
+
+    def __repr__(self) -> str:
+        return (
+            f"Verified(provider={self.provider.name!r}, id={self.id!r}, type={self.type!r}, "
+            f"secret={self.secret!r})"
+        )
