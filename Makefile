@@ -7,10 +7,10 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
-SOURCES := src tests benchmarks
+SOURCES := src tests benchmarks fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench clean
+.PHONY: help run test check format docs bench fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,8 +31,20 @@ format: $(READY) ## write the sources the way check wants them
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-bench: $(READY) ## SUITE=claims: ratios in one run, JSON last; ARGS= for the suite
-	@$(BIN)/python -m tests.servers -- $(BIN)/python -m benchmarks $(SUITE) $(ARGS)
+docs: $(READY) ## write the page of all providers from their profiles
+	@$(BIN)/python -m duly.tools.shelf > $(VENV)/providers.md
+	@mv $(VENV)/providers.md docs/providers.md
+
+bench: $(READY) ## SUITE=claims or verify: ratios in one run, JSON last; ARGS= for the suite
+	@$(if $(filter verify,$(SUITE)),,$(BIN)/python -m tests.servers --) \
+	  $(BIN)/python -m benchmarks $(SUITE) $(ARGS)
+
+fuzz: $(READY) ## fuzz the gate's schemes, 20 s each; ARGS="hmac --seconds 600" for one and longer
+	@$(BIN)/python -c 'import atheris' 2>/dev/null \
+	  || $(BIN)/python -m pip install -qq --disable-pip-version-check --only-binary :all: 'atheris>=3' \
+	  || { echo "make: no atheris for $$($(BIN)/python -V): it has wheels for CPython 3.11 to 3.14" \
+	    "on Linux; make clean, then make fuzz PYTHON=python3.11" >&2; exit 1; }
+	@$(BIN)/python -m fuzz $(ARGS)
 
 clean: ## remove the environments, the caches and what was built
 	rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from benchmarks.duels import Duel
 
 # A suite is the module of that name in this package, imported only when it is asked for.
-SUITES = {"claims": "claims per second, one durable commit each"}
+SUITES = {
+    "claims": "claims per second, one durable commit each",
+    "verify": "verifications per second, next to the libraries of three senders",
+}
 STORES = ("sqlite", "postgres")
+# The suites that measure stores; the others have no use for the options of a store.
+STORED = ("claims",)
 
 
 class Suite(Protocol):
@@ -32,6 +37,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parsed(arguments)
     if options.suite not in SUITES:
         say(f"there is no suite {options.suite!r}; the suites are: {', '.join(SUITES)}")
+        return 2
+    if options.suite not in STORED and (options.store or options.lean):
+        say(f"the suite {options.suite!r} uses no store: leave --store and --lean out")
         return 2
     suite = cast("Suite", import_module(f"benchmarks.{options.suite}"))
     pace: Pace = QUICK if options.quick else THOROUGH

@@ -184,3 +184,48 @@ BAD: dict[str, list[object]] = {
     ],
     "tx": [0, True, CANARY, *ODDITIES],
 }
+CHOICES: list[object] = [None, "", "NO", True, 0, CANARY, *ODDITIES]
+SECRETS: list[object] = [
+    None,
+    "",
+    b"",
+    0,
+    True,
+    " edged",
+    "\ud800",
+    f"{CANARY}\n",
+    [""],
+    [CANARY, ""],
+    [None],
+    {"old": CANARY, "new": ""},
+    [Hostile()],
+    [CANARY, Talkative()],
+    bytearray(b"a"),
+    *ODDITIES,
+]
+URLS: list[object] = [None, "", 0, True, b"https://example.com", *ODDITIES]
+# The same for the gate, which knows no store: its words mean other things.
+BAD_AT_THE_GATE: dict[str, list[object]] = {
+    "source": [None, "", 0, True, b"stripe", "no such provider", *ODDITIES],
+    "provider": [None, "", 0, True, b"stripe", "no such provider", *ODDITIES],
+    "headers": [0, True, 1.5, CANARY, {5: CANARY}, [5], ["a"], [(5, 5)], object(), Hostile(), ...],
+    "body": [None, 0, True, CANARY, *ODDITIES],
+    "secrets": SECRETS,
+    "secret": SECRETS,
+    "value": [one for one in SECRETS if not isinstance(one, dict) or not one],
+    "now": [True, CANARY, NAIVE, ODD, UTC, NAN, 1e13, -1e13, 10**5000, object(), Hostile(), ...],
+    "url": URLS,
+    "method": [None, 0, True, b"POST", *ODDITIES],
+    "id": ["", 0, True, b"id", "caf\u00e9", "a\nb", CANARY + "\0", *ODDITIES],
+    "type": ["", 0, True, b"type", "caf\u00e9", "a\nb", CANARY + "\0", *ODDITIES],
+    "name": ["", 0, True, b"name", "a\nb", CANARY * 30, *ODDITIES],
+    "tolerance": [0, 5, True, CANARY, timedelta(0), timedelta(-1), *ODDITIES],
+    "missing_id": CHOICES,
+    "parse": CHOICES,
+    "replayed_body": CHOICES,
+    "legacy": [None, 0, 1, "no", CANARY, *ODDITIES],
+    "limits": [None, 0, True, CANARY, *ODDITIES],
+    "not_after": [0, True, CANARY, NAIVE, ODD, UTC, *ODDITIES],
+    "key_id": ["", 0, True, b"key", *ODDITIES],
+    "others": [None, 0, True, CANARY, [CANARY], [5], *ODDITIES],
+}

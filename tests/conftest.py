@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
+from tests.gate.conftest import pytest_terminal_summary  # noqa: F401  # pytest finds it here
 from tests.servers import (
     Missing,
     create_database,

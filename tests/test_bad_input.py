@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 import duly
-from tests.bad_values import BAD, CANARY
+from tests.bad_values import BAD, BAD_AT_THE_GATE, CANARY
 
 MINUTE = timedelta(minutes=1)
 # Words of advice: a message without any of them only complains.
@@ -46,6 +46,27 @@ CALLS: dict[str, dict[str, object]] = {
     "migrate": {"target": None},
     "store": {"url": "memory:"},
 }
+NOW = 1767225600.0
+SIGNED = duly.sign("hubspot", b"[]", "secret", now=NOW, url="https://example.com")
+# The same for what needs no store. HubSpot signs everything that a request is made of.
+CALLS_AT_THE_GATE: dict[str, dict[str, object]] = {
+    "verify": {
+        "source": "hubspot",
+        "secrets": "secret",
+        "now": NOW,
+        **{"headers": SIGNED.headers, "body": SIGNED.body, "url": SIGNED.url},
+    },
+    "explain": {
+        "source": "hubspot",
+        "secrets": "secret",
+        **{"headers": {}, "body": SIGNED.body, "url": SIGNED.url, "others": ()},
+    },
+    "sign": {"source": "hubspot", "secret": "secret", "body": b"[]", "url": SIGNED.url},
+    "Source": {"provider": "hubspot", "secrets": "secret"},
+    "Secret": {"value": "secret"},
+}
+# Where None means that nothing is given.
+OPTIONAL_AT_THE_GATE = {"Source": {"url"}}
 
 
 class Site:
@@ -181,11 +202,30 @@ def raised(problem: Exception) -> None:
     raise problem
 
 
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [
+        (name, parameter)
+        for name in CALLS_AT_THE_GATE
+        for parameter in inspect.signature(getattr(duly, name)).parameters
+    ],
+)
+def test_the_gate_refuses_what_it_cannot_use(name: str, parameter: str) -> None:
+    call = getattr(duly, name)
+    assert call(**CALLS_AT_THE_GATE[name])
+    for value in BAD_AT_THE_GATE[parameter]:
+        if parameter in OPTIONAL_AT_THE_GATE.get(name, ()) and value is None:
+            continue
+        arguments = CALLS_AT_THE_GATE[name] | {parameter: value}
+        refused(name, parameter, partial(call, **arguments))
+
+
 def test_every_public_function_is_in_this_walk_and_every_parameter_has_bad_values() -> None:
     functions = {name for name in duly.__all__ if inspect.isfunction(getattr(duly, name))}
-    assert functions == CALLS.keys()
-    for name in functions:
-        assert inspect.signature(getattr(duly, name)).parameters.keys() <= BAD.keys()
+    assert functions == CALLS.keys() | {"verify", "sign", "explain"}
+    for calls, values in ((CALLS, BAD), (CALLS_AT_THE_GATE, BAD_AT_THE_GATE)):
+        for name in calls:
+            assert inspect.signature(getattr(duly, name)).parameters.keys() <= values.keys()
 
 
 def test_a_leased_turn_refuses_what_it_cannot_keep_and_lives_on(site: Site) -> None:

@@ -7,6 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from benchmarks import verify
+
+import duly
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -36,6 +41,55 @@ def test_the_last_line_of_a_suite_is_one_object_with_a_row_for_each_measure() ->
         assert min(row["ours"], row["peer"], row["ratio"]) > 0
 
 
+def test_the_verify_suite_has_a_row_for_each_peer_measure_and_size() -> None:
+    ended = run_benchmarks("verify", "--quick")
+    assert ended.returncode == 0, ended.stderr
+    report = json.loads(ended.stdout.splitlines()[-1])
+    assert report["suite"] == "verify"
+    names = [row["name"] for row in report["rows"]]
+    pairs = [("standardwebhooks", "signature"), ("standardwebhooks", "parsed")]
+    pairs += [("stripe", "signature"), ("stripe", "parsed"), ("svix", "signature")]
+    sizes = ("small", "usual", "large")
+    assert sorted(names) == sorted(f"{a}/{b}/{size}" for a, b in pairs for size in sizes)
+    for row in report["rows"]:
+        assert set(row) == {"name", "ours", "peer", "ratio"}
+        assert min(row["ours"], row["peer"], row["ratio"]) > 0
+
+
+@pytest.mark.parametrize("side", ["ours", "peer"])
+def test_a_side_that_takes_a_forged_delivery_for_genuine_ends_the_run(side: str) -> None:
+    arrival = verify.arrived("stripe", 0)
+
+    def strict(body: bytes) -> bool:
+        return duly.verify("stripe", arrival.headers, body, verify.SECRET) is not None
+
+    def gullible(body: bytes) -> bool:
+        return True
+
+    sides = (gullible, strict) if side == "ours" else (strict, gullible)
+    with pytest.raises(AssertionError, match="forged"):
+        arrival.duel("any/signature/small", *sides)
+
+
+@pytest.mark.parametrize("answer", [{}, {"id": verify.IDENTIFIER}])
+def test_a_side_that_reads_another_event_ends_the_run(answer: dict[str, str]) -> None:
+    arrival = verify.arrived("stripe", 0)
+    with pytest.raises(AssertionError, match="read wrongly"):
+        verify.read("any/parsed/small", lambda _: answer, arrival.body)
+
+
+def test_a_side_that_refuses_the_genuine_delivery_ends_the_run() -> None:
+    with pytest.raises(AssertionError, match="refused"):
+        verify.certain("any/signature/small", lambda _: False, b"").run(range(3))
+
+
+@pytest.mark.parametrize("option", [("--store", "sqlite"), ("--lean",)])
+def test_options_of_a_store_are_refused_where_there_is_none(option: tuple[str, ...]) -> None:
+    ended = run_benchmarks("verify", *option)
+    assert ended.returncode == 2
+    assert "the suite 'verify' uses no store" in ended.stderr
+
+
 def test_every_row_stands_in_the_table_before_the_object() -> None:
     ended = run_benchmarks("claims", "--quick", "--store", "sqlite", "--only", "sync/dedup")
     *table, last = ended.stdout.splitlines()
@@ -54,4 +108,5 @@ def test_help_names_the_suites() -> None:
     ended = run_benchmarks("--help")
     assert ended.returncode == 0
     assert "claims" in ended.stdout
+    assert "verify" in ended.stdout
     assert "--quick" in ended.stdout

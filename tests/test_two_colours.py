@@ -10,11 +10,11 @@ import pytest
 
 import duly
 from duly import aio, verbs
-from duly._kernel.errors import DulyError
+from duly._kernel.errors import Code, DulyError
 from duly._ledger.turns import Turn
 
-# An address makes a store for both colours.
-ONE_COLOUR = {"store"}
+# An address makes a store for both colours; the gate is pure, so that nothing in it could wait.
+ONE_COLOUR = {"store", "verify", "sign", "explain"}
 # Awaits what `fence` was given; blocking, it is `refuse_awaitable`.
 INSIDE = {"expect_awaitable"}
 
@@ -71,11 +71,13 @@ def subclasses(kind: type[DulyError]) -> list[type[DulyError]]:
 
 @pytest.mark.parametrize("kind", subclasses(DulyError), ids=lambda kind: kind.__name__)
 def test_every_error_survives_the_way_to_another_process(kind: type[DulyError]) -> None:
-    problem = kind("what to do")
+    told = (Code.MALFORMED,) if kind is duly.Rejected else ()
+    problem = kind(*told, "what to do")
     problem.__dict__.update({"retry_after": timedelta(seconds=7)} if kind is duly.Held else {})
     arrived = pickle.loads(pickle.dumps(problem))
     assert type(arrived) is kind
-    assert str(arrived) == "what to do"
+    assert str(arrived) == str(problem)
+    assert str(arrived).endswith("what to do")
     assert vars(arrived) == vars(problem)
 
 

@@ -21,6 +21,7 @@ from duly._kernel.errors import (
     WrongColour,
 )
 from duly._kernel.records import Duplicate, First
+from duly.gate.explaining import explain
 from duly.gate.provider import Provider
 from duly.gate.secrets import Secret
 from duly.gate.signing import Signed, sign
@@ -66,6 +67,7 @@ __all__ = [
     "aio",
     "dedup",
     "dedup_many",
+    "explain",
     "fence",
     "migrate",
     "newer",

@@ -5,6 +5,7 @@ the parts here are what their profiles, and yours, are made of.
 """
 
 from duly._kernel.errors import Code, Rejected
+from duly.gate.explaining import explain
 from duly.gate.facts import Facts
 from duly.gate.handshakes import Echo, Handshake, Mac, Reply
 from duly.gate.keysets import AsyncKeyset, Keyset, keys_of
@@ -23,7 +24,7 @@ from duly.gate.schemes.twilio import UrlAndForm
 from duly.gate.secrets import Secret
 from duly.gate.signing import Signed, sign
 from duly.gate.source import Source
-from duly.gate.verification import verify
+from duly.gate.verification import greeted, verify
 from duly.gate.verified import Verified
 
 __all__ = [
@@ -54,6 +55,8 @@ __all__ = [
     "Template",
     "UrlAndForm",
     "Verified",
+    "explain",
+    "greeted",
     "keys_of",
     "provider_named",
     "provider_names",

@@ -9,7 +9,7 @@ from duly._kernel.errors import Code, Misuse, Rejected
 from duly._kernel.inputs import kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 Text: TypeAlias = "str | bytes"
 Headers: TypeAlias = "Mapping[str, Any] | Mapping[bytes, Any] | Iterable[tuple[Text, Text]]"
@@ -40,25 +40,35 @@ class Delivery:
     def one(self, name: str) -> bytes | None:
         """The bytes of a header that may be there once."""
         value = self.fields.get(name)
-        if value.__class__ is str:
-            try:
-                return value.encode("latin-1")
-            except UnicodeEncodeError:
-                raise Rejected(Code.MALFORMED, f"the header {name} is not latin-1") from None
+        if value is None:
+            return None
+        if value.__class__ is not str:
+            value = self.single(name, value)
         if value is None or isinstance(value, bytes):
             return value
-        if isinstance(value, list) and len(value) > 1:
+        try:
+            return str(value).encode("latin-1")
+        except UnicodeEncodeError:
+            raise Rejected(Code.MALFORMED, f"the header {name} is not latin-1") from None
+
+    def single(self, name: str, value: object) -> str | bytes | None:
+        """The one value of a header, which some objects hold in a list."""
+        values = each(value)
+        if not values:
+            return None
+        if len(values) > 1:
             raise Rejected(Code.MALFORMED, f"the header {name} was sent more than once")
-        return Delivery(fields_with_care({name: value}), b"", None, "", 0).one(name)
+        if not isinstance(values[0], str | bytes):
+            raise Misuse(f"a header must be text or bytes, not {kind(values[0])}: check {name}")
+        return values[0]
 
     def text(self, name: str) -> str | None:
         """A header for people and keys; None where it is missing, repeated or empty."""
-        value = self.fields.get(name)
-        if isinstance(value, list) and len(value) == 1:
-            value = value[0]
+        values = each(self.fields.get(name))
+        value = values[0] if len(values) == 1 else None
         if isinstance(value, bytes):
             value = value.decode("latin-1")
-        return value if isinstance(value, str) and value else None
+        return str(value) if isinstance(value, str) and value else None
 
     def at(self, url: str) -> Delivery:
         """The same delivery as if it had come to another URL."""
@@ -90,7 +100,7 @@ def checked_body(body: object) -> bytes:
 def seconds_of(now: object) -> float:
     """A moment as seconds since 1970."""
     if isinstance(now, datetime):
-        if now.tzinfo is None:
+        if now.utcoffset() is None:
             raise Misuse("now must be an aware datetime: use datetime.now(UTC)")
         return now.timestamp()
     if isinstance(now, int | float) and not isinstance(now, bool) and -1e12 < now < 1e12:
@@ -126,7 +136,7 @@ def fields_with_care(headers: object) -> Fields:
     return fields
 
 
-def each(values: object) -> Iterable[object]:
+def each(values: object) -> Sequence[object]:
     """The values of one header: some objects hold them in a list."""
     return values if isinstance(values, list | tuple) else (values,)
 

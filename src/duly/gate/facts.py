@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from duly.gate.places import Spot, joined
+from duly.gate.places import joined, text_of
 
 if TYPE_CHECKING:
-    from duly.gate.places import Reading
+    from duly.gate.places import Place, Reading
     from duly.gate.provider import Provider
     from duly.gate.schemes.base import Scheme
 
 IdKind = Literal["signed", "unsigned", "body"]
+Identity = tuple[str, IdKind, str | None]
 # What stands in for an id; a sender's own id must never look like it.
 STAND_IN: Final = re.compile(r"body_[0-9a-f]{64}")
 LARGEST: Final = 2**63
@@ -28,11 +29,14 @@ class Facts:
 
     ``id_kind`` says what the id is worth: ``signed`` cannot be changed by anybody but the sender;
     ``unsigned`` is the sender's, but whoever repeats the delivery can put another in its place;
-    ``body`` is no id at all, but the digest of what was signed.
+    ``body`` is no id at all, but the digest of what was signed. ``replay_key`` is a second key to
+    claim where the id is not signed: it is known already if somebody sends a known body under a
+    fresh id, and it is the id itself if they leave the id out.
     """
 
     id: str
     id_kind: IdKind
+    replay_key: str | None
     type: str | None
     time: datetime | None
     version: int | str | datetime | None
@@ -69,7 +73,7 @@ def one_of(
     reading: Reading, provider: Provider, scheme: Scheme[Any], item: dict[str, Any] | None
 ) -> Facts:
     """The facts of a delivery, or of one item of it."""
-    identifier, kind = identity(reading, provider, scheme, item)
+    identifier, kind, replay_key = identity(reading, provider, scheme, item)
     value = reading.parsed.value if item is None else item
     types = reading.fact(provider.spot("type"), item)
     times = reading.fact(provider.spot("time"), item)
@@ -77,7 +81,8 @@ def one_of(
     return Facts(
         id=identifier,
         id_kind=kind,
-        type=None if types is None else ".".join(map(str, types)),
+        replay_key=replay_key,
+        type=None if types is None else ".".join(map(text_of, types)),
         time=None if times is None else moment(times[0]),
         version=None if versions is None else version_of(versions[0]),
         json=None if reading.odd else value,
@@ -86,21 +91,36 @@ def one_of(
 
 def identity(
     reading: Reading, provider: Provider, scheme: Scheme[Any], item: dict[str, Any] | None
-) -> tuple[str, IdKind]:
-    """The id of an event and what it is worth."""
+) -> Identity:
+    """The id of an event, what it is worth, and the key that guards it where that is little.
+
+    A signed id comes before an unsigned one: whoever repeats a delivery can change, add or leave
+    out what is not signed, but must not choose by that which id counts.
+    """
     spot = provider.spot("id")
-    for alternative in () if spot is None else spot.alternatives:
-        values = reading.fact(Spot((alternative,)), item)
-        if values is None:
-            continue
-        text = joined(values)
-        if STAND_IN.fullmatch(text) or not storable(text):
-            continue
-        signed = all(scheme.covers(place) for place in alternative)
-        return text, "signed" if signed else "unsigned"
+    alternatives = () if spot is None else spot.alternatives
+    signed = [parts for parts in alternatives if all(scheme.covers(one) for one in parts)]
+    unsigned = [parts for parts in alternatives if parts not in signed]
+    for parts in (*signed, *unsigned):
+        text = identifier_at(reading, parts, item)
+        if text is not None:
+            if parts in signed:
+                return text, "signed", None
+            return text, "unsigned", digest_key(scheme.essence(reading.delivery))
     if item is not None:
-        return digest_key(json.dumps(item, sort_keys=True).encode()), "body"
-    return digest_key(scheme.essence(reading.delivery)), "body"
+        return digest_key(json.dumps(item, sort_keys=True).encode()), "body", None
+    return digest_key(scheme.essence(reading.delivery)), "body", None
+
+
+def identifier_at(
+    reading: Reading, parts: tuple[Place, ...], item: dict[str, Any] | None
+) -> str | None:
+    """The id at these places, where it can be one."""
+    values = reading.together(parts, item)
+    if values is None or (len(values) == 1 and isinstance(values[0], bool)):
+        return None
+    text = joined(values)
+    return text if storable(text) and not STAND_IN.fullmatch(text) else None
 
 
 def storable(text: str) -> bool:
@@ -118,7 +138,7 @@ def moment(value: object) -> datetime | None:
             value = float(value)
         except ValueError:
             return iso(str(value))
-    if not isinstance(value, int | float) or not 0 <= value < 1e17:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e17:
         return None
     for unit in (1_000_000, 1_000):
         if value >= 1e8 * unit:  # seconds reach that size in the year 5138
@@ -141,10 +161,8 @@ def iso(text: str) -> datetime | None:
 
 def version_of(value: object) -> int | str | datetime | None:
     """A version that `newer` can compare: a number, a time, or text."""
-    if isinstance(value, bool) or (isinstance(value, int) and not -LARGEST <= value < LARGEST):
-        return None
     if isinstance(value, int):
-        return value
+        return value if -LARGEST <= value < LARGEST and not isinstance(value, bool) else None
     if isinstance(value, float):
         return moment(value)
     return iso(str(value)) or str(value)

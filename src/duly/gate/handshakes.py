@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from duly.gate.schemes.macs import SharedKey
 
 # What a token of a handshake looks like; no event is written with these characters alone.
-TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,256}")
+TOKEN: Final = re.compile(r"[A-Za-z0-9_+/=-]{1,256}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,8 @@ class Handshake:
             return Reply(self.status)
         if isinstance(self.reply, Echo | Mac):
             text = self.reply.value(reading, key)
-            return None if text is None else Reply(self.status, str(text).encode(), "text/plain")
+            plain = b"" if text is None else str(text).encode("utf-8", "ignore")
+            return Reply(self.status, plain, "text/plain") if plain else None
         members = {name: part(value, reading, key) for name, value in self.reply.items()}
         if any(value is None for value in members.values()):
             return None
@@ -133,7 +134,9 @@ def part(value: object, reading: Reading, key: SharedKey | None) -> object:
 def fits(reading: Reading, place: Place, expected: object) -> bool:
     """Whether a place holds this value; None stands for any."""
     found = reading.value(place)
-    return found is not None if expected is None else found == expected
+    if expected is None:
+        return found is not None
+    return type(found) is type(expected) and found == expected  # True is not 1
 
 
 def present(reading: Reading, place: Place) -> bool:

@@ -17,10 +17,13 @@ from duly.gate.reading import Odd, Parsed, form_of, parsed
 
 if TYPE_CHECKING:
     from duly.gate.delivery import Delivery
+    from duly.gate.provider import Provider
     from duly.gate.reading import Limits
 
 KINDS: Final = ("header", "body", "form", "query")
 FORM: Final = "application/x-www-form-urlencoded"
+# A form never begins like this: its own brackets and quotes would be escaped.
+JSON_STARTS: Final = (b"{", b"[", b'"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Place:
     name: str
     path: tuple[str, ...] = ()
     optional: bool = False
+    spelled: str = ""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}" + ("?" if self.optional else "")
@@ -48,6 +52,8 @@ class Spot:
 
 def place_of(text: str) -> Place:
     """One place from its text."""
+    if not isinstance(text, str):
+        raise Misuse("a place must be a string, such as 'body:id' or 'header:X-Event-Id'")
     kind, colon, name = text.strip().partition(":")
     optional = name.endswith("?")
     name = name.removesuffix("?").strip()
@@ -59,7 +65,7 @@ def place_of(text: str) -> Place:
     path = tuple(name.split(".")) if kind == "body" else ()
     if "" in path:
         raise Misuse(f"a place in the body must name a key between two dots: {text!r:.80}")
-    return Place(kind, name.lower() if kind == "header" else name, path, optional)
+    return Place(kind, name.lower() if kind == "header" else name, path, optional, name)
 
 
 def spot_of(text: str) -> Spot:
@@ -80,60 +86,68 @@ def spot_of(text: str) -> Spot:
 class Reading:
     """What a verified delivery says, read when it is first asked for and remembered."""
 
-    __slots__ = ("_form", "_parsed", "delivery", "form_json", "limits", "odd")
+    __slots__ = ("_form", "_parsed", "delivery", "form_json", "forms", "limits", "odd", "watched")
 
-    def __init__(self, delivery: Delivery, limits: Limits, form_json: str | None) -> None:
+    def __init__(
+        self, delivery: Delivery, limits: Limits, provider: Provider | None = None
+    ) -> None:
         self.delivery = delivery
         self.limits = limits
-        self.form_json = form_json
+        self.forms = provider is not None and provider.forms
+        self.form_json = None if provider is None else provider.form_json
+        self.watched = None if provider is None else provider.id_keys
         self.odd: str | None = None
         self._parsed: Parsed | None = None
         self._form: list[tuple[str, str]] | None = None
 
     @property
     def parsed(self) -> Parsed:
-        """The body as JSON; an odd one is null, and ``odd`` says why."""
+        """The body as JSON; an odd one is null, and ``odd`` says why. A form is null, not odd."""
         if self._parsed is None:
-            try:
-                self._parsed = parsed(self.json_bytes(), self.limits)
-            except Odd as problem:
-                self.odd = str(problem)
-                self._parsed = Parsed(None, [])
+            self._parsed = Parsed(None, {})
+            raw = self.json_bytes()
+            if raw is not None:
+                try:
+                    self._parsed = parsed(raw, self.limits, self.watched)
+                except Odd as problem:
+                    self.odd = str(problem)
         return self._parsed
 
-    def json_bytes(self) -> bytes:
-        """The part of the body that is JSON: all of it, or one field of a form."""
-        if self.form_json is not None and self.is_form():
-            texts = [value for name, value in self.form if name == self.form_json]
-            if len(texts) != 1:
-                raise Odd(f"it is a form without exactly one field {self.form_json!r}")
-            return texts[0].encode("utf-8", "surrogatepass")
-        return self.delivery.body
+    def json_bytes(self) -> bytes | None:
+        """The part of the body that is JSON: all of it, one field of a form, or nothing."""
+        if not self.form:
+            return self.delivery.body
+        texts = [value for name, value in self.form if name == self.form_json]
+        return texts[0].encode("utf-8", "surrogatepass") if len(texts) == 1 else None
 
     @property
     def form(self) -> list[tuple[str, str]]:
         """The fields of a form-encoded body; none where it is no form."""
         if self._form is None:
             try:
-                self._form = form_of(self.delivery.body)
+                self._form = form_of(self.delivery.body) if self.is_form() else []
             except Odd:
                 self._form = []
         return self._form
 
     def is_form(self) -> bool:
-        """Whether the sender says that the body is a form."""
-        told = self.delivery.text("content-type") or ""
-        return told.partition(";")[0].strip().lower() == FORM
+        """Whether the body is a form: told by the body, which is signed, not by its label."""
+        start = self.delivery.body[:200].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        return self.forms and b"=" in self.delivery.body and start not in JSON_STARTS
 
     def fact(self, spot: Spot | None, node: object = None) -> list[Any] | None:
         """The values of the first complete alternative; places in the body start at ``node``."""
-        if spot is None:
-            return None
-        for parts in spot.alternatives:
-            found = [(part, self.value(part, node)) for part in parts]
-            if all(part.optional or value is not None for part, value in found):
-                return [value for _, value in found if value is not None]
+        for parts in () if spot is None else spot.alternatives:
+            found = self.together(parts, node)
+            if found is not None:
+                return [value for value in found if value is not None]
         return None
+
+    def together(self, parts: tuple[Place, ...], node: object = None) -> list[Any] | None:
+        """The values of all parts, None for optional ones; None if any other is missing."""
+        found = {part: self.value(part, node) for part in parts}
+        missing = [part for part, value in found.items() if value is None and not part.optional]
+        return None if missing else list(found.values())
 
     def value(self, place: Place, node: object = None) -> str | int | float | None:
         """One plain value; None where there is none, or where it cannot be told which it is."""
@@ -158,14 +172,16 @@ class Reading:
     def walk(self, path: tuple[str, ...], node: Any) -> str | int | float | None:
         """Down the keys of a path to a plain value."""
         for key in path:
-            if isinstance(node, dict) and not self.parsed.ambiguous(node, key):
+            if isinstance(node, dict):
+                if self.parsed.repeated and self.parsed.ambiguous(node, key):
+                    self.odd = f"it holds the key {key!r:.40} more than once in one object"
+                    return None
                 node = node.get(key)
             elif isinstance(node, list) and key.isdecimal() and int(key) < len(node):
                 node = node[int(key)]
             else:
                 return None
-        plain = isinstance(node, str | int | float) and not isinstance(node, bool)
-        return node if plain and node != "" else None
+        return node if isinstance(node, str | int | float) and node != "" else None
 
 
 def single(values: list[str]) -> str | None:
@@ -174,7 +190,13 @@ def single(values: list[str]) -> str | None:
 
 
 def joined(values: list[Any]) -> str:
-    """Several values as one key: a JSON list, so that no two lists meet in one text."""
-    if len(values) == 1:
-        return str(values[0])
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    """The parts of an id as one text: several as a JSON list, so that no two lists are one text."""
+    texts = [None if value is None else text_of(value) for value in values]
+    if len(texts) == 1 and texts[0] is not None and not texts[0].startswith("["):
+        return texts[0]
+    return json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
+
+
+def text_of(value: object) -> str:
+    """A plain value as text, so that ``881`` and ``"881"`` are one id."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

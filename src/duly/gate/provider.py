@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import kind
-from duly.gate.places import Place, Spot, place_of, spot_of
+from duly.gate.places import FORM, Place, Spot, place_of, spot_of
 from duly.gate.schemes.base import Scheme
 
 if TYPE_CHECKING:
@@ -77,18 +78,26 @@ class Provider:
     notes: str = ""
     schemes: tuple[Scheme[Any], ...] = field(init=False, repr=False, compare=False)
     spots: dict[str, Spot] = field(init=False, repr=False, compare=False)
+    # The keys on the way to the id in the body, as they are written there.
+    id_keys: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
     sent_place: Place | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(str(self.name)):
+        if kind(self.name) != "a str" or not NAME.fullmatch(self.name):
             raise Misuse(
                 "the name of a provider must be 1 to 63 lower-case letters, digits and hyphens"
             )
         object.__setattr__(self, "schemes", checked_schemes(self.scheme))
         object.__setattr__(self, "spots", spots_of(self))
+        object.__setattr__(self, "id_keys", keys_to(self.spot("id")))
         sent = None if self.sent_at is None else place_of(self.sent_at)
         object.__setattr__(self, "sent_place", sent)
         checked_behaviour(self)
+
+    @property
+    def forms(self) -> bool:
+        """Whether the provider sends forms at all."""
+        return self.form_json is not None or self.content_type == FORM
 
     def spot(self, fact: str) -> Spot | None:
         """Where the id, type, time or version is."""
@@ -110,6 +119,12 @@ def spots_of(provider: Provider) -> dict[str, Spot]:
     """The places of a profile, read once."""
     named = {fact: getattr(provider, fact) for fact in ("id", "type", "time", "version")}
     return {fact: spot_of(text) for fact, text in named.items() if text is not None}
+
+
+def keys_to(spot: Spot | None) -> tuple[bytes, ...]:
+    """The keys of the body that lead to a fact."""
+    parts = [] if spot is None else [part for parts in spot.alternatives for part in parts]
+    return tuple({json.dumps(key).encode(): None for part in parts for key in part.path})
 
 
 def checked_behaviour(provider: Provider) -> None:

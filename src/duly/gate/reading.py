@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+NOT_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
 ZERO = b"0"
 ONE_DIGIT = bytes.maketrans(b"123456789", ZERO * 9)
@@ -45,27 +45,33 @@ class Odd(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A JSON value, and the objects in it that name one of their keys more than once."""
+    """A JSON value, and the keys that objects in it, told by their id, name more than once."""
 
     value: Any
-    repeated: list[tuple[dict[str, Any], set[str]]]
+    repeated: dict[int, set[str]]
 
     def ambiguous(self, node: object, key: str) -> bool:
         """Whether this object has this key more than once: two readers could see two values."""
-        return any(one is node and key in keys for one, keys in self.repeated)
+        return key in self.repeated.get(id(node), ())
 
 
-def parsed(raw: bytes, limits: Limits = USUAL) -> Parsed:
-    """The JSON value of these bytes, or `Odd`."""
+def parsed(raw: bytes, limits: Limits = USUAL, watched: tuple[bytes, ...] | None = None) -> Parsed:
+    """The JSON value of these bytes, or `Odd`.
+
+    Only ``watched`` keys (quoted, as they are written) must be known to be there once; all keys
+    where none are named. Finding out is half the work, so it is left out where a count tells.
+    """
     if len(raw) > limits.size:
         raise Odd(f"it is larger than {limits.size:,} bytes")
     if deeper_than(limits.depth, raw):
         raise Odd(f"it is nested deeper than {limits.depth} levels")
     try:
         text = raw.removeprefix(BYTE_ORDER_MARK).decode()
-        found = (
-            decoded_with_care(text, limits) if suspicious(raw, limits) else decoded(text, limits)
-        )
+        if suspicious(raw, limits):
+            found = decoded_with_care(text, limits)
+        else:
+            plain = watched is not None and all_once(raw, watched)
+            found = Parsed(PLAIN.decode(text), {}) if plain else decoded(text, limits)
     except UnicodeDecodeError:
         raise Odd("it is not UTF-8") from None
     except Odd:
@@ -86,10 +92,15 @@ def suspicious(raw: bytes, limits: Limits) -> bool:
     return len(raw) > limits.digits and ZERO * (limits.digits + 1) in raw.translate(ONE_DIGIT)
 
 
+def all_once(raw: bytes, keys: tuple[bytes, ...]) -> bool:
+    """Whether none of these keys can be there twice; only an escape could write one otherwise."""
+    return not keys or (b"\\u" not in raw and all([raw.count(key) <= 1 for key in keys]))
+
+
 def decoded(text: str, limits: Limits) -> Parsed:
     """The value, read at full speed as long as nothing is repeated."""
     try:
-        return Parsed(QUICK.decode(text), [])
+        return Parsed(QUICK.decode(text), {})
     except RepeatedKey:
         return decoded_with_care(text, limits)
 
@@ -122,6 +133,7 @@ def refused(name: str) -> NoReturn:
 
 
 QUICK = json.JSONDecoder(object_pairs_hook=distinct, parse_float=finite, parse_constant=refused)
+PLAIN = json.JSONDecoder(parse_float=finite, parse_constant=refused)
 
 
 class Reader:
@@ -129,7 +141,7 @@ class Reader:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.repeated: list[tuple[dict[str, Any], set[str]]] = []
+        self.repeated: dict[int, set[str]] = {}
         self.decoder = json.JSONDecoder(
             object_pairs_hook=self.object,
             parse_int=self.integer,
@@ -141,8 +153,8 @@ class Reader:
         """An object; later values win, as everywhere, but it is remembered that they did."""
         found = dict(pairs)
         if len(found) != len(pairs):
-            names = [name for name, _ in pairs]
-            self.repeated.append((found, {name for name in found if names.count(name) > 1}))
+            counts = Counter(name for name, _ in pairs)
+            self.repeated[id(found)] = {name for name, count in counts.items() if count > 1}
         return found
 
     def integer(self, digits: str) -> int:
@@ -165,7 +177,10 @@ def deeper_than(depth: int, raw: bytes) -> bool:
     """Whether brackets nest deeper than this; each round takes the innermost pairs away."""
     if raw.count(b"[") + raw.count(b"{") <= depth:
         return False
-    left = STRING.sub(b"", raw).translate(ONE_BRACKET, NOT_BRACKETS)
+    if b"\\" in raw:  # then every quote that is left begins or ends a string
+        raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    marks = raw.translate(ONE_BRACKET, NOT_BRACKETS).replace(b'""', b"")
+    left = b"".join(marks.split(b'"')[::2])
     for _ in range(depth):
         shorter = left.replace(b"[]", b"")
         if len(shorter) == len(left):

@@ -17,6 +17,11 @@ from duly._kernel.inputs import kind
 
 # How often a name is seen in a log line, and how rarely a person needs more.
 NAME_LENGTH = 100
+BAD_NAME = f"the name of a secret must be 1 to {NAME_LENGTH} printable characters"
+NOT_PICKLED = (
+    "a secret is not pickled, so that it reaches no cache, queue or log: pass its name, and read "
+    "the value from your settings where it is used"
+)
 
 Value: TypeAlias = "str | bytes | Mapping[str, object]"
 
@@ -39,13 +44,18 @@ class Secret:
         key_id: str | None = None,
     ) -> None:
         self._value = value
+        self.not_after: datetime | None
+        self.key_id: str | None
         problem = problem_with(value)
         del value  # a traceback that prints locals shows this frame
+        self.name, self.not_after, self.key_id = "", None, None
         if problem is not None:
             raise Misuse(problem)
+        if key_id is not None and not is_name(key_id):
+            raise Misuse("key_id must be a string, the id under which the sender names the key")
+        self.key_id = key_id
         self.name = "" if name is None else checked_name(name)
         self.not_after = checked_end(not_after)
-        self.key_id = key_id
 
     def reveal(self) -> Value:
         """The value itself. Do not keep it in a variable of a function that may raise."""
@@ -81,10 +91,7 @@ class Secret:
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise Misuse(
-            "a secret is not pickled, so that it reaches no cache, queue or log: pass its name, "
-            "and read the value from your settings where it is used"
-        )
+        raise Misuse(NOT_PICKLED)
 
 
 def parts(secret: Secret) -> tuple[object, ...]:
@@ -99,52 +106,84 @@ def problem_with(value: object) -> str | None:
     if not value:
         return "a secret must not be empty: anybody could sign with it; check your settings"
     if isinstance(value, str):
-        if value != value.strip():
+        if value != value.strip() and not value.startswith("-----BEGIN"):
             return "a secret must not begin or end with white space: use value.strip()"
         if not value.isascii() and any("\ud800" <= one <= "\udfff" for one in value):
             return "a secret must be text that can be written as UTF-8: pass bytes for a raw key"
     return None
 
 
-def checked_name(name: object) -> str:
+def checked_name(name: str) -> str:
     """A name that a person gave to a secret."""
-    if not isinstance(name, str) or not 1 <= len(name) <= NAME_LENGTH or not name.isprintable():
-        raise Misuse(f"the name of a secret must be 1 to {NAME_LENGTH} printable characters")
+    if not is_name(name):
+        raise Misuse(BAD_NAME)
     return name
+
+
+def is_name(name: object) -> bool:
+    """Whether something can be the name of a secret."""
+    return isinstance(name, str) and 1 <= len(name) <= NAME_LENGTH and name.isprintable()
 
 
 def checked_end(not_after: object) -> datetime | None:
     """The moment a secret ends; a naive one would end at another hour on another machine."""
     if not_after is None:
         return None
-    if not isinstance(not_after, datetime) or not_after.tzinfo is None:
+    if not isinstance(not_after, datetime) or not_after.utcoffset() is None:
         raise Misuse("not_after must be an aware datetime: datetime(2026, 1, 31, tzinfo=UTC)")
     return not_after
 
 
+class Hidden:
+    """What a caller passed as secrets, on its way to be wrapped: no repr shows it."""
+
+    __slots__ = ("given",)
+
+    def __init__(self, given: object) -> None:
+        self.given = given
+
+    def __repr__(self) -> str:
+        return "Hidden()"
+
+
+def hide(given: object) -> Hidden:
+    """What a caller passed, hidden if it is not yet."""
+    return given if isinstance(given, Hidden) else Hidden(given)
+
+
 def secrets_of(given: object) -> tuple[Secret, ...]:
     """Whatever way the secrets of a source were given: one, several, or by name."""
-    wrapped = one_by_one(given)
-    del given
-    if not wrapped:
+    given = hide(given)
+    found = one_by_one(given)
+    problem = next((one for one in found if isinstance(one, str)), None)
+    if problem is not None:
+        raise Misuse(problem)
+    secrets = [one for one in found if isinstance(one, Secret)]
+    if not secrets:
         raise Misuse("a source must have at least one secret: without it nothing can be verified")
-    return distinct([one.named(str(place)) for place, one in enumerate(wrapped, start=1)])
+    return distinct([one.named(str(place)) for place, one in enumerate(secrets, start=1)])
 
 
-def one_by_one(given: object) -> list[Secret]:
-    """Each of them wrapped; nothing here holds more than one value at a time."""
-    if isinstance(given, Mapping):
-        return [secret_of(value, str(name)) for name, value in given.items()]
-    if isinstance(given, str | bytes | Secret) or not isinstance(given, Iterable):
-        return [secret_of(given, None)]
-    return [secret_of(value, None) for value in given]
+def one_by_one(hidden: Hidden) -> list[Secret | str]:
+    """Each of them wrapped, or what is wrong with it; nothing is raised where a value is held."""
+    given = hidden.given
+    if isinstance(given, Mapping) and "kty" not in given:  # one JSON Web Key is no list of names
+        return [wrapped(value, name) for name, value in given.items()]
+    if isinstance(given, str | bytes | Secret | Mapping) or not isinstance(given, Iterable):
+        return [wrapped(given, None)]
+    return [wrapped(value, None) for value in given]
 
 
-def secret_of(value: object, name: str | None) -> Secret:
-    """One value wrapped."""
+def wrapped(value: object, name: object) -> Secret | str:
+    """One value as a secret, or what is wrong with it."""
+    if name is not None and not is_name(name):
+        return BAD_NAME
+    given_name = None if name is None else str(name)
     if isinstance(value, Secret):
-        return value if name is None else value.named(name)
-    return Secret(value, name=name)  # type: ignore[arg-type]  # refused there if it is no value
+        return value if given_name is None else value.named(given_name)
+    if not isinstance(value, str | bytes | Mapping):
+        return f"a secret must be a string or bytes, not {kind(value)}: check your settings"
+    return problem_with(value) or Secret(value, name=given_name)
 
 
 def distinct(secrets: list[Secret]) -> tuple[Secret, ...]:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._kernel.errors import Misuse
+from duly._kernel.errors import Misuse, Rejected
 from duly.gate.delivery import checked_body, seconds_of
 from duly.gate.schemes.base import Draft
-from duly.gate.secrets import Secret, secrets_of
-from duly.gate.source import Source, provider_of
+from duly.gate.secrets import Secret, hide, secrets_of
+from duly.gate.source import Source, checked_url, provider_of, unfit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from duly.gate.delivery import Moment
     from duly.gate.places import Place, Spot
     from duly.gate.provider import Provider
+    from duly.gate.schemes.base import Scheme
+
+
+# Printable ASCII with something in it.
+WORD = re.compile(r"(?=.*[!-~])[ -~]+")
 
 
 class Signed(NamedTuple):
@@ -54,21 +61,31 @@ def sign(  # noqa: PLR0913  # what a request is made of, each by its name
         method: the method of the request.
         headers: further headers to send, and to sign where the provider does so.
     """
+    secret = None if secret is None else hide(secret)  # a traceback may print this frame
     provider = source.provider if isinstance(source, Source) else provider_of(source)
     signer = signer_of(source, secret)
-    secret = None  # a traceback that prints locals shows this frame
     raw = checked_body(body)
     draft = Draft(
         body=raw,
-        id="msg_" + hashlib.sha256(raw).hexdigest()[:24] if id is None else checked_id(id),
+        id="msg_" + hashlib.sha256(raw).hexdigest()[:24] if id is None else checked_word("id", id),
         timestamp=int(time.time() if now is None else seconds_of(now)),
-        url=url,
-        method=method,
-        headers={"Content-Type": provider.content_type, **(headers or {})},
+        url=source.url if url is None and isinstance(source, Source) else checked_url(url),
+        method=checked_word("method", method),
+        headers={"Content-Type": provider.content_type},
     )
-    dress(draft, provider, type)
-    provider.schemes[0].sign(draft, signer)
+    for name, value in checked_headers(headers):
+        draft.put(name, value)
+    dress(draft, provider, None if type is None else checked_word("type", type))
+    try:
+        fitting_scheme(provider.schemes, signer).sign(draft, signer)
+    except Rejected as problem:
+        raise Misuse(f"this must be changed before it can be signed: {problem.reason}") from None
     return Signed(draft.headers, draft.body, draft.url, draft.method)
+
+
+def fitting_scheme(schemes: Sequence[Scheme[Any]], signer: Secret) -> Scheme[Any]:
+    """The first scheme that this secret is meant for."""
+    return next((one for one in schemes if unfit(one, signer) is None), schemes[0])
 
 
 def signer_of(source: object, secret: object) -> Secret:
@@ -82,11 +99,20 @@ def signer_of(source: object, secret: object) -> Secret:
     return secrets_of(secret)[0]
 
 
-def checked_id(identifier: object) -> str:
-    """An id that can travel in a header."""
-    if not isinstance(identifier, str) or not identifier.isascii() or not identifier.isprintable():
-        raise Misuse("id must be printable ASCII: it travels in a header")
-    return identifier
+def checked_word(what: str, value: object) -> str:
+    """Text that can travel in a header."""
+    if not isinstance(value, str) or not WORD.fullmatch(value):
+        raise Misuse(f"{what} must be printable ASCII, and not only spaces: it may be a header")
+    return value
+
+
+def checked_headers(headers: object) -> list[tuple[str, str]]:
+    """Further headers, as text."""
+    pairs = list(headers.items()) if isinstance(headers, Mapping) else []
+    sound = all(isinstance(one, str) for pair in pairs for one in pair)
+    if not sound or not (headers is None or isinstance(headers, Mapping)):
+        raise Misuse("headers must be a mapping from names to text")
+    return pairs
 
 
 def dress(draft: Draft, provider: Provider, event_type: str | None) -> None:
@@ -95,7 +121,7 @@ def dress(draft: Draft, provider: Provider, event_type: str | None) -> None:
     for fact, value in (("id", draft.id), ("type", event_type)):
         place = header_of(provider.spot(fact))
         if place is not None and value is not None and place.name not in given:
-            draft.headers[place.name] = value
+            draft.put(place.spelled, value)
 
 
 def header_of(spot: Spot | None) -> Place | None:

@@ -6,12 +6,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from duly._kernel.errors import Misuse
-from duly._kernel.inputs import kind
+from duly._kernel.inputs import checked_scope, kind
 from duly.gate.provider import Provider
 from duly.gate.providers import provider_named
 from duly.gate.reading import USUAL, Limits
 from duly.gate.schemes.base import Held, Scheme
-from duly.gate.secrets import Secret, secrets_of
+from duly.gate.secrets import Secret, hide, secrets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +42,8 @@ class Source:
     """
 
     __slots__ = (
-        "ends", "legacy", "limits", "missing_id", "more_to_check", "name", "one_scheme", "parse",
-        "provider", "replayed_body", "schemes", "secrets", "tolerance", "url",
+        "ahead", "ends", "legacy", "limits", "missing_id", "more_to_check", "name", "one_scheme",
+        "parse", "provider", "replayed_body", "schemes", "secrets", "tolerance", "url",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913  # every option by keyword, so that editors and help() show them
@@ -60,19 +60,20 @@ class Source:
         legacy: bool = True,
         limits: Limits = USUAL,
     ) -> None:
+        secrets = hide(secrets)  # a traceback that prints locals shows this frame
         self.provider = provider_of(provider)
+        self.name = self.provider.name if name is None else checked_scope(name)
         self.secrets = secrets_of(secrets)
-        del secrets  # a traceback that prints locals shows this frame
-        self.name = self.provider.name if name is None else name
         self.url = checked_url(url)
         self.tolerance = checked_tolerance(self.provider, tolerance)
         self.missing_id = chosen("missing_id", missing_id, get_args(MissingId))
         self.parse = chosen("parse", parse, get_args(Parse))
         self.replayed_body = chosen("replayed_body", replayed_body, get_args(ReplayedBody))
-        self.legacy = legacy
-        self.limits = limits
+        self.legacy = checked_legacy(legacy)
+        self.limits = checked_limits(limits)
         self.schemes = ready(self.provider, self.secrets, legacy=legacy)
         # Asked for every delivery, so answered once.
+        self.ahead = min(self.tolerance or 0.0, AHEAD)
         self.one_scheme = len(self.schemes) == 1
         self.ends = any(secret.not_after is not None for secret in self.secrets)
         self.more_to_check = bool(
@@ -80,7 +81,9 @@ class Source:
         ) or (parse == "require")
 
     def __repr__(self) -> str:
-        return f"Source({self.name!r}, provider={self.provider.name!r}, secrets={self.secrets!r})"
+        # A traceback may print a source that was refused half-way.
+        shown = {one: getattr(self, one, None) for one in ("name", "secrets")}
+        return f"Source({shown['name']!r}, secrets={shown['secrets']!r})"
 
 
 def provider_of(provider: object) -> Provider:
@@ -138,8 +141,22 @@ def checked_tolerance(provider: Provider, tolerance: object) -> float | None:
     return tolerance.total_seconds()
 
 
+def checked_legacy(legacy: object) -> bool:
+    """Yes or no."""
+    if not isinstance(legacy, bool):
+        raise Misuse(f"legacy must be True or False, not {kind(legacy)}")
+    return legacy
+
+
+def checked_limits(limits: object) -> Limits:
+    """How much is read."""
+    if not isinstance(limits, Limits):
+        raise Misuse(f"limits must be duly.gate.Limits(…), not {kind(limits)}")
+    return limits
+
+
 def chosen(name: str, value: Any, options: tuple[str, ...]) -> Any:
     """One of a few words."""
-    if value not in options:
-        raise Misuse(f"{name} must be {' or '.join(map(repr, options))}, not {value!r:.40}")
+    if not isinstance(value, str) or value not in options:
+        raise Misuse(f"{name} must be {' or '.join(map(repr, options))}, not {kind(value)}")
     return value

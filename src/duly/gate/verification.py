@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from duly._kernel.errors import Code, Misuse, Rejected
 from duly.gate.delivery import Delivery, checked_body, fields_of, seconds_of
 from duly.gate.facts import moment as moment_of
+from duly.gate.places import Reading
 from duly.gate.schemes.macs import SharedKey
-from duly.gate.source import AHEAD, Source
+from duly.gate.secrets import hide
+from duly.gate.source import Source
 from duly.gate.verified import Verified
 
 if TYPE_CHECKING:
@@ -17,9 +19,11 @@ if TYPE_CHECKING:
 
     from duly.gate.delivery import Headers, Moment
     from duly.gate.handshakes import Reply
-    from duly.gate.places import Reading
     from duly.gate.provider import Provider
     from duly.gate.schemes.base import Held, Scheme
+
+
+TEXT_OR_NOTHING = (type(None), str)
 
 
 def verify(  # noqa: PLR0913  # what a request is made of, each by its name
@@ -46,19 +50,22 @@ def verify(  # noqa: PLR0913  # what a request is made of, each by its name
     Raises:
         Rejected: it is not genuine, or too old; ``status`` is what to answer.
     """
-    if isinstance(source, Source) and secrets is None:
-        trusted = source
-    else:
-        trusted = source_of(source, secrets)
-        secrets = None  # a traceback that prints locals shows this frame
-    fields = fields_of(headers)
-    raw = body if body.__class__ is bytes else checked_body(body)
+    # A traceback that prints local variables shows this frame: what is secret leaves it at once.
+    secrets = None if secrets is None else hide(secrets)
+    trusted = source_of(source, secrets)
     moment = time() if now is None else seconds_of(now)
-    return judged(trusted, Delivery(fields, raw, url or trusted.url, method, moment))
+    if method.__class__ is not str or url.__class__ not in TEXT_OR_NOTHING:
+        raise Misuse("url and method must be strings, such as 'https://example.com/in' and 'POST'")
+    raw = body if body.__class__ is bytes else checked_body(body)
+    url = trusted.url if url is None else url
+    delivery = Delivery(fields_of(headers), raw, url, method, moment)
+    del headers, body, raw
+    return judged(trusted, delivery)
 
 
 def source_of(source: object, secrets: object) -> Source:
     """A source as it is, or made for this one call."""
+    secrets = None if secrets is None else hide(secrets)
     if isinstance(source, Source):
         if secrets is not None:
             raise Misuse("a Source has its own secrets: pass none, or pass its provider")
@@ -77,7 +84,9 @@ def judged(source: Source, delivery: Delivery) -> Verified:
         if source.more_to_check:
             look_closer(source, verified, keys)
         if verified.sent is not None and source.tolerance is not None:
-            check_age(delivery.now - verified.sent, source.tolerance)
+            age = delivery.now - verified.sent
+            if not -source.ahead <= age <= source.tolerance:
+                raise Rejected(Code.STALE_TIMESTAMP, f"it was signed {told(age)}")
     except Rejected as problem:
         if source.provider.reject is not None and problem.code is not Code.MALFORMED:
             problem.status = source.provider.reject
@@ -104,9 +113,11 @@ def look_closer(source: Source, verified: Verified, keys: Sequence[Held[Any]]) -
         verified.sent = sent_in_body(verified.reading, source.provider)
     if source.provider.handshakes:
         verified.handshake = answered(source, verified, keys)
+    if verified.handshake is not None:
+        return  # a question is no event: it needs no id
     if source.missing_id == "reject" and any(one.id_kind == "body" for one in verified.items):
         raise Rejected(Code.MALFORMED, "the delivery is genuine but names no event id")
-    if source.parse == "require" and verified.json is None:
+    if source.parse == "require" and not readable(verified):
         why = verified.odd or "it is null"
         raise Rejected(Code.MALFORMED, f"the delivery is genuine but its body is no event: {why}")
 
@@ -118,12 +129,39 @@ def sent_in_body(reading: Reading, provider: Provider) -> float | None:
     return None if value is None else value.timestamp()
 
 
-def check_age(age: float, tolerance: float) -> None:
-    """Refuse what was signed too long ago, or in the future."""
-    if age > tolerance:
-        raise Rejected(Code.STALE_TIMESTAMP, f"it was signed {age:.0f} seconds ago")
-    if -age > min(tolerance, AHEAD):
-        raise Rejected(Code.STALE_TIMESTAMP, f"it was signed {-age:.0f} seconds in the future")
+def readable(verified: Verified) -> bool:
+    """Whether a body is sound JSON, or a form."""
+    return verified.odd is None and (verified.json is not None or bool(verified.form))
+
+
+def told(age: float) -> str:
+    """An age for people."""
+    return f"{age:.0f} seconds ago" if age > 0 else f"{-age:.0f} seconds in the future"
+
+
+def greeted(  # what a request is made of, each by its name
+    source: Source,
+    headers: Headers,
+    body: bytes = b"",
+    *,
+    url: str | None = None,
+    method: str = "GET",
+) -> Reply | None:
+    """The answer to a question that a provider asks without a signature; None if it is none.
+
+    Ask this before `verify` where a profile has such questions; most ask theirs signed, and
+    `Verified.handshake` holds the answer.
+    """
+    raw = checked_body(body)
+    url = source.url if url is None else url
+    delivery = Delivery(fields_of(headers), raw, url, method, 0.0)
+    reading = Reading(delivery, source.limits, source.provider)
+    keys = [held.key for _, held_keys in source.schemes for held in held_keys]
+    shared = next((key for key in keys if isinstance(key, SharedKey)), None)
+    for handshake in source.provider.handshakes:
+        if not handshake.signed and handshake.asked(reading):
+            return handshake.answer(reading, shared)
+    return None
 
 
 def answered(source: Source, verified: Verified, keys: Sequence[Held[Any]]) -> Reply | None:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from duly.gate.source import Source
 
 
+# Never kept, whoever sends them.
+SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie"})
+
+
 class Verified:
     """A genuine delivery.
 
@@ -49,7 +53,7 @@ class Verified:
     def reading(self) -> Reading:
         """The delivery being read."""
         if self._read is None:
-            self._read = Reading(self._delivery, self._source.limits, self.provider.form_json)
+            self._read = Reading(self._delivery, self._source.limits, self._source.provider)
         return self._read
 
     @property
@@ -65,7 +69,7 @@ class Verified:
         if len(self.items) == 1:
             return self.items[0]
         key = digest_key(self._scheme.essence(self._delivery))
-        return Facts(key, "body", None, None, None, self.reading.parsed.value)
+        return Facts(key, "body", None, None, None, None, self.reading.parsed.value)
 
     @property
     def id(self) -> str:
@@ -79,15 +83,8 @@ class Verified:
 
     @property
     def replay_key(self) -> str | None:
-        """A second key to claim where the id is not signed, or might have been an unsigned one.
-
-        It is known already if somebody sends a known body under a fresh id, or without the id.
-        """
-        spot = self.provider.spot("id")
-        alternatives = () if spot is None else spot.alternatives
-        if all(self._scheme.covers(place) for parts in alternatives for place in parts):
-            return None
-        return digest_key(self._scheme.essence(self._delivery))
+        """A second key to claim: known already if this is a known body under a fresh id."""
+        return self.facts.replay_key
 
     @property
     def type(self) -> str | None:
@@ -119,7 +116,7 @@ class Verified:
     @property
     def form(self) -> list[tuple[str, str]]:
         """The fields of a form-encoded body."""
-        return self.reading.form if self.reading.is_form() else []
+        return self.reading.form
 
     @property
     def body(self) -> bytes:
@@ -133,9 +130,10 @@ class Verified:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers by lower-case name; one that was sent several times is left out."""
+        """The headers by lower-case name, to keep: without repeated ones and without secrets."""
         delivery = self._delivery
-        texts = {name: delivery.text(name) for name in delivery.fields}
+        kept = delivery.fields.keys() - SECRET_HEADERS - set(self._scheme.secret_headers())
+        texts = {name: delivery.text(name) for name in delivery.fields if name in kept}
         return {name: text for name, text in texts.items() if text is not None}
 
     @property

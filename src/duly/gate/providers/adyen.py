@@ -22,6 +22,7 @@ PROVIDER = Provider(
                 "success",
             ),
             signature="additionalData.hmacSignature",
+            free="merchantReference",
         ),
         Hmac(header="HmacSignature", encoding="base64", secret="hex"),
     ),

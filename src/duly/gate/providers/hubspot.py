@@ -25,7 +25,7 @@ PROVIDER = Provider(
         PlainDigest(header="X-HubSpot-Signature", signed="{body}", legacy=True),
     ),
     items="",
-    id="body:eventId + body:subscriptionId + body:occurredAt",
+    id=("body:eventId + body:subscriptionId + body:portalId? + body:objectId? + body:occurredAt"),
     type="body:subscriptionType",
     time="body:occurredAt",
     version="body:occurredAt",

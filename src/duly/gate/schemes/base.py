@@ -42,6 +42,11 @@ class Draft:
     method: str
     headers: dict[str, str]
 
+    def put(self, name: str, value: str) -> None:
+        """Set a header, whatever case the caller wrote it in."""
+        self.headers = {one: v for one, v in self.headers.items() if one.lower() != name.lower()}
+        self.headers[name] = value
+
 
 class Scheme(ABC, Generic[Key]):
     """One way to sign a delivery."""
@@ -74,6 +79,10 @@ class Scheme(ABC, Generic[Key]):
     @abstractmethod
     def where(self) -> str:
         """Where the signature is looked for, as a person would say it."""
+
+    def secret_headers(self) -> tuple[str, ...]:
+        """The headers that hold the secret itself, by lower-case name: they are not kept."""
+        return ()
 
     def signing_key(self, secret: Secret) -> Any:
         """The key to sign with; for a shared secret it is the one to verify with."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from duly._kernel.errors import Code, Misuse, Rejected
+from duly.gate.delivery import Delivery, fields_of
 
 if TYPE_CHECKING:
-    from duly.gate.delivery import Delivery
     from duly.gate.places import Place
     from duly.gate.schemes.base import Draft
 
@@ -37,6 +37,14 @@ class Content(ABC):
     def essence(self, delivery: Delivery) -> bytes:
         """What makes two deliveries the same one."""
         return delivery.body
+
+    def to_sign(self, delivery: Delivery, timestamp: bytes) -> bytes:
+        """The variant that the sender writes."""
+        return self.variants(delivery, timestamp)[0]
+
+    def fits(self, timestamp: bytes) -> bool:  # noqa: ARG002
+        """Whether a timestamp can be told from what is signed beside it."""
+        return True
 
     def prepare(self, draft: Draft) -> None:  # noqa: B027  # most have nothing to prepare
         """Change a draft so that it can be signed."""
@@ -70,6 +78,13 @@ class Template(Content):
             plain = delivery.at(unescaped(delivery.url, self.unescaped))
             contents.append(self.render(plain, timestamp))
         return contents
+
+    def to_sign(self, delivery: Delivery, timestamp: bytes) -> bytes:
+        return self.variants(delivery, timestamp)[-1]
+
+    def fits(self, timestamp: bytes) -> bool:
+        # A zero in front may be the last character of what stands right before it.
+        return "}{timestamp}" not in self.text or not timestamp.startswith(b"0")
 
     def covers(self, place: Place) -> bool:
         match place.kind:
@@ -140,3 +155,8 @@ def needed(delivery: Delivery, header: str) -> bytes:
 def content_of(signed: str | Content) -> Content:
     """A template given as text, or content of another kind as it is."""
     return Template(signed) if isinstance(signed, str) else signed
+
+
+def drafted(draft: Draft) -> Delivery:
+    """A draft as the receiver will see it."""
+    return Delivery(fields_of(draft.headers), draft.body, draft.url, draft.method, 0.0)

@@ -133,7 +133,7 @@ class Jwt(Scheme[Any]):
             claims[self.body_claim] = hashlib.new(self.digest, draft.body).hexdigest()
         signed = base64url_text(compact(header)) + b"." + base64url_text(compact(claims))
         signature = made(self.algorithms[0], self.signing_key(secret), signed)
-        draft.headers[self.header] = self.prefix + (signed + b"." + signature).decode()
+        draft.put(self.header, self.prefix + (signed + b"." + signature).decode())
 
     def covers(self, place: Place) -> bool:
         return self.body_claim is not None and place.kind in ("body", "form")

@@ -6,11 +6,12 @@ import hashlib
 import hmac
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from duly._kernel.errors import Misuse
 from duly.gate.schemes.encodings import checked_digest, lenient_base64, lenient_hex
 from duly.gate.schemes.signature import Signature
+from duly.gate.secrets import NOT_PICKLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,6 +39,15 @@ class SharedKey:
 
     def __repr__(self) -> str:
         return "SharedKey()"
+
+    def __reduce__(self) -> NoReturn:
+        raise Misuse(NOT_PICKLED)
+
+    def __copy__(self) -> SharedKey:
+        return self
+
+    def __deepcopy__(self, memo: object) -> SharedKey:
+        return self
 
 
 def webhook_secret(text: str) -> bytes | None:

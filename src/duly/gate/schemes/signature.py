@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic
 
 from duly._kernel.errors import Code, Misuse, Rejected
 from duly.gate.schemes.base import MOST_CANDIDATES, Draft, Held, Key, Match, Scheme
-from duly.gate.schemes.contents import Content, content_of, needed
+from duly.gate.schemes.contents import Content, content_of, drafted, needed
 from duly.gate.schemes.encodings import ENCODERS, checked_encoding
 from duly.gate.schemes.times import checked_unit, seconds, written
 
@@ -126,6 +126,8 @@ class Signature(Scheme[Key], Generic[Key]):
     def check(self, delivery: Delivery, keys: Sequence[Held[Key]]) -> Match:
         candidates, timestamp = self.read(delivery)
         signed_at = None if timestamp is None else seconds(timestamp, self.unit)
+        if timestamp is not None and not self.content.fits(timestamp):
+            raise Rejected(Code.MALFORMED, "the timestamp begins with a zero")
         contents = self.content.variants(delivery, timestamp or b"")
         found = [one.secret.name for one in keys if self.matches(one.key, contents, candidates)]
         if not found:
@@ -170,12 +172,12 @@ class Signature(Scheme[Key], Generic[Key]):
         timestamp = written(draft.timestamp, self.unit)
         self.content.prepare(draft)
         if self.only_if is not None:
-            draft.headers[self.only_if[0]] = self.only_if[1]
+            draft.put(self.only_if[0], self.only_if[1])
         if self.timestamp is not None:
-            draft.headers[self.timestamp] = timestamp.decode()
-        signature = self.made(secret, self.content.variants(drafted(draft), timestamp)[0])
+            draft.put(self.timestamp, timestamp.decode())
+        signature = self.made(secret, self.content.to_sign(drafted(draft), timestamp))
         whole = signature if self.fields is None else self.fields.write(signature, timestamp)
-        draft.headers[self.header] = whole.decode()
+        draft.put(self.header, whole.decode())
 
     def covers(self, place: Place) -> bool:
         return self.content.covers(place)
@@ -185,10 +187,3 @@ class Signature(Scheme[Key], Generic[Key]):
 
     def where(self) -> str:
         return f"the header {self.header}"
-
-
-def drafted(draft: Draft) -> Delivery:
-    """A draft as the receiver will see it."""
-    from duly.gate.delivery import Delivery, fields_of
-
-    return Delivery(fields_of(draft.headers), draft.body, draft.url, draft.method, 0.0)

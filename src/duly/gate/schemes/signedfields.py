@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Code, Misuse, Rejected
+from duly.gate.places import text_of
 from duly.gate.reading import Odd, Parsed, parsed
 from duly.gate.schemes.base import Draft, Held, Match, Scheme
 from duly.gate.schemes.encodings import base64_text
@@ -34,11 +35,14 @@ class SignedFields(Scheme[SharedKey]):
             is one item itself.
         fields: the paths of the signed fields within an item, in their order.
         signature: the path of the signature within an item.
+        free: the one field that may hold the separator; in any other it could move the boundary
+            between two fields without breaking the signature.
     """
 
     items: tuple[str, str]
     fields: tuple[str, ...]
     signature: str
+    free: str | None = None
     separator: str = ":"
     digest: str = "sha256"
     secret: str = "hex"
@@ -75,12 +79,22 @@ class SignedFields(Scheme[SharedKey]):
 
     def content(self, body: Parsed, item: Any) -> bytes:
         """The signed bytes of one item."""
-        values = [text_at(body, item, path) for path in self.fields]
-        return self.separator.join(values).encode("utf-8", "replace")
+        values = {path: text_at(body, item, path) for path in self.fields}
+        if any(self.separator in text for path, text in values.items() if path != self.free):
+            raise Rejected(Code.MALFORMED, f"{self.separator!r} stands where it could mislead")
+        return self.separator.join(values.values()).encode("utf-8", "replace")
 
     def good(self, key: SharedKey, content: bytes, candidate: bytes) -> bool:
         expected = base64_text(hmac.digest(key.raw, content, self.digest))
         return hmac.compare_digest(expected, candidate)
+
+    def made(self, key: SharedKey, body: Parsed, item: Any) -> str:
+        """The signature of one item."""
+        try:
+            content = self.content(body, item)
+        except Rejected as problem:
+            raise Misuse(f"the body must be one that can be signed: {problem.reason}") from None
+        return base64_text(hmac.digest(key.raw, content, self.digest)).decode()
 
     def sign(self, draft: Draft, secret: Secret) -> None:
         try:
@@ -95,8 +109,7 @@ class SignedFields(Scheme[SharedKey]):
             node = item
             for name in way:
                 node = node.setdefault(name, {})
-            content = self.content(body, item)
-            node[last] = base64_text(hmac.digest(key.raw, content, self.digest)).decode()
+            node[last] = self.made(key, body, item)
         draft.body = json.dumps(body.value, ensure_ascii=False, separators=(",", ":")).encode()
 
     def covers(self, place: Place) -> bool:
@@ -109,9 +122,10 @@ class SignedFields(Scheme[SharedKey]):
         # Not the raw body: what is not signed in it can be changed at will.
         try:
             body = parsed(delivery.body)
-        except Odd:
+            items = items_of(body.value, self.items)
+            return b"\n".join(self.content(body, item) for item in items)
+        except (Odd, Rejected):
             return delivery.body
-        return b"\n".join(self.content(body, item) for item in items_of(body.value, self.items))
 
 
 def items_of(value: Any, where: tuple[str, str]) -> list[Any]:
@@ -131,6 +145,4 @@ def text_at(body: Parsed, item: Any, path: str) -> str:
         if body.ambiguous(node, key):
             raise Rejected(Code.MALFORMED, f"{path} is in the body more than once")
         node = node.get(key)
-    if node is None or isinstance(node, dict | list):
-        return ""
-    return str(node).lower() if isinstance(node, bool) else str(node)
+    return "" if node is None or isinstance(node, dict | list) else text_of(node)

@@ -64,8 +64,10 @@ class StandardWebhooks(Scheme[EitherKey]):
         object.__setattr__(self, "pattern", compiled(self.key_id))
 
     def key(self, secret: Secret) -> EitherKey:
-        if asymmetric(secret):
-            return ed25519_public(secret)
+        return ed25519_public(secret) if asymmetric(secret) else self.shared(secret)
+
+    def shared(self, secret: Secret) -> SharedKey:
+        """The key of v1."""
         if self.must_begin and not begins(secret, self.must_begin):
             raise Misuse(f"the secret {secret.name!r} must begin with {self.must_begin}")
         return shared_key(secret, "whsec")
@@ -76,7 +78,7 @@ class StandardWebhooks(Scheme[EitherKey]):
     def check(self, delivery: Delivery, keys: Sequence[Held[EitherKey]]) -> Match:
         header, identifier, timestamp = self.headers(delivery)
         signed_at = seconds(timestamp, "s")
-        if not ID.fullmatch(identifier) or like_a_timestamp(identifier):
+        if not is_id(identifier):
             raise Rejected(Code.MALFORMED, f"the header {self.id_header} is not an id")
         candidates = candidates_of(header)
         content = b"%b.%b.%b" % (identifier, timestamp, delivery.body)
@@ -113,17 +115,18 @@ class StandardWebhooks(Scheme[EitherKey]):
         return with_key_id(keys, None if named is None else named.group(1))
 
     def sign(self, draft: Draft, secret: Secret) -> None:
+        if not is_id(draft.id.encode()):
+            raise Misuse("id must be 1 to 256 visible characters, not ending in a dot and digits")
         content = b"%b.%d.%b" % (draft.id.encode(), draft.timestamp, draft.body)
-        draft.headers[self.id_header] = draft.id
-        draft.headers[self.time_header] = str(draft.timestamp)
-        draft.headers[self.signature_header] = self.made(secret, content).decode()
+        draft.put(self.id_header, draft.id)
+        draft.put(self.time_header, str(draft.timestamp))
+        draft.put(self.signature_header, self.made(secret, content).decode())
 
     def made(self, secret: Secret, content: bytes) -> bytes:
         """One signature with its version."""
         if asymmetric(secret):
             return b"v1a," + base64_text(ed25519_private(secret).sign(content))
-        mac = shared_key(secret, "whsec").mac(content, "sha256")
-        return b"v1," + base64_text(mac.digest())
+        return b"v1," + base64_text(self.shared(secret).mac(content, "sha256").digest())
 
     def covers(self, place: Place) -> bool:
         if place.kind == "header":
@@ -134,10 +137,11 @@ class StandardWebhooks(Scheme[EitherKey]):
         return f"the header {self.signature_header}"
 
 
-def like_a_timestamp(identifier: bytes) -> bool:
-    """Whether an id ends in a dot and digits."""
-    _, dot, tail = identifier.rpartition(b".")
-    return bool(dot) and tail.isdigit()
+def is_id(identifier: bytes) -> bool:
+    """Whether an id can be told from the timestamp behind it."""
+    if b"." in identifier and identifier.rpartition(b".")[2].isdigit():
+        return False
+    return ID.fullmatch(identifier) is not None
 
 
 def candidates_of(header: bytes) -> tuple[list[bytes], list[bytes]]:

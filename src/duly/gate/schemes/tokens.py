@@ -56,22 +56,25 @@ class SharedToken(Scheme[SharedKey]):
         """The token as it was sent."""
         if self.spot.kind == "header":
             return delivery.one(self.spot.name)
-        value = Reading(delivery, USUAL, None).value(self.spot)
+        value = Reading(delivery, USUAL).value(self.spot)
         return value.encode("utf-8", "replace") if isinstance(value, str) else None
 
     def check(self, delivery: Delivery, keys: Sequence[Held[SharedKey]]) -> Match:
-        told = self.told(delivery)
-        if told is None:
+        found = matching(self.told(delivery), keys)
+        if found is None:
             raise Rejected(Code.MISSING_SIGNATURE, f"the token in {self.place} is missing")
-        return matching(told, keys)
+        return judged(found)
 
     def sign(self, draft: Draft, secret: Secret) -> None:
         if self.spot.kind != "header":
             raise Misuse("a token in the URL is part of the URL you send to: write it there")
-        draft.headers[self.place.partition(":")[2]] = shared_key(secret, "text").raw.decode()
+        draft.put(self.place.partition(":")[2], shared_key(secret, "text").raw.decode("latin-1"))
 
     def covers(self, place: Place) -> bool:  # noqa: ARG002
         return False
+
+    def secret_headers(self) -> tuple[str, ...]:
+        return (self.spot.name,) if self.spot.kind == "header" else ()
 
     def where(self) -> str:
         return f"the token in {self.place}"
@@ -92,16 +95,15 @@ class BasicAuth(Scheme[SharedKey]):
         return delivery.has("authorization")
 
     def check(self, delivery: Delivery, keys: Sequence[Held[SharedKey]]) -> Match:
-        header = delivery.one("authorization")
-        if header is None:
+        if not delivery.has("authorization"):
             raise Rejected(Code.MISSING_SIGNATURE, "the header Authorization is missing")
-        told = decoded("base64", header[6:]) if header[:6].lower() == b"basic " else None
-        if told is None:
+        found = matching(credentials(delivery), keys)
+        if found is None:
             raise Rejected(Code.MALFORMED, "the header Authorization is not basic authentication")
-        return matching(told, keys)
+        return judged(found)
 
     def sign(self, draft: Draft, secret: Secret) -> None:
-        draft.headers["Authorization"] = "Basic " + base64_text(self.key(secret).raw).decode()
+        draft.put("Authorization", "Basic " + base64_text(self.key(secret).raw).decode())
 
     def covers(self, place: Place) -> bool:  # noqa: ARG002
         return False
@@ -110,12 +112,24 @@ class BasicAuth(Scheme[SharedKey]):
         return "the header Authorization"
 
 
-def matching(told: bytes, keys: Sequence[Held[SharedKey]]) -> Match:
-    """The secret that was told; all are compared."""
-    found = [held for held in keys if hmac.compare_digest(held.key.raw, told)]
+def credentials(delivery: Delivery) -> bytes | None:
+    """The name and the password of a delivery, as they were sent."""
+    header = delivery.one("authorization") or b""
+    return decoded("base64", header[6:]) if header[:6].lower() == b"basic " else None
+
+
+def matching(told: bytes | None, keys: Sequence[Held[SharedKey]]) -> list[str] | None:
+    """The names of the secrets that were told; all are compared. Raises nothing: it holds them."""
+    if told is None:
+        return None
+    return [held.secret.name for held in keys if hmac.compare_digest(held.key.raw, told)]
+
+
+def judged(found: list[str]) -> Match:
+    """The first secret that matched."""
     if not found:
         raise Rejected(Code.BAD_SIGNATURE, "the token is not one of this source's secrets")
-    return found[0].secret.name, None
+    return found[0], None
 
 
 def holds_colon(secret: Secret) -> bool:

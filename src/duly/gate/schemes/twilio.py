@@ -7,52 +7,68 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from duly._kernel.errors import Code, Rejected
-from duly.gate.places import FORM
+from duly.gate.places import FORM, JSON_STARTS
 from duly.gate.reading import Odd, form_of
-from duly.gate.schemes.contents import Content
+from duly.gate.schemes.contents import Content, drafted
 
 if TYPE_CHECKING:
     from duly.gate.delivery import Delivery
     from duly.gate.places import Place
     from duly.gate.schemes.base import Draft
 
+# Whoever logs in, the host (in brackets if it is an IPv6 address), and its port.
+HOST = re.compile(
+    r"(?P<name>(?:[^/?#@]*@)?(?:\[[^]/?#]*\]|[^/?#:@]*))(?::(?P<port>[0-9]+))?(?=[/?#]|\Z)"
+)
 DEFAULT_PORTS = {"https": "443", "http": "80"}
 
 
 @dataclass(frozen=True, slots=True)
 class UrlAndForm(Content):
-    """The URL and the sorted fields, with and without the port: Twilio signs either."""
+    """The URL and the sorted fields."""
 
     def variants(self, delivery: Delivery, timestamp: bytes) -> list[bytes]:  # noqa: ARG002
-        fields = sorted_fields(delivery)
         url = delivery.needed_url().decode()
-        return [one.encode() + fields for one in dict.fromkeys((url, *ports(url)))]
+        fields = sorted_fields(delivery)
+        return [one.encode() + fields for one in spellings(url)]
 
     def prepare(self, draft: Draft) -> None:
-        told = draft.headers.get("Content-Type", FORM)
-        if not told.startswith(FORM) and draft.url is not None and "bodySHA256=" not in draft.url:
+        is_form = drafted(draft).text("content-type") == FORM
+        if is_form and draft.body[:1] in JSON_STARTS:
+            draft.put("Content-Type", "application/json")
+            is_form = False
+        if not is_form and draft.url is not None and "bodySHA256=" not in draft.url:
             joint = "&" if "?" in draft.url else "?"
             draft.url += f"{joint}bodySHA256={hashlib.sha256(draft.body).hexdigest()}"
 
     def covers(self, place: Place) -> bool:
-        return place.kind in ("form", "body", "query")
+        # The fields of a form are signed without anything between them, so that they can be cut
+        # apart in other places; a JSON body is vouched for as a whole.
+        return place.kind in ("body", "query")
 
     def essence(self, delivery: Delivery) -> bytes:
         # Not the raw body: its fields can be put in another order, or escaped in another way,
         # without breaking the signature.
         url = delivery.needed_url().decode()
-        return (ports(url) or [url])[0].encode() + sorted_fields(delivery)
+        return min(spellings(url)).encode() + sorted_fields(delivery)
 
 
 def sorted_fields(delivery: Delivery) -> bytes:
     """The fields of the form, or nothing where the URL already vouches for the body."""
-    if vouched(delivery):
+    digests = told_digests(delivery)
+    if digests:
+        expected = hashlib.sha256(delivery.body).hexdigest().encode()
+        if len(digests) > 1 or not hmac.compare_digest(expected, digests[0]):
+            raise Rejected(Code.BAD_SIGNATURE, "the URL vouches for another body")
         return b""
+    if delivery.body[:1] in JSON_STARTS:
+        raise Rejected(Code.BAD_SIGNATURE, "the URL does not vouch for this JSON body")
     try:
         fields = form_of(delivery.body)
     except Odd:
@@ -60,30 +76,32 @@ def sorted_fields(delivery: Delivery) -> bytes:
     return "".join(name + value for name, value in sorted(set(fields))).encode()
 
 
-def vouched(delivery: Delivery) -> bool:
-    """Whether the URL carries the digest of this very body."""
+def told_digests(delivery: Delivery) -> list[bytes]:
+    """The digests of the body that the URL carries: none for a form, one for JSON."""
     try:
         query = parse_qsl(urlsplit(delivery.url or "").query, max_num_fields=1000)
     except ValueError:
-        return False
-    told = [value for name, value in query if name == "bodySHA256"]
-    digest = hashlib.sha256(delivery.body).hexdigest().encode()
-    return len(told) == 1 and hmac.compare_digest(digest, told[0].encode("utf-8", "replace"))
+        return []
+    return [value.encode("utf-8", "replace") for name, value in query if name == "bodySHA256"]
+
+
+def spellings(url: str) -> list[str]:
+    """A URL in every way that Twilio may have signed it: ports and quotes are not kept as sent."""
+    quotes = (url, url.replace("%27", "'"), url.replace("'", "%27"))
+    return list(dict.fromkeys(one for quoted in quotes for one in (quoted, *ports(quoted))))
 
 
 def ports(url: str) -> list[str]:
-    """The URL without its port, and with the port of its scheme where it names none."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
+    """The URL without its port, and with the port of its scheme where it names none.
+
+    Cut as text: a parser would also mend what it takes for mistakes.
+    """
+    scheme, slashes, rest = url.partition("://")
+    host = HOST.match(rest)
+    if not slashes or host is None:
         return []
-    usual = DEFAULT_PORTS.get(parts.scheme)
+    name, port, path = host["name"], host["port"], rest[host.end() :]
     if port is not None:
-        return [with_host(parts, parts.netloc.rpartition(":")[0])]
-    return [url] if usual is None else [url, with_host(parts, f"{parts.netloc}:{usual}")]
-
-
-def with_host(parts: SplitResult, netloc: str) -> str:
-    """The URL at another host, or another port of it."""
-    return parts._replace(netloc=netloc).geturl()
+        return [f"{scheme}://{name}{path}"]
+    usual = DEFAULT_PORTS.get(scheme)
+    return [] if usual is None else [f"{scheme}://{name}:{usual}{path}"]

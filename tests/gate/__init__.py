@@ -1,0 +1,1 @@
+"""Stage 2, the gate: every promise of it, without any server."""
