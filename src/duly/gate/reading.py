@@ -94,7 +94,10 @@ def suspicious(raw: bytes, limits: Limits) -> bool:
 
 def all_once(raw: bytes, keys: tuple[bytes, ...]) -> bool:
     """Whether none of these keys can be there twice; only an escape could write one otherwise."""
-    return not keys or (b"\\u" not in raw and all([raw.count(key) <= 1 for key in keys]))
+    if not keys:
+        return True
+    escaped = b"\\u" in raw or b"\\/" in raw
+    return not escaped and all([raw.count(key) <= 1 for key in keys])
 
 
 def decoded(text: str, limits: Limits) -> Parsed:

@@ -82,8 +82,9 @@ class Source:
 
     def __repr__(self) -> str:
         # A traceback may print a source that was refused half-way.
-        shown = {one: getattr(self, one, None) for one in ("name", "secrets")}
-        return f"Source({shown['name']!r}, secrets={shown['secrets']!r})"
+        name, secrets = getattr(self, "name", None), getattr(self, "secrets", None)
+        provider = getattr(getattr(self, "provider", None), "name", None)
+        return f"Source({name!r}, provider={provider!r}, secrets={secrets!r})"
 
 
 def provider_of(provider: object) -> Provider:

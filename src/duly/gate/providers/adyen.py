@@ -23,6 +23,7 @@ PROVIDER = Provider(
             ),
             signature="additionalData.hmacSignature",
             free="merchantReference",
+            unless="HmacSignature",
         ),
         Hmac(header="HmacSignature", encoding="base64", secret="hex"),
     ),

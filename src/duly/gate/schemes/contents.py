@@ -111,7 +111,8 @@ def renderer(text: str, names: list[str]) -> Part:
 def unescaped(url: str, characters: str) -> str:
     """A URL with these characters, and no others, written plainly."""
     for one in characters:
-        url = re.sub(f"%{ord(one):02x}", one, url, flags=re.IGNORECASE)
+        escaped = f"%{ord(one):02X}"
+        url = url.replace(escaped, one).replace(escaped.lower(), one)
     return url
 
 
@@ -131,7 +132,7 @@ def method_of(delivery: Delivery) -> bytes:
     if not isinstance(delivery.method, str):
         raise Misuse("method must be a string such as 'POST'")
     try:
-        return delivery.method.upper().encode("ascii")
+        return delivery.method.encode("ascii").upper()
     except UnicodeEncodeError:
         raise Rejected(Code.MALFORMED, "the method is no method of HTTP") from None
 

@@ -171,7 +171,7 @@ class PlainDigest(Signature[SharedKey]):
         return self.encoded(raw)
 
     def made(self, secret: Secret, content: bytes) -> bytes:
-        return self.expected(self.key(secret), content)
+        return self.prefix.encode() + self.expected(self.key(secret), content)
 
 
 def is_text(content: bytes) -> bool:

@@ -37,12 +37,14 @@ class SignedFields(Scheme[SharedKey]):
         signature: the path of the signature within an item.
         free: the one field that may hold the separator; in any other it could move the boundary
             between two fields without breaking the signature.
+        unless: the header whose presence means that the sender signed the body as a whole.
     """
 
     items: tuple[str, str]
     fields: tuple[str, ...]
     signature: str
     free: str | None = None
+    unless: str | None = None
     separator: str = ":"
     digest: str = "sha256"
     secret: str = "hex"
@@ -52,6 +54,8 @@ class SignedFields(Scheme[SharedKey]):
         return shared_key(secret, self.secret)
 
     def present(self, delivery: Delivery) -> bool:
+        if self.unless is not None and delivery.has(self.unless.lower()):
+            return False
         return self.signature.rpartition(".")[2].encode() in delivery.body
 
     def check(self, delivery: Delivery, keys: Sequence[Held[SharedKey]]) -> Match:
@@ -109,6 +113,8 @@ class SignedFields(Scheme[SharedKey]):
             node = item
             for name in way:
                 node = node.setdefault(name, {})
+                if not isinstance(node, dict):
+                    raise Misuse(f"{self.signature} must have room: {name} is no object")
             node[last] = self.made(key, body, item)
         draft.body = json.dumps(body.value, ensure_ascii=False, separators=(",", ":")).encode()
 
