@@ -203,7 +203,7 @@ SECRETS: list[object] = [
     bytearray(b"a"),
     *ODDITIES,
 ]
-URLS: list[object] = [None, "", 0, True, b"https://example.com", *ODDITIES]
+URLS: list[object] = [None, 0, True, b"https://example.com", *ODDITIES]
 # The same for the gate, which knows no store: its words mean other things.
 BAD_AT_THE_GATE: dict[str, list[object]] = {
     "source": [None, "", 0, True, b"stripe", "no such provider", *ODDITIES],
@@ -227,5 +227,5 @@ BAD_AT_THE_GATE: dict[str, list[object]] = {
     "limits": [None, 0, True, CANARY, *ODDITIES],
     "not_after": [0, True, CANARY, NAIVE, ODD, UTC, *ODDITIES],
     "key_id": ["", 0, True, b"key", *ODDITIES],
-    "others": [None, 0, True, CANARY, [CANARY], [5], *ODDITIES],
+    "others": [None, 0, True, CANARY, [CANARY], [5], object(), Hostile(), ...],
 }

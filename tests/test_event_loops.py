@@ -13,11 +13,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import aiosqlite
-import psycopg
 import pytest
 
 import duly
 from duly.stores.sqlite.thread import Thread
+from tests.processes.leading import until
+from tests.watching import nobody_else_is_connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,12 +78,7 @@ def test_one_store_serves_any_number_of_event_loops_and_keeps_none_of_their_conn
             await store.aclose()
 
         asyncio.run(close())
-    with psycopg.connect(own_postgres_url) as connection:
-        [(left,)] = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        ).fetchall()
-    assert left == 0
+    assert until(lambda: nobody_else_is_connected(own_postgres_url))
 
 
 @pytest.fixture

@@ -23,3 +23,13 @@ def waits(url: str, text: str = "") -> bool | None:
 def waits_no_more(url: str, text: str = "") -> bool | None:
     """True once no such statement waits; None until then."""
     return waiting(url, text) == 0 or None
+
+
+def nobody_else_is_connected(url: str) -> bool | None:
+    """True once ours is the only connection; a server takes a moment to end the others."""
+    with psycopg.connect(url) as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchone()
+    return row == (0,) or None

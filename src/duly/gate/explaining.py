@@ -58,7 +58,8 @@ def explain(  # noqa: PLR0913  # what a request is made of, each by its name
     secrets = None if secrets is None else hide(secrets)
     trusted = source_of(source, secrets)
     known = checked_others(others)
-    delivery = delivery_of(headers, body, url or trusted.url, method, now)
+    url = trusted.url if url is None else url
+    delivery = delivery_of(headers, body, url, method, now)
     found = outcome(trusted, delivery)
     if isinstance(found, Verified):
         return f"Nothing is wrong: the delivery is genuine, by the secret {found.secret!r}."

@@ -52,7 +52,9 @@ def verify(  # noqa: PLR0913  # what a request is made of, each by its name
     """
     # A traceback that prints local variables shows this frame: what is secret leaves it at once.
     secrets = None if secrets is None else hide(secrets)
-    trusted = source_of(source, secrets)
+    trusted = (
+        source if source.__class__ is Source and secrets is None else source_of(source, secrets)
+    )
     moment = time() if now is None else seconds_of(now)
     if method.__class__ is not str or url.__class__ not in TEXT_OR_NOTHING:
         raise Misuse("url and method must be strings, such as 'https://example.com/in' and 'POST'")

@@ -42,9 +42,10 @@ class Content(ABC):
         """The variant that the sender writes."""
         return self.variants(delivery, timestamp)[0]
 
-    def fits(self, timestamp: bytes) -> bool:  # noqa: ARG002
-        """Whether a timestamp can be told from what is signed beside it."""
-        return True
+    @property
+    def crowded(self) -> bool:
+        """Whether something stands right before the timestamp, and could lend it a zero."""
+        return False
 
     def prepare(self, draft: Draft) -> None:  # noqa: B027  # most have nothing to prepare
         """Change a draft so that it can be signed."""
@@ -82,9 +83,9 @@ class Template(Content):
     def to_sign(self, delivery: Delivery, timestamp: bytes) -> bytes:
         return self.variants(delivery, timestamp)[-1]
 
-    def fits(self, timestamp: bytes) -> bool:
-        # A zero in front may be the last character of what stands right before it.
-        return "}{timestamp}" not in self.text or not timestamp.startswith(b"0")
+    @property
+    def crowded(self) -> bool:
+        return "}{timestamp}" in self.text
 
     def covers(self, place: Place) -> bool:
         match place.kind:

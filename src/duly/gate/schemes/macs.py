@@ -28,14 +28,14 @@ class SharedKey:
         self.raw = raw
         self.begun: dict[str, hmac.HMAC] = {}
 
-    def mac(self, content: bytes, digest: str) -> hmac.HMAC:
+    def mac(self, content: bytes, digest: str) -> bytes:
         """The HMAC of the content. The key goes in once; a copy of that state is cheap."""
         begun = self.begun.get(digest)
         if begun is None:
             begun = self.begun[digest] = hmac.new(self.raw, digestmod=digest)
         made = begun.copy()
         made.update(content)
-        return made
+        return made.digest()
 
     def __repr__(self) -> str:
         return "SharedKey()"
@@ -129,14 +129,14 @@ class Hmac(Signature[SharedKey]):
         matched = False
         for digest, prefix in self.prefixes:
             for content in contents:
-                expected = prefix + self.encoded(key.mac(content, digest).digest())
+                expected = prefix + self.encoded(key.mac(content, digest))
                 for candidate in candidates:
                     matched |= compare_digest(expected, candidate)
         return matched
 
     def made(self, secret: Secret, content: bytes) -> bytes:
         digest, prefix = self.prefixes[0]
-        return prefix + self.encoded(self.key(secret).mac(content, digest).digest())
+        return prefix + self.encoded(self.key(secret).mac(content, digest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
