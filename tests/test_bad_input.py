@@ -66,7 +66,7 @@ CALLS_AT_THE_GATE: dict[str, dict[str, object]] = {
     "Secret": {"value": "secret"},
 }
 # Where None means that nothing is given.
-OPTIONAL_AT_THE_GATE = {"Source": {"url"}}
+OPTIONAL_AT_THE_GATE = {"Source": {"url"}, "explain": {"url"}}
 
 
 class Site:
