@@ -78,8 +78,8 @@ class Delivery:
         """The URL as the sender wrote it, for the schemes that sign it."""
         if not isinstance(self.url, str):
             raise Misuse(
-                "this provider signs the URL: pass url= as a string, the full URL that the "
-                f"provider was given, not {kind(self.url)}"
+                "this provider signs the URL: give it to the source, Source(…, url='https://…') or "
+                f"pass url= as a string, not {kind(self.url)}"
             )
         try:
             return self.url.encode()
@@ -105,6 +105,8 @@ def seconds_of(now: object) -> float:
         return now.timestamp()
     if isinstance(now, int | float) and not isinstance(now, bool) and -1e12 < now < 1e12:
         return float(now)
+    if isinstance(now, int | float) and not isinstance(now, bool):
+        raise Misuse("now must be seconds since 1970: this is out of range, perhaps milliseconds")
     raise Misuse(f"now must be an aware datetime or seconds since 1970, not {kind(now)}")
 
 

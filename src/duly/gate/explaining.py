@@ -17,7 +17,7 @@ from duly.gate.delivery import Delivery, checked_body, fields_with_care, seconds
 from duly.gate.secrets import hide
 from duly.gate.source import Source
 from duly.gate.suspicions import SUSPICIONS
-from duly.gate.suspicions.case import Case, outcome, verifies
+from duly.gate.suspicions.case import Case, outcome, signs_url, verifies
 from duly.gate.verification import source_of
 from duly.gate.verified import Verified
 
@@ -110,6 +110,7 @@ def unexplained(case: Case) -> str:
     more = ", …" if len(names) > MOST_NAMES else ""
     tried = f"{len(names)} secret{'s' * (len(names) > 1)} tried: "
     return (
-        "No secret of this source made this signature: compare the secret with the settings of "
-        f"{case.title} ({tried}{', '.join(names[:MOST_NAMES])}{more})."
+        "The signature fits none of the secrets over these bytes: compare the secret with the "
+        f"settings of {case.title} ({tried}{', '.join(names[:MOST_NAMES])}{more}), or look for "
+        f"what changed {'the body or the URL' if signs_url(case) else 'the body'} on its way."
     )

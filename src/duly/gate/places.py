@@ -63,8 +63,11 @@ def place_of(text: str) -> Place:
             f"'query:token', not {text!r:.80}"
         )
     path = tuple(name.split(".")) if kind == "body" else ()
-    if "" in path:
-        raise Misuse(f"a place in the body must name a key between two dots: {text!r:.80}")
+    if "" in path or set(name) & set("[]+| :"):
+        raise Misuse(
+            "a place must be one name, or keys with dots between them, and spaces around + and |: "
+            f"'body:data.id', 'body:lines.0.id', 'body:a + body:b', not {text!r:.80}"
+        )
     return Place(kind, name.lower() if kind == "header" else name, path, optional, name)
 
 

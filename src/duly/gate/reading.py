@@ -180,7 +180,7 @@ def deeper_than(depth: int, raw: bytes) -> bool:
     """Whether brackets nest deeper than this; each round takes the innermost pairs away."""
     if raw.count(b"[") + raw.count(b"{") <= depth:
         return False
-    if b"\\" in raw:  # then every quote that is left begins or ends a string
+    if b'\\"' in raw:  # then every quote that is left begins or ends a string
         raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = raw.translate(ONE_BRACKET, NOT_BRACKETS).replace(b'""', b"")
     left = b"".join(marks.split(b'"')[::2])

@@ -180,10 +180,18 @@ def wrapped(value: object, name: object) -> Secret | str:
         return BAD_NAME
     given_name = None if name is None else str(name)
     if isinstance(value, Secret):
+        if value.name and given_name not in (None, value.name):
+            return f"a secret must have one name, not {value.name!r} and {given_name!r}"
         return value if given_name is None else value.named(given_name)
     if not isinstance(value, str | bytes | Mapping):
-        return f"a secret must be a string or bytes, not {kind(value)}: check your settings"
+        return f"a secret must be a string or bytes, not {kind(value)}: {advice(value)}"
     return problem_with(value) or Secret(value, name=given_name)
+
+
+def advice(value: object) -> str:
+    """What to do about a value that is no secret."""
+    published = isinstance(value, list) and value and isinstance(value[0], Mapping)
+    return "use duly.gate.Keyset for a JWKS document" if published else "check your settings"
 
 
 def distinct(secrets: list[Secret]) -> tuple[Secret, ...]:
@@ -193,3 +201,9 @@ def distinct(secrets: list[Secret]) -> tuple[Secret, ...]:
     if twice is not None:
         raise Misuse(f"two secrets are named {twice!r}: use a name of its own for each")
     return tuple(secrets)
+
+
+def begins(secret: Secret, start: str) -> bool:
+    """Whether a secret is text that begins like this."""
+    value = secret.reveal()
+    return isinstance(value, str) and value.startswith(start)

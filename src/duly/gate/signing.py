@@ -76,8 +76,14 @@ def sign(  # noqa: PLR0913  # what a request is made of, each by its name
     for name, value in checked_headers(headers):
         draft.put(name, value)
     dress(draft, provider, None if type is None else checked_word("type", type))
+    scheme = fitting_scheme(provider.schemes, signer)
+    if isinstance(source, Source) and scheme.only_verifies(signer):
+        raise Misuse(
+            f"a source of {provider.title or provider.name} holds a public key, which cannot sign: "
+            "pass the provider's name, and the private key as secret="
+        )
     try:
-        fitting_scheme(provider.schemes, signer).sign(draft, signer)
+        scheme.sign(draft, signer)
     except Rejected as problem:
         raise Misuse(f"this must be changed before it can be signed: {problem.reason}") from None
     return Signed(draft.headers, draft.body, draft.url, draft.method)

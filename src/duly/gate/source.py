@@ -138,7 +138,7 @@ def checked_tolerance(provider: Provider, tolerance: object) -> float | None:
     if tolerance is None:
         return None
     if not isinstance(tolerance, timedelta) or tolerance <= timedelta(0):
-        raise Misuse("tolerance must be a timedelta, such as timedelta(minutes=5), or None")
+        raise Misuse("tolerance must be a timedelta longer than 0, or None to take any age")
     return tolerance.total_seconds()
 
 
@@ -156,8 +156,13 @@ def checked_limits(limits: object) -> Limits:
     return limits
 
 
+def said(value: object) -> str:
+    """A word that is not among the options, or what stands in its place."""
+    return repr(value[:20]) if isinstance(value, str) and value.isidentifier() else kind(value)
+
+
 def chosen(name: str, value: Any, options: tuple[str, ...]) -> Any:
     """One of a few words."""
     if not isinstance(value, str) or value not in options:
-        raise Misuse(f"{name} must be {' or '.join(map(repr, options))}, not {kind(value)}")
+        raise Misuse(f"{name} must be {' or '.join(map(repr, options))}, not {said(value)}")
     return value

@@ -44,11 +44,13 @@ def verify(  # noqa: PLR0913  # what a request is made of, each by its name
         body: the raw bytes, before anything has parsed them.
         secrets: one secret, several, or a mapping from names to secrets; none with a `Source`.
         now: an aware datetime or seconds since 1970; the system's clock where none is given.
-        url: the full URL that the provider was given, for those who sign it.
+        url: the full URL that the provider was given, for those who sign it; the source's where
+            none is passed.
         method: the method of the request.
 
     Raises:
         Rejected: it is not genuine, or too old; ``status`` is what to answer.
+        Misuse: the call itself is wrong: a body that was parsed, a URL that is needed and missing.
     """
     # A traceback that prints local variables shows this frame: what is secret leaves it at once.
     secrets = None if secrets is None else hide(secrets)
@@ -57,7 +59,7 @@ def verify(  # noqa: PLR0913  # what a request is made of, each by its name
     )
     moment = time() if now is None else seconds_of(now)
     if method.__class__ is not str or url.__class__ not in TEXT_OR_NOTHING:
-        raise Misuse("url and method must be strings, such as 'https://example.com/in' and 'POST'")
+        raise Misuse("url and method must be strings: use str(request.url) and request.method")
     raw = body if body.__class__ is bytes else checked_body(body)
     url = trusted.url if url is None else url
     delivery = Delivery(fields_of(headers), raw, url, method, moment)
@@ -88,7 +90,9 @@ def judged(source: Source, delivery: Delivery) -> Verified:
         if verified.sent is not None and source.tolerance is not None:
             age = delivery.now - verified.sent
             if not -source.ahead <= age <= source.tolerance:
-                raise Rejected(Code.STALE_TIMESTAMP, f"it was signed {told(age)}")
+                allowed = source.tolerance if age > 0 else source.ahead
+                reason = f"it was signed {told(age)}, and this source allows {allowed:.0f}"
+                raise Rejected(Code.STALE_TIMESTAMP, reason)
     except Rejected as problem:
         if source.provider.reject is not None and problem.code is not Code.MALFORMED:
             problem.status = source.provider.reject
@@ -118,10 +122,10 @@ def look_closer(source: Source, verified: Verified, keys: Sequence[Held[Any]]) -
     if verified.handshake is not None:
         return  # a question is no event: it needs no id
     if source.missing_id == "reject" and any(one.id_kind == "body" for one in verified.items):
-        raise Rejected(Code.MALFORMED, "the delivery is genuine but names no event id")
+        raise Rejected(Code.MALFORMED, "the delivery names no event id, which this source refuses")
     if source.parse == "require" and not readable(verified):
         why = verified.odd or "it is null"
-        raise Rejected(Code.MALFORMED, f"the delivery is genuine but its body is no event: {why}")
+        raise Rejected(Code.MALFORMED, f"the body is no event, which this source refuses: {why}")
 
 
 def sent_in_body(reading: Reading, provider: Provider) -> float | None:

@@ -25,9 +25,11 @@ def provider_named(name: str) -> Provider:
     """A known provider; its file is only read when it is asked for."""
     if name not in provider_names():
         close = difflib.get_close_matches(name, provider_names(), n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "write your own with duly.Provider(…)"
+        # Not the name itself: with the arguments in another order it is the secret.
+        hint = f"did you mean {close[0]!r}? The providers" if close else "the known ones"
         raise Misuse(
-            f"there is no provider {name!r:.60}; {hint} Use one of: {', '.join(provider_names())}"
+            f"there is no provider of this name: {hint} are {', '.join(provider_names())}; write "
+            "any other with duly.Provider(…)"
         )
     found: Provider = import_module(f"{__name__}.{name.replace('-', '_')}").PROVIDER
     return found

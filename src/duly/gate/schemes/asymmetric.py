@@ -14,6 +14,7 @@ from duly.gate.schemes.publickeys import (
     ed25519_public,
 )
 from duly.gate.schemes.signature import Signature
+from duly.gate.secrets import begins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +34,9 @@ class Ed25519(Signature["Ed25519PublicKey"]):
 
     def key(self, secret: Secret) -> Ed25519PublicKey:
         return ed25519_public(secret)
+
+    def only_verifies(self, secret: Secret) -> bool:
+        return not begins(secret, "whsk_")
 
     def matches(
         self, key: Ed25519PublicKey, contents: Sequence[bytes], candidates: Sequence[bytes]
@@ -64,6 +68,9 @@ class Ecdsa(Signature["EllipticCurvePublicKey"]):
 
     def key(self, secret: Secret) -> EllipticCurvePublicKey:
         return ecdsa_public(secret)
+
+    def only_verifies(self, secret: Secret) -> bool:  # noqa: ARG002
+        return True
 
     def matches(
         self, key: EllipticCurvePublicKey, contents: Sequence[bytes], candidates: Sequence[bytes]

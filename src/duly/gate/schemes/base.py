@@ -84,6 +84,10 @@ class Scheme(ABC, Generic[Key]):
         """The headers that hold the secret itself, by lower-case name: they are not kept."""
         return ()
 
+    def only_verifies(self, secret: Secret) -> bool:  # noqa: ARG002
+        """Whether the secret of a source is a public key, with which nothing can be signed."""
+        return False
+
     def signing_key(self, secret: Secret) -> Any:
         """The key to sign with; for a shared secret it is the one to verify with."""
         return self.key(secret)

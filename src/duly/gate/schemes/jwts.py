@@ -85,6 +85,9 @@ class Jwt(Scheme[Any]):
     def signing_key(self, secret: Secret) -> Any:
         return shared_key(secret, "text") if self.is_shared else any_private(secret)
 
+    def only_verifies(self, secret: Secret) -> bool:  # noqa: ARG002
+        return not self.is_shared
+
     def present(self, delivery: Delivery) -> bool:
         return delivery.has(self.header.lower())
 

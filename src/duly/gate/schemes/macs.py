@@ -84,12 +84,6 @@ def read_key(secret: Secret, form: str) -> SharedKey | None:
     return None if raw is None else SharedKey(raw)
 
 
-def begins(secret: Secret, start: str) -> bool:
-    """Whether a secret is text that begins like this."""
-    value = secret.reveal()
-    return isinstance(value, str) and value.startswith(start)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hmac(Signature[SharedKey]):
     """HMAC over a template, with any digest of the standard library.
@@ -97,6 +91,16 @@ class Hmac(Signature[SharedKey]):
     Several digests are tried one after the other; ``{digest}`` in the prefix then says which.
 
     Args:
+        header: where the signature is.
+        signed: what is signed, such as ``"{timestamp}.{body}"``; `Template` lists the parts.
+        prefix: what stands before the signature in the header, such as ``"sha256="``.
+        fields: `NamedFields` for a header of ``name=value`` pairs, instead of a prefix.
+        encoding: ``hex``, ``base64`` or ``base64url``.
+        timestamp: the header that holds the timestamp, where ``fields`` names none.
+        unit: what the timestamp counts: ``s``, ``ms`` or ``us``.
+        aliases: other names of the header.
+        only_if: a header and the value that it must have for this scheme to be meant.
+        legacy: whether the sender has something better; a source can refuse it.
         digest: the hash, or the hashes that are accepted.
         secret: what the text of a secret stands for: ``text``, ``hex``, ``base64``, ``whsec``.
     """

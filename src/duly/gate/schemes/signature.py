@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic
 
 from duly._kernel.errors import Code, Misuse, Rejected
+from duly._kernel.inputs import kind
 from duly.gate.schemes.base import MOST_CANDIDATES, Draft, Held, Key, Match, Scheme
 from duly.gate.schemes.contents import Content, content_of, drafted, needed
 from duly.gate.schemes.encodings import ENCODERS, checked_encoding
@@ -98,6 +99,7 @@ class Signature(Scheme[Key], Generic[Key]):
     def __post_init__(self) -> None:
         checked_encoding(self.encoding)
         checked_unit(self.unit)
+        checked_whereabouts(self.header, self.timestamp, self.fields)
         content = content_of(self.signed)
         object.__setattr__(self, "content", content)
         object.__setattr__(self, "encoded", ENCODERS[self.encoding])
@@ -187,3 +189,14 @@ class Signature(Scheme[Key], Generic[Key]):
 
     def where(self) -> str:
         return f"the header {self.header}"
+
+
+def checked_whereabouts(header: object, timestamp: object, fields: object) -> None:
+    """Refuse what would never be found in a delivery."""
+    for what, name in (("header", header), ("timestamp", timestamp)):
+        if name is not None and (not isinstance(name, str) or not name or ":" in name):
+            raise Misuse(f"{what} must be the bare name of a header, such as 'X-Signature'")
+    if fields is not None and not isinstance(fields, NamedFields):
+        raise Misuse(f"fields must be NamedFields(signature=…, timestamp=…), not {kind(fields)}")
+    if fields is not None and fields.timestamp is not None and timestamp is not None:
+        raise Misuse("the timestamp must be in one place: in a header, or among the fields")

@@ -17,9 +17,10 @@ from duly.gate.schemes.base import MOST_CANDIDATES, Draft, Held, Match, Scheme
 from duly.gate.schemes.contents import needed
 from duly.gate.schemes.encodings import base64_text, decoded
 from duly.gate.schemes.keyids import with_key_id
-from duly.gate.schemes.macs import SharedKey, begins, shared_key
+from duly.gate.schemes.macs import SharedKey, shared_key
 from duly.gate.schemes.publickeys import ed25519_private, ed25519_public
 from duly.gate.schemes.times import seconds
+from duly.gate.secrets import begins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +72,9 @@ class StandardWebhooks(Scheme[EitherKey]):
         if self.must_begin and not begins(secret, self.must_begin):
             raise Misuse(f"the secret {secret.name!r} must begin with {self.must_begin}")
         return shared_key(secret, "whsec")
+
+    def only_verifies(self, secret: Secret) -> bool:
+        return asymmetric(secret) and not begins(secret, "whsk_")
 
     def present(self, delivery: Delivery) -> bool:
         return self.signature_header in delivery.fields

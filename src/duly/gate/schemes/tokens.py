@@ -15,7 +15,8 @@ from duly.gate.places import Place, Reading, place_of
 from duly.gate.reading import USUAL
 from duly.gate.schemes.base import Draft, Held, Match, Scheme
 from duly.gate.schemes.encodings import base64_text, decoded
-from duly.gate.schemes.macs import SharedKey, begins, shared_key
+from duly.gate.schemes.macs import SharedKey, shared_key
+from duly.gate.secrets import begins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

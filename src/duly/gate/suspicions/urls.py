@@ -33,7 +33,9 @@ def url(case: Case) -> Iterator[Guess]:
     """Another URL than the one that was signed."""
     if case.delivery.url is None or not signs_url(case):
         return
-    for candidate in dict.fromkeys(islice(likely_urls(case.delivery, case.delivery.url), MOST)):
+    likely = [one for one in (case.source.url, case.delivery.url) if one is not None]
+    every = (url for one in likely for url in (one, *islice(likely_urls(case.delivery, one), MOST)))
+    for candidate in dict.fromkeys(every):
         yield case.trial(
             f"The URL was changed on the way: the signature was made for "
             f"{shown(candidate, case.source.secrets)}. Pass that as url=, or have the proxy "
