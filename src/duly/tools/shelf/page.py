@@ -49,7 +49,7 @@ that the provider does not say; duly does not guess.
 The programs below are run by the tests, in order, as one. Each has a genuine delivery made by
 `duly.sign`, in place of the provider, and verifies it. In your code, headers and body come from the
 request, the secret comes from your settings, and `now=` is left out. Providers with public keys
-need `pip install 'duly[crypto]'`.
+need the extra `crypto`.
 
 ```python
 {preamble}```
