@@ -63,8 +63,8 @@ SAMPLES: dict[str, tuple[object, ...]] = {
     "stripe": ("evt_1", "signed", "payment_intent.succeeded", FIRST, 1767225600),
     "svix": ("msg-1", "signed", "user.created", FIRST, FIRST),
     "twilio": ("msg-1", "unsigned", "delivered", None, None),
-    "zoom": ('["meeting.started","1767225600000","u1",null]', "signed", "meeting.started", FIRST,
-             1767225600000),
+    "zoom": ('["meeting.started","1767225600000","u1",null,null,null]', "signed",
+             "meeting.started", FIRST, 1767225600000),
 }  # fmt: skip
 
 

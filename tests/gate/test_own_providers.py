@@ -72,7 +72,7 @@ def test_one_delivery_may_carry_several_events() -> None:
 
 def test_what_the_template_leaves_out_does_not_count_as_signed() -> None:
     verified = checked(vector_of(PLIVO), PLIVO)
-    assert (verified.id, verified.id_kind) == ("12345", "signed")
+    assert (verified.id, verified.id_kind) == ("12345", "unsigned")  # nothing parts it from the URL
     unsigned = Provider("plivo", PLIVO.scheme, id="body:CallUUID")
     assert not unsigned.schemes[0].covers(unsigned.spots["id"].alternatives[0][0])
 

@@ -153,5 +153,7 @@ def add(fields: Fields, name: object, value: object) -> None:
     earlier = fields.get(name)
     if earlier is None:
         fields[name] = value
+    elif isinstance(earlier, list):
+        earlier.append(value)
     else:
-        fields[name] = [*earlier, value] if isinstance(earlier, list) else [earlier, value]
+        fields[name] = [earlier, value]

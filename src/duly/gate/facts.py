@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -108,7 +107,7 @@ def identity(
                 return text, "signed", None
             return text, "unsigned", digest_key(scheme.essence(reading.delivery))
     if item is not None:
-        return digest_key(json.dumps(item, sort_keys=True).encode()), "body", None
+        return digest_key(scheme.essence_of_item(reading.parsed, item)), "body", None
     return digest_key(scheme.essence(reading.delivery)), "body", None
 
 

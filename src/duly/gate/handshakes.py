@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from duly.gate.schemes.macs import SharedKey
 
 # What a token of a handshake looks like; no event is written with these characters alone.
-TOKEN: Final = re.compile(r"[A-Za-z0-9_+/=-]{1,256}")
+TOKEN: Final = re.compile(
+    r"(?=[^A-Za-z]*[A-Za-z])(?!true|false|null|\d+[eE])[A-Za-z0-9_+/-]{1,256}={0,2}"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from duly._kernel.onestep import finish
 from duly.gate.delivery import seconds_of
 from duly.gate.facts import moment
 from duly.gate.secrets import Secret
-from duly.gate.source import Source
+from duly.gate.source import Source, provider_of, unfit
 from duly.gate.verification import verify
 
 if TYPE_CHECKING:
@@ -40,10 +40,12 @@ MOST_KEYS = 100
 def keys_of(document: Document) -> tuple[Secret, ...]:
     """The public keys of a JWKS document, each under its key id. Keys of other uses pass."""
     listed = listed_keys(document)
+    public = {
+        name_of(jwk, place): jwk for place, jwk in enumerate(listed, start=1) if is_public(jwk)
+    }
     secrets = [
-        Secret(jwk, name=name_of(jwk, place), key_id=key_id(jwk), not_after=end_of(jwk))
-        for place, jwk in enumerate(listed, start=1)
-        if is_public(jwk)
+        Secret(jwk, name=name, key_id=key_id(jwk), not_after=end_of(jwk))
+        for name, jwk in public.items()
     ]
     if not secrets:
         raise Misuse("the JWKS document must hold at least one public key (OKP, EC or RSA)")
@@ -81,7 +83,7 @@ def key_id(jwk: Mapping[str, Any]) -> str | None:
 def name_of(jwk: Mapping[str, Any], place: int) -> str:
     """What a key is called when it matches."""
     told = "".join(one for one in key_id(jwk) or "" if one.isprintable())
-    return told[:80] or f"key {place}"
+    return f"{told[:80]} ({place})" if len(told) > 80 else told or f"key {place}"
 
 
 def end_of(jwk: Mapping[str, Any]) -> datetime | None:
@@ -105,7 +107,10 @@ class Keys:
 
     def take(self, document: Document, now: float) -> Source:
         """Use the keys of a document from now on."""
-        self.source = Source(self.provider, keys_of(document), **self.options)
+        schemes = provider_of(self.provider).schemes
+        keys = keys_of(document)
+        usable = [key for key in keys if any(unfit(one, key) is None for one in schemes)]
+        self.source = Source(self.provider, usable or keys, **self.options)
         self.fetched_at = now
         return self.source
 
@@ -125,6 +130,7 @@ async def verified_by(
     except Rejected as problem:
         if not keys.may_fetch(problem, instant):
             raise
+    keys.fetched_at = instant  # also if it fails: the next made-up name must wait as well
     return verify(keys.take(await fetch(), instant), **request, now=instant)
 
 

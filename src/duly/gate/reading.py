@@ -39,6 +39,10 @@ class Limits:
 USUAL = Limits()
 
 
+# Objects that name a key more than once, by their id, each with those keys.
+Repeated = dict[int, tuple[dict[str, Any], set[str]]]
+
+
 class Odd(ValueError):
     """A body that is not read; the message says why, without quoting it."""
 
@@ -48,11 +52,11 @@ class Parsed:
     """A JSON value, and the keys that objects in it, told by their id, name more than once."""
 
     value: Any
-    repeated: dict[int, set[str]]
+    repeated: Repeated
 
     def ambiguous(self, node: object, key: str) -> bool:
         """Whether this object has this key more than once: two readers could see two values."""
-        return key in self.repeated.get(id(node), ())
+        return id(node) in self.repeated and key in self.repeated[id(node)][1]
 
 
 def parsed(raw: bytes, limits: Limits = USUAL, watched: tuple[bytes, ...] | None = None) -> Parsed:
@@ -144,7 +148,7 @@ class Reader:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.repeated: dict[int, set[str]] = {}
+        self.repeated: Repeated = {}
         self.decoder = json.JSONDecoder(
             object_pairs_hook=self.object,
             parse_int=self.integer,
@@ -157,7 +161,8 @@ class Reader:
         found = dict(pairs)
         if len(found) != len(pairs):
             counts = Counter(name for name, _ in pairs)
-            self.repeated[id(found)] = {name for name, count in counts.items() if count > 1}
+            several = {name for name, count in counts.items() if count > 1}
+            self.repeated[id(found)] = (found, several)  # held, so that its id is not given again
         return found
 
     def integer(self, digits: str) -> int:
@@ -180,16 +185,21 @@ def deeper_than(depth: int, raw: bytes) -> bool:
     """Whether brackets nest deeper than this; each round takes the innermost pairs away."""
     if raw.count(b"[") + raw.count(b"{") <= depth:
         return False
-    if b'\\"' in raw:  # then every quote that is left begins or ends a string
-        raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
-    marks = raw.translate(ONE_BRACKET, NOT_BRACKETS).replace(b'""', b"")
-    left = b"".join(marks.split(b'"')[::2])
+    left = brackets(raw)
     for _ in range(depth):
         shorter = left.replace(b"[]", b"")
         if len(shorter) == len(left):
             return False  # empty, or brackets that do not match: no JSON at all
         left = shorter
     return bool(left)
+
+
+def brackets(raw: bytes) -> bytes:
+    """The brackets outside of strings, all of one kind."""
+    if b'\\"' in raw:  # then every quote that is left begins or ends a string
+        raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    marks = raw.translate(ONE_BRACKET, NOT_BRACKETS).replace(b'""', b"")
+    return b"".join(marks.split(b'"')[::2])
 
 
 def writable(value: object) -> bool:

@@ -51,7 +51,7 @@ class Secret:
         self.name, self.not_after, self.key_id = "", None, None
         if problem is not None:
             raise Misuse(problem)
-        if key_id is not None and not is_name(key_id):
+        if key_id is not None and (kind(key_id) != "a str" or not key_id):
             raise Misuse("key_id must be a string, the id under which the sender names the key")
         self.key_id = key_id
         self.name = "" if name is None else checked_name(name)

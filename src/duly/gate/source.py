@@ -78,7 +78,7 @@ class Source:
         self.ends = any(secret.not_after is not None for secret in self.secrets)
         self.more_to_check = bool(
             self.provider.handshakes or self.provider.sent_at or missing_id == "reject"
-        ) or (parse == "require")
+        ) or (parse == "require" or any(scheme.reads_body for scheme, _ in self.schemes))
 
     def __repr__(self) -> str:
         # A traceback may print a source that was refused half-way.

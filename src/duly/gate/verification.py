@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from duly.gate.schemes.base import Held, Scheme
 
 
-TEXT_OR_NOTHING = (type(None), str)
-
-
 def verify(  # noqa: PLR0913  # what a request is made of, each by its name
     source: str | Provider | Source,
     headers: Headers,
@@ -58,7 +55,7 @@ def verify(  # noqa: PLR0913  # what a request is made of, each by its name
         source if source.__class__ is Source and secrets is None else source_of(source, secrets)
     )
     moment = time() if now is None else seconds_of(now)
-    if method.__class__ is not str or url.__class__ not in TEXT_OR_NOTHING:
+    if not all(isinstance(one, str) for one in (method, url or "")):
         raise Misuse("url and method must be strings: use str(request.url) and request.method")
     raw = body if body.__class__ is bytes else checked_body(body)
     url = trusted.url if url is None else url
@@ -115,6 +112,8 @@ def active(keys: Sequence[Held[Any]], now: float) -> Sequence[Held[Any]]:
 
 def look_closer(source: Source, verified: Verified, keys: Sequence[Held[Any]]) -> None:
     """What can only be told from the body of a genuine delivery."""
+    if verified.scheme.reads_body and verified.odd is not None:
+        raise Rejected(Code.MALFORMED, f"the body cannot be read: {verified.odd}")
     if verified.sent is None and source.provider.sent_place is not None:
         verified.sent = sent_in_body(verified.reading, source.provider)
     if source.provider.handshakes:
@@ -162,7 +161,7 @@ def greeted(  # what a request is made of, each by its name
     url = source.url if url is None else url
     delivery = Delivery(fields_of(headers), raw, url, method, 0.0)
     reading = Reading(delivery, source.limits, source.provider)
-    keys = [held.key for _, held_keys in source.schemes for held in held_keys]
+    keys = [held.key for _, several in source.schemes for held in active(several, time())]
     shared = next((key for key in keys if isinstance(key, SharedKey)), None)
     for handshake in source.provider.handshakes:
         if not handshake.signed and handshake.asked(reading):

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie"})
 
 
+def secret_headers(provider: Provider) -> set[str]:
+    """The headers in which this provider may show a secret, whichever scheme was used."""
+    return {name for scheme in provider.schemes for name in scheme.secret_headers()}
+
+
 class Verified:
     """A genuine delivery.
 
@@ -41,7 +46,7 @@ class Verified:
     ) -> None:
         self.secret, self.sent = match
         self._source = source
-        self._scheme = scheme
+        self.scheme = scheme
         self._delivery = delivery
 
     @property
@@ -60,7 +65,7 @@ class Verified:
     def items(self) -> tuple[Facts, ...]:
         """The events of this delivery: one, or one for each item of a batch."""
         if self._events is None:
-            self._events = facts_of(self.reading, self.provider, self._scheme)
+            self._events = facts_of(self.reading, self.provider, self.scheme)
         return self._events
 
     @property
@@ -68,7 +73,7 @@ class Verified:
         """The one event; of a batch, the delivery as a whole."""
         if len(self.items) == 1:
             return self.items[0]
-        key = digest_key(self._scheme.essence(self._delivery))
+        key = digest_key(self.scheme.essence(self._delivery))
         return Facts(key, "body", None, None, None, None, self.reading.parsed.value)
 
     @property
@@ -132,7 +137,7 @@ class Verified:
     def headers(self) -> Mapping[str, str]:
         """The headers by lower-case name, to keep: without repeated ones and without secrets."""
         delivery = self._delivery
-        kept = delivery.fields.keys() - SECRET_HEADERS - set(self._scheme.secret_headers())
+        kept = delivery.fields.keys() - SECRET_HEADERS - secret_headers(self.provider)
         texts = {name: delivery.text(name) for name in delivery.fields if name in kept}
         return {name: text for name, text in texts.items() if text is not None}
 

@@ -29,7 +29,8 @@ PROVIDER = Provider(
     ),
     items="notificationItems",
     item="NotificationRequestItem",
-    id="body:pspReference + body:eventCode + body:success? | body:data.id + body:type",
+    # A platform event names only what it is about, and says so again for every state of it.
+    id="body:pspReference + body:eventCode + body:success?",
     type="body:eventCode | body:type",
     time="body:eventDate | body:timestamp | body:createdAt",
     version="body:eventDate | body:timestamp",

@@ -12,7 +12,7 @@ PROVIDER = Provider(
         StandardWebhooks(must_begin="whsec_"),
         SharedToken(place="header:X-Gitlab-Token", refuse="whsec_", legacy=True),
     ),
-    id="header:webhook-id | header:Idempotency-Key | header:X-Gitlab-Event-UUID",
+    id="header:webhook-id | header:Idempotency-Key",
     type="header:X-Gitlab-Event | body:object_kind",
     time="body:object_attributes.updated_at",
     version="body:object_attributes.updated_at",

@@ -26,7 +26,8 @@ PROVIDER = Provider(
     notes=(
         "One action of a merchant can reach an endpoint several times, for several topics, under "
         "one X-Shopify-Event-Id; X-Shopify-Webhook-Id names the delivery and stays on retries. "
-        "Eight retries within 4 hours; deliveries up to a day late have been seen."
+        "Eight retries within 4 hours; deliveries up to a day late have been seen. Two topics may "
+        "send the same bytes: give each topic a source of its own, or replayed_body='process'."
     ),
     sample=b'{"id":820982911946154508,"updated_at":"2026-01-01T00:00:00Z","total_price":"20.00"}',
 )

@@ -17,6 +17,8 @@ PROVIDER = Provider(
     id=(
         "body:event + body:event_ts + body:payload.object.uuid"
         " + body:payload.object.participant.user_id?"
+        " + body:payload.object.participant.participant_uuid?"
+        " + body:payload.object.registrant.id?"
     ),
     type="body:event",
     time="body:event_ts",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.gate.delivery import Delivery
     from duly.gate.places import Place
+    from duly.gate.reading import Parsed
     from duly.gate.secrets import Secret
 
 Key = TypeVar("Key")
@@ -55,6 +57,8 @@ class Scheme(ABC, Generic[Key]):
 
     # Whether the sender has something better; a source can refuse it.
     legacy: bool
+    # Whether the body must be read to be checked; then it must be sound for whoever reads it next.
+    reads_body: ClassVar[bool] = False
 
     @abstractmethod
     def key(self, secret: Secret) -> Key:
@@ -95,3 +99,7 @@ class Scheme(ABC, Generic[Key]):
     def essence(self, delivery: Delivery) -> bytes:
         """What makes two deliveries the same one; not what varies from attempt to attempt."""
         return delivery.body
+
+    def essence_of_item(self, body: Parsed, item: Any) -> bytes:  # noqa: ARG002
+        """The same for one item of a batch."""
+        return json.dumps(item, sort_keys=True).encode()

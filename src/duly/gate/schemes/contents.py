@@ -69,9 +69,7 @@ class Template(Content):
         if not names:
             raise Misuse("a template must hold what is signed, such as '{timestamp}.{body}'")
         object.__setattr__(self, "render", renderer(self.text, names))
-        object.__setattr__(
-            self, "headers", frozenset(n[7:].lower() for n in names if n.startswith("header:"))
-        )
+        object.__setattr__(self, "headers", bounded_headers(self.text))
 
     def variants(self, delivery: Delivery, timestamp: bytes) -> list[bytes]:
         contents = [self.render(delivery, timestamp)]
@@ -101,7 +99,8 @@ def renderer(text: str, names: list[str]) -> Part:
     """A template as a function; the shapes that most senders use take the shortest way."""
     literal = PLACEHOLDER.sub("\0", text.replace("%", "%%"))
     pattern = literal.encode().replace(b"\0", b"%b")
-    parts = [part_of(name) for name in names]
+    ends = [one[:1].encode() for one in PLACEHOLDER.split(text)[2::2]]
+    parts = [part_of(name, end) for name, end in zip(names, ends, strict=True)]
     if text == "{body}":
         return lambda delivery, _: delivery.body
     if names == ["timestamp", "body"]:
@@ -117,11 +116,24 @@ def unescaped(url: str, characters: str) -> str:
     return url
 
 
-def part_of(name: str) -> Part:
-    """The function behind one placeholder."""
+def bounded_headers(text: str) -> frozenset[str]:
+    """The headers with something fixed on either side: the others can lend or borrow characters."""
+    pieces = PLACEHOLDER.split(text)  # literal, name, literal, name, …, literal
+    last = len(pieces) - 2
+    found = set()
+    for place in range(1, len(pieces), 2):
+        before = bool(pieces[place - 1]) or place == 1
+        behind = bool(pieces[place + 1]) or place == last
+        if pieces[place].startswith("header:") and before and behind:
+            found.add(pieces[place][7:].lower())
+    return frozenset(found)
+
+
+def part_of(name: str, end: bytes) -> Part:
+    """The function behind one placeholder, and the character that ends it."""
     if name.startswith("header:") and name[7:]:
         header = name[7:].lower()
-        return lambda delivery, _: needed(delivery, header)
+        return lambda delivery, _: ended(delivery, header, end)
     if name not in PARTS:
         known = ", ".join(f"{{{one}}}" for one in (*PARTS, "header:Name"))
         raise Misuse(f"a template must use {known}, not {{{name:.40}}}")
@@ -144,6 +156,14 @@ PARTS: Final[dict[str, Part]] = {
     "url": lambda delivery, _: delivery.needed_url(),
     "method": lambda delivery, _: method_of(delivery),
 }
+
+
+def ended(delivery: Delivery, header: str, end: bytes) -> bytes:
+    """A header that is signed, and does not hold the character that ends it."""
+    value = needed(delivery, header)
+    if end and end in value:
+        raise Rejected(Code.MALFORMED, f"the header {header} holds what stands behind it")
+    return value
 
 
 def needed(delivery: Delivery, header: str) -> bytes:

@@ -81,3 +81,9 @@ def checked_digest(name: str) -> str:
     if name not in hashlib.algorithms_guaranteed or name.startswith("shake"):
         raise Misuse(f"digest must be the name of a hash such as 'sha256', not {name!r:.40}")
     return name
+
+
+def is_key_file(raw: bytes) -> bool:
+    """Whether bytes are a key of the asymmetric kind: PEM, or the DER of an Ed25519 public key."""
+    pem = raw.startswith(b"-----BEGIN ") and b"-----END " in raw
+    return pem or raw.startswith(bytes.fromhex("302a300506032b6570032100"))

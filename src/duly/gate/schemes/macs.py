@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from duly._kernel.errors import Misuse
-from duly.gate.schemes.encodings import checked_digest, lenient_base64, lenient_hex
+from duly._kernel.errors import Code, Misuse, Rejected
+from duly.gate.schemes.encodings import (
+    checked_digest,
+    is_key_file,
+    lenient_base64,
+    lenient_hex,
+)
 from duly.gate.schemes.signature import Signature
 from duly.gate.secrets import NOT_PICKLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from duly.gate.delivery import Delivery
+    from duly.gate.schemes.base import Held, Match
     from duly.gate.secrets import Secret
 
 
@@ -55,6 +63,9 @@ def webhook_secret(text: str) -> bytes | None:
     return lenient_base64(text.removeprefix("whsec_"))
 
 
+METHOD_AND_URL: Final = re.compile(rb"[A-Za-z]{3,7}https?://")
+HEX_KEY: Final = re.compile("[0-9a-fA-F]{64}")
+
 # What the text of a secret stands for.
 FORMS: Final[dict[str, tuple[Callable[[str], bytes | None], str]]] = {
     "text": (str.encode, "plain text"),
@@ -78,10 +89,15 @@ def shared_key(secret: Secret, form: str) -> SharedKey:
 def read_key(secret: Secret, form: str) -> SharedKey | None:
     """The same, silent, so that no frame that raises holds the value."""
     value = secret.reveal()
-    if isinstance(value, bytes):
-        return SharedKey(value)
-    raw = FORMS[form][0](value) if isinstance(value, str) else None
-    return None if raw is None else SharedKey(raw)
+    raw = FORMS[form][0](value) if isinstance(value, str) else value
+    # A public key is known to everybody: as a shared secret it would let anybody sign.
+    usable = isinstance(raw, bytes) and not is_key_file(raw) and not hex_in_base64(value, form)
+    return SharedKey(raw) if usable and isinstance(raw, bytes) else None
+
+
+def hex_in_base64(value: object, form: str) -> bool:
+    """Whether 32 bytes in hex stand where base64 should: so are Ed25519 keys written, not these."""
+    return form == "whsec" and isinstance(value, str) and HEX_KEY.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +168,13 @@ class PlainDigest(Signature[SharedKey]):
     """
 
     digest: str = "sha256"
+
+    def check(self, delivery: Delivery, keys: Sequence[Held[SharedKey]]) -> Match:
+        # The signature of a longer template, taken for that of the body alone, would make a body
+        # of the method and the URL.
+        if METHOD_AND_URL.match(delivery.body):
+            raise Rejected(Code.BAD_SIGNATURE, "the body begins like a request")
+        return super(PlainDigest, self).check(delivery, keys)
 
     def __post_init__(self) -> None:
         super(PlainDigest, self).__post_init__()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 WHAT = "cryptography"
+SAFE_RSA = 2048
 CURVES = {"P-256": "SECP256R1", "P-384": "SECP384R1", "P-521": "SECP521R1"}
 
 
@@ -122,7 +123,9 @@ def raw_key(value: Any, prefix: str) -> bytes | None:
         raw = lenient_base64(value) if isinstance(value, str) else None
     if raw is not None and len(raw) == 64 and prefix == "whsk_":
         raw = raw[:32]
-    return raw if raw is not None and len(raw) == 32 else None
+    # Nought and one are no keys: under them anything is signed.
+    weak = prefix == "whpk_" and raw in (bytes(32), b"\1" + bytes(31))
+    return raw if raw is not None and len(raw) == 32 and not weak else None
 
 
 def read_ecdsa_public(value: Any) -> EllipticCurvePublicKey | None:
@@ -151,7 +154,10 @@ def read_any_public(value: Any) -> Any:
     if isinstance(value, Mapping):
         return public_of_jwk(value)
     raw = armoured(value)
-    return load_pem_public_key(raw) if raw.startswith(b"-----") else load_der_public_key(raw)
+    key = load_pem_public_key(raw) if raw.startswith(b"-----") else load_der_public_key(raw)
+    if getattr(key, "key_size", SAFE_RSA) < SAFE_RSA and key.__class__.__name__.startswith("RSA"):
+        raise ValueError
+    return key
 
 
 def read_any_private(value: Any) -> Any:
@@ -221,7 +227,7 @@ def rsa_numbers(jwk: Mapping[str, Any]) -> Any:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 
     modulus = number(jwk, "n")
-    if modulus.bit_length() < 2048:
+    if modulus.bit_length() < SAFE_RSA:
         raise ValueError
     return RSAPublicNumbers(number(jwk, "e"), modulus).public_key()
 

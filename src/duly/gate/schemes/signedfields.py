@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from duly._kernel.errors import Code, Misuse, Rejected
 from duly.gate.places import text_of
@@ -40,6 +40,8 @@ class SignedFields(Scheme[SharedKey]):
         unless: the header whose presence means that the sender signed the body as a whole.
     """
 
+    reads_body: ClassVar[bool] = True
+
     items: tuple[str, str]
     fields: tuple[str, ...]
     signature: str
@@ -67,6 +69,8 @@ class SignedFields(Scheme[SharedKey]):
         if not items:
             raise Rejected(Code.MALFORMED, "the body holds nothing that is signed")
         signers = [self.signer(body, item, keys) for item in items]
+        if len({self.content(body, item) for item in items}) < len(items):
+            raise Rejected(Code.MALFORMED, "the body holds one item twice")
         return signers[0], None
 
     def signer(self, body: Parsed, item: Any, keys: Sequence[Held[SharedKey]]) -> str:
@@ -120,6 +124,9 @@ class SignedFields(Scheme[SharedKey]):
 
     def covers(self, place: Place) -> bool:
         return place.kind == "body" and place.name in self.fields
+
+    def essence_of_item(self, body: Parsed, item: Any) -> bytes:
+        return self.content(body, item)
 
     def where(self) -> str:
         return f"{self.signature} in the body"

@@ -15,7 +15,7 @@ from duly._kernel.errors import Code, Misuse, Rejected
 from duly.gate.schemes.asymmetric import ed25519_good
 from duly.gate.schemes.base import MOST_CANDIDATES, Draft, Held, Match, Scheme
 from duly.gate.schemes.contents import needed
-from duly.gate.schemes.encodings import base64_text, decoded
+from duly.gate.schemes.encodings import base64_text, decoded, is_key_file
 from duly.gate.schemes.keyids import with_key_id
 from duly.gate.schemes.macs import SharedKey, shared_key
 from duly.gate.schemes.publickeys import ed25519_private, ed25519_public
@@ -178,9 +178,9 @@ def good(key: EitherKey, candidates: tuple[list[bytes], list[bytes]], content: b
 def asymmetric(secret: Secret) -> bool:
     """Whether a secret is a key of v1a rather than of v1."""
     value = secret.reveal()
-    return not isinstance(value, str | bytes) or (
-        isinstance(value, str) and value.startswith(ASYMMETRIC)
-    )
+    if isinstance(value, str):
+        return value.startswith(ASYMMETRIC)
+    return not isinstance(value, bytes) or is_key_file(value)
 
 
 def compiled(pattern: Any) -> re.Pattern[str] | None:

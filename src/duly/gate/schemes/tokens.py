@@ -136,4 +136,5 @@ def judged(found: list[str]) -> Match:
 def holds_colon(secret: Secret) -> bool:
     """Whether a secret can be a name and a password."""
     value = secret.reveal()
-    return (":" in value) if isinstance(value, str) else isinstance(value, bytes) and b":" in value
+    text = value.encode() if isinstance(value, str) else value
+    return isinstance(text, bytes) and bool(text.partition(b":")[2])

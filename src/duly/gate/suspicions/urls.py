@@ -122,7 +122,8 @@ def likely_paths(delivery: Delivery, path: str) -> Iterator[str]:
         yield from (told + path, told + path.rstrip("/"))
     for place in (match.start() for match in islice(re.finditer("/", path), 1, 6)):
         yield path[place:]
-    yield from (unquote(path), quote(path, safe="/%"), quote(path))
+    plain = path.encode("utf-8", "replace")
+    yield from (unquote(path), quote(plain, safe="/%"), quote(plain))
 
 
 def shown(text: str, secrets: Iterable[Secret]) -> str:
