@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -248,3 +249,14 @@ def test_a_signed_question_is_never_answered_without_its_signature() -> None:
     where = Source("zoom", "secret")
     asked = b'{"event":"endpoint.url_validation","payload":{"plainToken":"abc"}}'
     assert greeted(where, {}, asked, method="POST") is None
+
+
+def test_an_unsigned_question_is_not_answered_with_a_secret_that_has_ended() -> None:
+    asked = Handshake(
+        when={"query:crc": None}, reply={"a": Mac("query:crc")}, signed=False, method="GET"
+    )
+    ended = duly.Secret("secret", not_after=datetime.fromtimestamp(NOW, UTC))
+    where = Source(Provider("asking", Hmac(header="X-Sum"), handshakes=(asked,)), ended)
+    url = "https://example.com/in?crc=abc"
+    assert greeted(where, {}, url=url, now=NOW) is not None
+    assert greeted(where, {}, url=url, now=NOW + 1) is None

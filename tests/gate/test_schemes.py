@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly import Misuse, Rejected, Source
+from duly import Misuse, Provider, Rejected, Source
 from duly.gate import (
     Code,
     Ecdsa,
@@ -230,3 +230,13 @@ def test_a_header_of_fields_without_a_time_is_written_and_read() -> None:
     scheme = Hmac(header="X-Sums", fields=NamedFields(signature="s", separator=";"))
     headers = duly.sign(provider(scheme), BODY, SECRET).headers
     assert taken(scheme, headers | {"X-Sums": "a=b;" + headers["X-Sums"]}).id == "a"
+
+
+def test_a_prefix_in_capitals_is_kept_before_hex_of_either_case() -> None:
+    scheme = Hmac(header="X-Sum", prefix="SHA256=")
+    own = Provider("own", scheme)
+    sent = duly.sign(own, BODY, SECRET)
+    assert sent.headers["X-Sum"].startswith("SHA256=")
+    duly.verify(own, sent.headers, BODY, SECRET)
+    shouted = "SHA256=" + sent.headers["X-Sum"].removeprefix("SHA256=").upper()
+    duly.verify(own, {"X-Sum": shouted}, BODY, SECRET)

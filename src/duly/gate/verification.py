@@ -149,6 +149,7 @@ def greeted(  # what a request is made of, each by its name
     headers: Headers,
     body: bytes = b"",
     *,
+    now: Moment = None,
     url: str | None = None,
     method: str = "GET",
 ) -> Reply | None:
@@ -159,9 +160,10 @@ def greeted(  # what a request is made of, each by its name
     """
     raw = checked_body(body)
     url = source.url if url is None else url
-    delivery = Delivery(fields_of(headers), raw, url, method, 0.0)
+    moment = time() if now is None else seconds_of(now)
+    delivery = Delivery(fields_of(headers), raw, url, method, moment)
     reading = Reading(delivery, source.limits, source.provider)
-    keys = [held.key for _, several in source.schemes for held in active(several, time())]
+    keys = [held.key for _, several in source.schemes for held in active(several, moment)]
     shared = next((key for key in keys if isinstance(key, SharedKey)), None)
     for handshake in source.provider.handshakes:
         if not handshake.signed and handshake.asked(reading):

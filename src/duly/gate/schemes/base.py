@@ -92,10 +92,6 @@ class Scheme(ABC, Generic[Key]):
         """Whether the secret of a source is a public key, with which nothing can be signed."""
         return False
 
-    def signing_key(self, secret: Secret) -> Any:
-        """The key to sign with; for a shared secret it is the one to verify with."""
-        return self.key(secret)
-
     def essence(self, delivery: Delivery) -> bytes:
         """What makes two deliveries the same one; not what varies from attempt to attempt."""
         return delivery.body

@@ -150,6 +150,8 @@ class Hmac(Signature[SharedKey]):
         for digest, prefix in self.prefixes:
             for content in contents:
                 expected = prefix + self.encoded(key.mac(content, digest))
+                if self.encoding == "hex":  # as the candidates are, their prefix included
+                    expected = expected.lower()
                 for candidate in candidates:
                     matched |= compare_digest(expected, candidate)
         return matched
