@@ -21,6 +21,7 @@ from duly._kernel.errors import (
     WrongColour,
 )
 from duly._kernel.records import Duplicate, First
+from duly.app import Duly
 from duly.gate.explaining import explain
 from duly.gate.provider import Provider
 from duly.gate.secrets import Secret
@@ -28,7 +29,11 @@ from duly.gate.signing import Signed, sign
 from duly.gate.source import Source
 from duly.gate.verification import verify
 from duly.gate.verified import Verified
+from duly.inbox.events import Event
+from duly.inbox.forget import Forgotten
+from duly.jobs.tx import Tx
 from duly.stores.base import Store
+from duly.stores.begins import django
 from duly.stores.opening import store
 from duly.verbs import dedup, dedup_many, fence, migrate, newer, once, prune
 
@@ -36,6 +41,7 @@ __version__ = "0.1.0"
 
 # Tracebacks and help() show where a name is to be imported from.
 for _public in (
+    *(Duly, Event, Forgotten, Tx),
     *(First, Duplicate, Store, Provider, Secret, Signed, Source, Verified),
     *DulyError.__subclasses__(),
     *Misuse.__subclasses__(),
@@ -44,9 +50,12 @@ for _public in (
 DulyError.__module__ = "duly"
 
 __all__ = [
+    "Duly",
     "DulyError",
     "Duplicate",
+    "Event",
     "First",
+    "Forgotten",
     "Held",
     "LeaseLost",
     "Misuse",
@@ -61,12 +70,14 @@ __all__ = [
     "StaleSnapshot",
     "Store",
     "StoreUnavailable",
+    "Tx",
     "UnsafeStore",
     "Verified",
     "WrongColour",
     "aio",
     "dedup",
     "dedup_many",
+    "django",
     "explain",
     "fence",
     "migrate",

@@ -89,5 +89,9 @@ class StoreUnavailable(DulyError):
     """The database could not be reached or did not answer. Nothing may be acknowledged."""
 
 
+class StoreRefused(StoreUnavailable):
+    """The database is there and refused what was to be written; it would refuse it again."""
+
+
 class UnsafeStore(DulyError):
     """The database is set up so that an acknowledged event could be lost; duly will not start."""

@@ -12,8 +12,14 @@ from duly._kernel.errors import Misuse
 
 # Longer than any provider in our list keeps retrying (the longest documented is 30 days).
 CLAIM_TTL = timedelta(days=30)
+# Long enough to look into a complaint; the claim outlives it, so nothing is processed twice.
+BODIES_KEPT = timedelta(days=14)
+# As long as claims are kept by default: who sent an event, and how often.
+DELIVERIES_KEPT = timedelta(days=30)
 # A duplicate that races the first should answer while its sender listens; most wait 5 s or more.
 WAIT = timedelta(seconds=2)
+# How long many deliveries wait together for a key that one of them needs: then each goes alone.
+BATCH_WAIT = timedelta(milliseconds=250)
 # Longer than a call to any API that a caller still waits for; after a crash it is the delay before
 # somebody else may try.
 FENCE_LEASE = timedelta(minutes=5)

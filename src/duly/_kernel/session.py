@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from time import time_ns
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from duly._kernel.clock import Clock, to_microseconds
 from duly._kernel.errors import Misuse
@@ -21,8 +21,17 @@ if TYPE_CHECKING:
 
 Dialect = Literal["postgres", "sqlite"]
 Value = int | str | bytes | bool | None
+Column = list[int] | list[str] | list[bytes]
 Row = Mapping[str, Any]
 T = TypeVar("T")
+
+
+class Rows(list[Row]):
+    """What a statement of the user's found; ``rowcount`` is how many rows it touched."""
+
+    def __init__(self, found: Sequence[Row], rowcount: int) -> None:
+        super().__init__(found)
+        self.rowcount = rowcount
 
 
 class Session(Protocol):
@@ -46,9 +55,15 @@ class Session(Protocol):
         """Run one named statement and return its rows."""
 
     async def rows_each(
-        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
+        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value | Column
     ) -> Sequence[Row]:
-        """Run one named statement for many sets of values, in their order, and gather the rows."""
+        """Run one named statement for many sets of values, in their order, and gather the rows.
+
+        Whole columns are for statements with a second list, which only PostgreSQL has.
+        """
+
+    async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
+        """Run a statement of the user's, with ``:name`` parameters, and return what it found."""
 
     async def plain(self, text: str) -> None:
         """Run one statement of a migration as it is written."""
@@ -77,6 +92,15 @@ class Owner(Protocol):
 Operation = Callable[[Session], Coroutine[Any, Any, T]]
 
 
+class Opened(NamedTuple):
+    """A transaction of duly's own with somebody else's code in it."""
+
+    session: Session
+    # What the code may use: the driver's connection, and the ORM's session where there is one.
+    connection: Any
+    orm: Any = None
+
+
 class Runner(Protocol):
     """A store in one colour: runs an operation in a transaction of duly's own.
 
@@ -84,8 +108,20 @@ class Runner(Protocol):
     written so that a second run recognises what the first one committed.
     """
 
-    async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
-        """Run in one transaction and commit it."""
+    async def run(self, operation: Operation[T], *, wait: timedelta, after_loss: bool = True) -> T:
+        """Run in one transaction and commit it.
+
+        ``after_loss`` is whether it may run again where nobody knows if the first run committed.
+        """
+
+    async def run_batch(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """Run in one transaction, and never again after a lost connection.
+
+        On PostgreSQL the operation is one statement, which is a transaction by itself.
+        """
+
+    def opened(self, *, wait: timedelta) -> AbstractAsyncContextManager[Opened]:
+        """A transaction for code of the user's to run in: committed at the end of the block."""
 
     async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction to its end, even if the caller is cancelled meanwhile, again."""

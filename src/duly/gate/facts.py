@@ -125,7 +125,7 @@ def identifier_at(
 def storable(text: str) -> bool:
     """Whether an id can be written to a store."""
     try:
-        return 1 <= len(text.encode()) <= 4096
+        return 1 <= len(text.encode()) <= 4096 and "\0" not in text
     except UnicodeEncodeError:
         return False
 

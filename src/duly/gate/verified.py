@@ -141,6 +141,10 @@ class Verified:
         texts = {name: delivery.text(name) for name in delivery.fields if name in kept}
         return {name: text for name, text in texts.items() if text is not None}
 
+    def header(self, name: str) -> str | None:
+        """One header by its lower-case name; None where it is missing or repeated."""
+        return self._delivery.text(name)
+
     @property
     def sent_at(self) -> datetime | None:
         """When this attempt was signed, where the scheme says so."""

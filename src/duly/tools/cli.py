@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sqlite3
 import sys
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import duly
 from duly._kernel.errors import DulyError, Misuse
-from duly.tools.commands import migrate, prune
+from duly.tools.commands import init, migrate, prune, send
 from duly.tools.output import one_line, without_passwords
 
 if TYPE_CHECKING:
@@ -24,11 +25,16 @@ FAILED, USAGE = 1, 2
 # What a shell reports for a program that was ended by SIGINT or SIGPIPE.
 INTERRUPTED, NOBODY_READS = 130, 141
 
+# What was chosen instead may be a secret whose option came before the command.
+INVALID_CHOICE = re.compile(r"invalid choice: .*(?= \(choose from)", re.DOTALL)
+
 EXAMPLES = """\
 examples:
+  duly init                                  write a small app to start from
   duly migrate postgresql://shop@db/shop     make or update duly's tables
   duly migrate sqlite:///shop.db --check     only ask whether they are up to date
   DULY_URL=sqlite:///shop.db duly prune      forget claims whose time is over
+  duly send stripe --concurrent 200          the same signed event, 200 times at one instant
 
 `duly COMMAND --help` tells more. The exit code is 0 for success, 1 for a failure and 2 for a
 command that cannot work as written."""
@@ -47,15 +53,15 @@ class Command(Protocol):
         """Do it, and return the exit code."""
 
 
-COMMANDS: dict[str, Command] = {"migrate": migrate, "prune": prune}
+COMMANDS: dict[str, Command] = {"init": init, "migrate": migrate, "prune": prune, "send": send}
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints never repeat a password."""
+    """An argument parser whose complaints never repeat a password or a secret."""
 
     def error(self, message: str) -> NoReturn:
         """Say how the command is used, and exit with 2."""
-        super().error(without_passwords(message))
+        super().error(without_passwords(without_values(message)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,6 +117,15 @@ def command_line() -> Parser:
             )
         )
     return parser
+
+
+def without_values(message: str) -> str:
+    """A complaint of argparse that names options, and not what stood behind a mistyped one."""
+    start, told, words = message.partition("unrecognized arguments: ")
+    if told:
+        options = [word.partition("=")[0] for word in words.split() if word.startswith("-")]
+        message = start + told + (" ".join(options) or "there are more than the command takes")
+    return INVALID_CHOICE.sub("this is not one of them", message)
 
 
 def expected(problem: Exception) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from duly._kernel.options import Names
-    from duly._kernel.session import Dialect, Row, Value
+    from duly._kernel.session import Column, Dialect, Row, Rows, Value
 
 
 class Keeper(Protocol):
@@ -66,10 +66,14 @@ class LazySession:
         return await self._session.rows(statement, **values)
 
     async def rows_each(
-        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
+        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value | Column
     ) -> Sequence[Row]:
         """Run one named statement for many sets of values."""
         return await self._session.rows_each(statement, each, **shared)
+
+    async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
+        """Run a statement of the user's."""
+        return await self._session.execute(text, values)
 
     async def plain(self, text: str) -> None:
         """Run one statement of a migration."""

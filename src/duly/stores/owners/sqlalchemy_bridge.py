@@ -29,6 +29,10 @@ class BridgedWire:
         """Run one statement and return its rows by column name."""
         return self._waited(self._wire.fetch(statement, values))
 
+    async def ask(self, statement: Any, values: Any) -> Any:
+        """Run a statement of the user's."""
+        return self._waited(self._wire.ask(statement, values))
+
     async def plain(self, text: str) -> None:
         """Run one statement without parameters."""
         self._waited(self._wire.plain(text))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from duly._kernel.errors import NotJoinable
-from duly._kernel.session import ended
+from duly._kernel.session import Rows, ended
 from duly.stores.postgres.errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from duly._kernel.session import Row
     from duly.stores.postgres.session import Values
@@ -34,6 +34,12 @@ class AsyncpgWire:
                 statement.text, *(values[name] for name in statement.order)
             )
             return rows
+
+    async def ask(self, statement: Prepared, values: Mapping[str, Any]) -> Rows:
+        """Run a statement of the user's; its errors stay the driver's own."""
+        prepared = await self._connection.prepare(statement.text)
+        found = await prepared.fetch(*(values[name] for name in statement.order))
+        return Rows(found, touched(prepared.get_statusmsg()))
 
     async def plain(self, text: str) -> None:
         """Run one statement without parameters."""
@@ -78,6 +84,12 @@ class AsyncpgWire:
         """A statement after the user's own COMMIT would be committed by itself."""
         if self._savepoints and not self._connection.is_in_transaction():
             raise ended()
+
+
+def touched(status: str) -> int:
+    """The number of rows at the end of a command tag such as ``UPDATE 3``."""
+    number = status.rpartition(" ")[2]
+    return int(number) if number.isdecimal() else -1
 
 
 def is_gone(connection: Any) -> bool:

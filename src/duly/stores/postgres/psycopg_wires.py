@@ -14,10 +14,11 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
 from duly._kernel.errors import NotJoinable
+from duly._kernel.session import Rows
 from duly.stores.postgres.errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from duly._kernel.session import Row
     from duly.stores.postgres.session import Values
@@ -38,6 +39,12 @@ class BlockingWire:
         with translated():
             cursor = psycopg.Cursor(self._connection, row_factory=dict_row)
             return cursor.execute(statement.text, values).fetchall()
+
+    async def ask(self, statement: Prepared, values: Mapping[str, Any]) -> Rows:
+        """Run a statement of the user's; its errors stay the driver's own."""
+        cursor = psycopg.Cursor(self._connection, row_factory=dict_row)
+        cursor.execute(statement.text, values)
+        return Rows(cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
     async def plain(self, text: str) -> None:
         """Run one statement without parameters."""
@@ -68,6 +75,12 @@ class AwaitedWire:
             cursor = psycopg.AsyncCursor(self._connection, row_factory=dict_row)
             await cursor.execute(statement.text, values)
             return await cursor.fetchall()
+
+    async def ask(self, statement: Prepared, values: Mapping[str, Any]) -> Rows:
+        """Run a statement of the user's; its errors stay the driver's own."""
+        cursor = psycopg.AsyncCursor(self._connection, row_factory=dict_row)
+        await cursor.execute(statement.text, values)
+        return Rows(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
     async def plain(self, text: str) -> None:
         """Run one statement without parameters."""

@@ -11,7 +11,7 @@ from typing import NoReturn
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from duly._kernel.errors import Held, StoreUnavailable
+from duly._kernel.errors import Held, StoreRefused, StoreUnavailable
 from duly.stores.postgres.errors import RERUN
 from duly.stores.postgres.patience import NoAnswer
 
@@ -30,9 +30,9 @@ def lost(problem: Exception) -> bool:
     return problem.sqlstate is None or problem.sqlstate.startswith(LOST)
 
 
-def may_run_again(problem: Exception, runs: int) -> bool:
+def may_run_again(problem: Exception, runs: int, *, after_loss: bool = True) -> bool:
     """Whether another run can end differently, after this many."""
-    if isinstance(problem, PoolTimeout):
+    if isinstance(problem, PoolTimeout) or (not after_loss and lost(problem)):
         return False
     if isinstance(problem, NoAnswer):
         return runs < RUNS_WITHOUT_ANSWER
@@ -47,6 +47,7 @@ def died(problem: Exception) -> bool:
 def give_up(problem: psycopg.Error) -> NoReturn:
     """Raise what the caller is told when no run is left, in duly's words."""
     sqlstate = problem.sqlstate or ""
+    kind = StoreUnavailable
     if lost(problem):
         reason = "could not be reached"
     elif sqlstate in RERUN:
@@ -61,8 +62,8 @@ def give_up(problem: psycopg.Error) -> NoReturn:
     elif sqlstate == NO_RIGHTS:
         reason = "does not let this role use duly's tables (grant it all rights on them)"
     else:
-        reason = "refused the statement"
-    raise StoreUnavailable(
+        kind, reason = StoreRefused, "refused the statement"
+    raise kind(
         f"PostgreSQL {reason}: {first_line(problem)}. Nothing may be acknowledged; answer 503 and "
         "let the sender retry"
     ) from problem

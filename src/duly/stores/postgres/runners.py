@@ -8,30 +8,50 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    nullcontext,
+)
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from duly._kernel.onestep import finish
+from duly._kernel.session import Opened
 from duly.stores.forks import FreshLock
 from duly.stores.postgres.patience import ANSWER, PatientAsyncConnection, PatientConnection
 from duly.stores.postgres.psycopg_wires import AwaitedWire, BlockingWire
-from duly.stores.postgres.reruns import died, give_up, may_run_again
+from duly.stores.postgres.reruns import died, give_up, lost, may_run_again
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from datetime import timedelta
 
     from duly._kernel.session import Operation
     from duly.stores.postgres.connect import Target
 
 T = TypeVar("T")
+# How long a pool goes on trying by itself, waiting longer each time, to open a connection that it
+# lost. After that the next caller makes it try again, so a server that is back is found at once.
+RECONNECT = 2.0
 # How long a caller waits for a free connection before it is told that the store is unavailable.
 POOL_WAIT = 5.0
+
+
+def in_transaction(connection: Any) -> Any:
+    """The scope of an operation that is more than one statement."""
+    return connection.transaction()
+
+
+def raise_if_lost(problem: psycopg.Error) -> None:
+    """A lost connection in duly's words; what the user's own statements met stays as it is."""
+    if lost(problem):
+        give_up(problem)
 
 
 class BlockingRunner:
@@ -43,9 +63,13 @@ class BlockingRunner:
         self._pool: ConnectionPool[PatientConnection] | None = None
         self._process = 0
 
-    async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run(self, operation: Operation[T], *, wait: timedelta, after_loss: bool = True) -> T:
         """Run in one transaction; returns without ever waiting."""
-        return self._run(operation, wait, lambda connection: connection.transaction())
+        return self._run(operation, wait, in_transaction, after_loss=after_loss)
+
+    async def run_batch(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """Run one statement, which the connection commits, once."""
+        return self._run(operation, wait, nullcontext, after_loss=False)
 
     async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
         """The same: nothing cancels a blocking call."""
@@ -55,11 +79,29 @@ class BlockingRunner:
         """Run statement by statement: the connection commits each."""
         return self._run(operation, wait, nullcontext)
 
+    @asynccontextmanager
+    async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:
+        """A transaction for code of the user's, which runs once whatever happens."""
+        pool = self.pool()
+        try:
+            connection = pool.getconn()
+            try:
+                connection.patience = ANSWER + wait.total_seconds()
+                with connection.transaction():
+                    yield Opened(self._target.session(BlockingWire(connection), wait), connection)
+            finally:
+                pool.putconn(connection)
+        except psycopg.Error as problem:
+            raise_if_lost(problem)
+            raise
+
     def _run(
         self,
         operation: Operation[T],
         wait: timedelta,
         scope: Callable[[PatientConnection], AbstractContextManager[object]],
+        *,
+        after_loss: bool = True,
     ) -> T:
         pool = self.pool()
         runs = 0
@@ -75,10 +117,10 @@ class BlockingRunner:
                 finally:  # not pool.connection(), which would commit what is committed already
                     pool.putconn(connection)
             except psycopg.Error as problem:
-                if not may_run_again(problem, runs):
-                    give_up(problem)
                 if died(problem):
                     pool.check()  # the other idle connections may have died with this one
+                if not may_run_again(problem, runs, after_loss=after_loss):
+                    give_up(problem)
 
     def pool(self) -> ConnectionPool[PatientConnection]:
         """The pool, opened at the first use and again in a forked child."""
@@ -103,6 +145,7 @@ class BlockingRunner:
             min_size=1,
             max_size=self._target.connections,
             timeout=POOL_WAIT,
+            reconnect_timeout=RECONNECT,
             name="duly",
             open=True,
         )
@@ -122,9 +165,13 @@ class AwaitedRunner:
         self._target = target
         self._pools: dict[asyncio.AbstractEventLoop, LoopPool] = {}
 
-    async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run(self, operation: Operation[T], *, wait: timedelta, after_loss: bool = True) -> T:
         """Run in one transaction."""
-        return await self._run(operation, wait, lambda connection: connection.transaction())
+        return await self._run(operation, wait, in_transaction, after_loss=after_loss)
+
+    async def run_batch(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """Run one statement, which the connection commits, once."""
+        return await self._run(operation, wait, nullcontext, after_loss=False)
 
     async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction to its end, even if the caller is cancelled meanwhile."""
@@ -134,11 +181,29 @@ class AwaitedRunner:
         """Run statement by statement: the connection commits each."""
         return await self._run(operation, wait, nullcontext)
 
+    @asynccontextmanager
+    async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:
+        """A transaction for code of the user's, which runs once whatever happens."""
+        pool = await self.pool()
+        try:
+            connection = await pool.getconn()
+            try:
+                connection.patience = ANSWER + wait.total_seconds()
+                async with connection.transaction():
+                    yield Opened(self._target.session(AwaitedWire(connection), wait), connection)
+            finally:
+                await surely(pool.putconn(connection))
+        except psycopg.Error as problem:
+            raise_if_lost(problem)
+            raise
+
     async def _run(
         self,
         operation: Operation[T],
         wait: timedelta,
         scope: Callable[[PatientAsyncConnection], AbstractAsyncContextManager[object]],
+        *,
+        after_loss: bool = True,
     ) -> T:
         pool = await self.pool()
         runs = 0
@@ -158,10 +223,10 @@ class AwaitedRunner:
                 await pool.putconn(connection)
                 return result
             except psycopg.Error as problem:
-                if not may_run_again(problem, runs):
-                    give_up(problem)
                 if died(problem):
                     await pool.check()  # the other idle connections may have died with this one
+                if not may_run_again(problem, runs, after_loss=after_loss):
+                    give_up(problem)
 
     async def pool(self) -> AsyncConnectionPool[PatientAsyncConnection]:
         """The running loop's pool; many first users share one opening."""
@@ -216,6 +281,7 @@ class LoopPool:
                 min_size=1,
                 max_size=self._target.connections,
                 timeout=POOL_WAIT,
+                reconnect_timeout=RECONNECT,
                 name="duly",
                 open=False,
             )

@@ -42,3 +42,93 @@ CREATE TABLE duly_meta (
     name  text NOT NULL PRIMARY KEY,
     value text NOT NULL
 );
+
+-- One row for each event that was remembered. The claim with the same scope and digest is the
+-- referee; this index is for looking up. The body goes after its time and leaves the row behind.
+CREATE TABLE duly_events (
+    id          uuid NOT NULL PRIMARY KEY,
+    scope       text COLLATE "C" NOT NULL,
+    digest      bytea NOT NULL CHECK (octet_length(digest) = 32),
+    replay      bytea CHECK (octet_length(replay) = 32),
+    source      text COLLATE "C" NOT NULL,
+    event_id    text NOT NULL,
+    type        text,
+    flags       text NOT NULL,
+    received_at timestamptz NOT NULL,
+    event_time  timestamptz,
+    headers     bytea NOT NULL,
+    body        bytea,
+    fingerprint bytea NOT NULL CHECK (octet_length(fingerprint) = 32),
+    body_until  timestamptz,
+    expires_at  timestamptz
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.1);
+
+-- Finding an event by its name.
+CREATE INDEX duly_events_digest ON duly_events (scope, digest);
+
+-- For removing bodies whose time is over.
+CREATE INDEX duly_events_body_until ON duly_events (body_until) WHERE body IS NOT NULL;
+
+-- The same for the rows themselves.
+CREATE INDEX duly_events_expires_at ON duly_events (expires_at) WHERE expires_at IS NOT NULL;
+
+-- One narrow row for each arrival of an event, a bounded number for each event.
+CREATE TABLE duly_deliveries (
+    event   uuid NOT NULL,
+    at      timestamptz NOT NULL,
+    outcome text NOT NULL,
+    secret  text,
+    remote  text
+);
+
+-- The deliveries of an event.
+CREATE INDEX duly_deliveries_event ON duly_deliveries (event);
+
+-- For pruning.
+CREATE INDEX duly_deliveries_at ON duly_deliveries (at);
+
+-- Work to be done. Rows leave when they are done, so the table stays small.
+CREATE TABLE duly_jobs (
+    id           uuid NOT NULL PRIMARY KEY,
+    scope        text COLLATE "C" NOT NULL,
+    name         text COLLATE "C" NOT NULL,
+    queue        text COLLATE "C" NOT NULL,
+    event        uuid,
+    payload      bytea,
+    state        text NOT NULL CHECK (state IN ('ready', 'leased', 'dead')),
+    run_at       timestamptz NOT NULL,
+    priority     smallint NOT NULL,
+    attempts     integer NOT NULL CHECK (attempts >= 0),
+    rescues      integer NOT NULL CHECK (rescues >= 0),
+    max_attempts integer NOT NULL CHECK (max_attempts > 0),
+    token        bytea,
+    epoch        bigint NOT NULL CHECK (epoch >= 0),
+    worker       uuid,
+    deadline     timestamptz,
+    last_error   bytea
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+
+-- What a worker looks through: only rows that can be taken.
+CREATE INDEX duly_jobs_ready ON duly_jobs (queue, priority, run_at, id) WHERE state = 'ready';
+
+-- The jobs of an event.
+CREATE INDEX duly_jobs_event ON duly_jobs (event) WHERE event IS NOT NULL;
+
+-- One heartbeat row for each process that works. The time is in no index: it changes all the time.
+CREATE TABLE duly_workers (
+    id      uuid NOT NULL PRIMARY KEY,
+    host    text NOT NULL,
+    pid     integer NOT NULL,
+    seen_at timestamptz NOT NULL,
+    queues  text NOT NULL,
+    idle    boolean NOT NULL
+) WITH (fillfactor = 50);
+
+-- What is counted, by the minute: shown without counting rows.
+CREATE TABLE duly_counters (
+    scope  text COLLATE "C" NOT NULL,
+    name   text COLLATE "C" NOT NULL,
+    bucket timestamptz NOT NULL,
+    n      bigint NOT NULL,
+    PRIMARY KEY (scope, name, bucket)
+) WITH (fillfactor = 85);

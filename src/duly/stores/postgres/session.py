@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
 
-from duly._kernel.session import Dialect, Owner, Row, Value, database_time
+from duly._kernel.session import Column, Dialect, Owner, Row, Rows, Value, database_time
+from duly.stores.sql.placeholders import prepare
 
 if TYPE_CHECKING:
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
-    from duly.stores.sql.placeholders import Prepared
+    from duly.stores.sql.placeholders import Prepared, Style
     from duly.stores.sql.statements import Statements
 
 # PostgreSQL keeps lock_timeout in 32 bits: 24 days.
 LONGEST = 2**31 - 1
-Values = Mapping[str, Value | list[Value]]
+Values = Mapping[str, Value | list[Value] | Column]
 
 
 class Wire(Protocol):
@@ -25,6 +27,9 @@ class Wire(Protocol):
 
     async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
         """Run one statement and return its rows by column name."""
+
+    async def ask(self, statement: Prepared, values: Mapping[str, Any]) -> Rows:
+        """Run a statement of the user's and return what it found."""
 
     async def plain(self, text: str) -> None:
         """Run one statement without parameters as it is written."""
@@ -81,7 +86,7 @@ class PostgresSession:
         return await self._wire.fetch(self._statements[statement], values)
 
     async def rows_each(
-        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
+        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value | Column
     ) -> Sequence[Row]:
         """Run the statement's ``_many`` form: one round trip, an array for each column."""
         if not each:
@@ -93,6 +98,10 @@ class PostgresSession:
         }
         values = {"now": database_time(self._clock), "wait": self._bound, **shared, **arrays}
         return await self._wire.fetch(self._statements[f"{statement}_many"], values)
+
+    async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
+        """Run a statement of the user's, its parameters in the driver's spelling."""
+        return await self._wire.ask(prepared(text, self._statements.style), values)
 
     async def plain(self, text: str) -> None:
         """Run one statement of a migration."""
@@ -118,6 +127,12 @@ class PostgresSession:
         before = setting["before"]  # bytes where the database has no encoding
         before = before if isinstance(before, str) else before.decode()
         await self._wire.fetch(statements["wait_restore"], {"before": before})
+
+
+@lru_cache(maxsize=1024)
+def prepared(text: str, style: Style) -> Prepared:
+    """A statement of the user's in a driver's spelling; handlers run the same few all the time."""
+    return prepare(text, style)
 
 
 def lock_timeout(wait: timedelta) -> str:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from duly._kernel.options import Names
     from duly._kernel.session import Dialect
 
-TABLES = ("claims", "versions", "meta")
+TABLES = (
+    *("claims", "versions", "meta"),
+    *("events", "deliveries", "jobs", "workers", "counters"),
+)
 SLOT = re.compile(r"\{(\w+)\}")
 
 
@@ -23,14 +26,14 @@ class Statements:
     def __init__(self, dialect: Dialect, names: Names, style: Style) -> None:
         self.dialect: Dialect = dialect
         self.names = names
-        self._style: Style = style
+        self.style: Style = style
         self._prepared: dict[str, Prepared] = {}
 
     def __getitem__(self, name: str) -> Prepared:
         found = self._prepared.get(name)
         if found is None:
             text = fill(statement_text(self.dialect, name), self.dialect, self.names)
-            found = self._prepared[name] = prepare(text, self._style)
+            found = self._prepared[name] = prepare(text, self.style)
         return found
 
 

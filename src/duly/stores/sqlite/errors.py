@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 
-from duly._kernel.errors import DulyError, Held, SchemaMismatch, StaleSnapshot, StoreUnavailable
+from duly._kernel.errors import (
+    DulyError,
+    Held,
+    SchemaMismatch,
+    StaleSnapshot,
+    StoreRefused,
+    StoreUnavailable,
+)
 from duly._kernel.session import ended
 
 BUSY, LOCKED = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED
@@ -56,6 +63,11 @@ def explain(problem: sqlite3.OperationalError) -> DulyError | None:
             "prefix= if you set one"
         )
     return None
+
+
+def refused(problem: sqlite3.Error) -> StoreRefused:
+    """The error of a database that is well and will not have what was to be written."""
+    return StoreRefused(f"SQLite refused the statement: {problem}. Nothing was written")
 
 
 def unavailable(problem: sqlite3.Error) -> StoreUnavailable:

@@ -35,3 +35,93 @@ CREATE TABLE duly_meta (
     name  TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- One row for each event that was remembered. The claim with the same scope and digest is the
+-- referee; this index is for looking up. The body goes after its time and leaves the row behind.
+CREATE TABLE duly_events (
+    id          TEXT NOT NULL PRIMARY KEY,
+    scope       TEXT NOT NULL,
+    digest      BLOB NOT NULL CHECK (length(digest) = 32),
+    replay      BLOB CHECK (length(replay) = 32),
+    source      TEXT NOT NULL,
+    event_id    TEXT NOT NULL,
+    type        TEXT,
+    flags       TEXT NOT NULL,
+    received_at INTEGER NOT NULL,
+    event_time  INTEGER,
+    headers     BLOB NOT NULL,
+    body        BLOB,
+    fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32),
+    body_until  INTEGER,
+    expires_at  INTEGER
+) STRICT;
+
+-- Finding an event by its name.
+CREATE INDEX duly_events_digest ON duly_events (scope, digest);
+
+-- For removing bodies whose time is over.
+CREATE INDEX duly_events_body_until ON duly_events (body_until) WHERE body IS NOT NULL;
+
+-- The same for the rows themselves.
+CREATE INDEX duly_events_expires_at ON duly_events (expires_at) WHERE expires_at IS NOT NULL;
+
+-- One narrow row for each arrival of an event, a bounded number for each event.
+CREATE TABLE duly_deliveries (
+    event   TEXT NOT NULL,
+    at      INTEGER NOT NULL,
+    outcome TEXT NOT NULL,
+    secret  TEXT,
+    remote  TEXT
+) STRICT;
+
+-- The deliveries of an event.
+CREATE INDEX duly_deliveries_event ON duly_deliveries (event);
+
+-- For pruning.
+CREATE INDEX duly_deliveries_at ON duly_deliveries (at);
+
+-- Work to be done. Rows leave when they are done, so the table stays small.
+CREATE TABLE duly_jobs (
+    id           TEXT NOT NULL PRIMARY KEY,
+    scope        TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    queue        TEXT NOT NULL,
+    event        TEXT,
+    payload      BLOB,
+    state        TEXT NOT NULL CHECK (state IN ('ready', 'leased', 'dead')),
+    run_at       INTEGER NOT NULL,
+    priority     INTEGER NOT NULL,
+    attempts     INTEGER NOT NULL CHECK (attempts >= 0),
+    rescues      INTEGER NOT NULL CHECK (rescues >= 0),
+    max_attempts INTEGER NOT NULL CHECK (max_attempts > 0),
+    token        BLOB,
+    epoch        INTEGER NOT NULL CHECK (epoch >= 0),
+    worker       TEXT,
+    deadline     INTEGER,
+    last_error   BLOB
+) STRICT;
+
+-- What a worker looks through: only rows that can be taken.
+CREATE INDEX duly_jobs_ready ON duly_jobs (queue, priority, run_at, id) WHERE state = 'ready';
+
+-- The jobs of an event.
+CREATE INDEX duly_jobs_event ON duly_jobs (event) WHERE event IS NOT NULL;
+
+-- One heartbeat row for each process that works.
+CREATE TABLE duly_workers (
+    id      TEXT NOT NULL PRIMARY KEY,
+    host    TEXT NOT NULL,
+    pid     INTEGER NOT NULL,
+    seen_at INTEGER NOT NULL,
+    queues  TEXT NOT NULL,
+    idle    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What is counted, by the minute: shown without counting rows.
+CREATE TABLE duly_counters (
+    scope  TEXT NOT NULL,
+    name   TEXT NOT NULL,
+    bucket INTEGER NOT NULL,
+    n      INTEGER NOT NULL,
+    PRIMARY KEY (scope, name, bucket)
+) STRICT, WITHOUT ROWID;

@@ -6,10 +6,10 @@ import json
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from duly._kernel.errors import NotJoinable
-from duly._kernel.session import Dialect, Owner, Row, Value, ended, host_time
+from duly._kernel.session import Column, Dialect, Owner, Row, Rows, Value, ended, host_time
 from duly.stores.sqlite.errors import translated
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ class Wire(Protocol):
 
     async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
         """Run one statement and return its rows by column name."""
+
+    async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
+        """Run a statement of the user's and return what it found."""
 
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
@@ -84,10 +87,18 @@ class SqliteSession:
             return await self._wire.fetch(self._statements[statement].text, values)
 
     async def rows_each(
-        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
+        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value | Column
     ) -> Sequence[Row]:
         """Run the statement's ``_many`` form: one statement costs less than many small ones."""
-        return await self.rows(f"{statement}_many", **shared, **packed(each)) if each else []
+        if not each:
+            return []
+        plain = {name: value for name, value in shared.items() if not isinstance(value, list)}
+        return await self.rows(f"{statement}_many", **plain, **packed(each))
+
+    async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
+        """Run a statement of the user's; SQLite takes ``:name`` as it is."""
+        self._refuse_ended()
+        return await self._wire.ask(text, values)
 
     async def plain(self, text: str) -> None:
         """Run one statement of a migration."""

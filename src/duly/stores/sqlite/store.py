@@ -7,21 +7,25 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from weakref import finalize
+from weakref import WeakKeyDictionary, finalize
 
 from duly._kernel.onestep import finish
+from duly._kernel.session import Opened
 from duly.stores.base import Capabilities, Store
 from duly.stores.sql.migrations import check, schema_version
 from duly.stores.sqlite.thread import Thread
+from duly.stores.sqlite.turns import Turns
 from duly.stores.sqlite.writer import OPENING, Writer, transaction
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
+    from contextlib import AbstractAsyncContextManager
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
@@ -34,25 +38,45 @@ class BlockingRunner:
     """Operations on the calling thread."""
 
     def __init__(self, writer: Writer) -> None:
-        self._writer = writer
+        self.writer = writer
 
-    async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run(
+        self,
+        operation: Operation[T],
+        *,
+        wait: timedelta,
+        after_loss: bool = True,  # noqa: ARG002  # a file is never lost half-way
+    ) -> T:
         """Run in one transaction; returns without ever waiting."""
 
         def work(connection: sqlite3.Connection) -> T:
             with transaction(connection):
-                return finish(operation(self._writer.session(connection)))
+                return finish(operation(self.writer.session(connection)))
 
-        return self._writer.lend(work, wait)
+        return self.writer.lend(work, wait)
 
     async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
         """The same: nothing cancels a blocking call."""
         return await self.run(operation, wait=wait)
 
+    async def run_batch(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """The same, for many events."""
+        return await self.run(operation, wait=wait)
+
+    @asynccontextmanager
+    async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:
+        """A transaction for code of the user's, which holds SQLite's only write lock."""
+        connection = self.writer.borrow(wait)
+        try:
+            with transaction(connection):
+                yield Opened(self.writer.session(connection), connection)
+        finally:
+            self.writer.give_back()
+
     async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement; each takes the write lock, commits and lets go."""
-        return self._writer.lend(
-            lambda connection: finish(operation(self._writer.session(connection))), wait
+        return self.writer.lend(
+            lambda connection: finish(operation(self.writer.session(connection))), wait
         )
 
 
@@ -66,10 +90,26 @@ class AwaitedRunner:
     def __init__(self, blocking: BlockingRunner) -> None:
         self._blocking = blocking
         self._thread = Thread()
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
 
-    async def run(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run(
+        self,
+        operation: Operation[T],
+        *,
+        wait: timedelta,
+        after_loss: bool = True,  # noqa: ARG002  # a file is never lost half-way
+    ) -> T:
         """Run in one transaction."""
         return await self._on_thread(self._blocking.run, operation, wait)
+
+    async def run_batch(self, operation: Operation[T], *, wait: timedelta) -> T:
+        """The same, for many events."""
+        return await self._on_thread(self._blocking.run, operation, wait)
+
+    def opened(self, *, wait: timedelta) -> AbstractAsyncContextManager[Opened]:
+        """A transaction for code of the user's, its statements on a thread."""
+        turns = self._turns.setdefault(asyncio.get_running_loop(), Turns(self._blocking.writer))
+        return turns.opened(wait)
 
     async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction to its end, even if the caller is cancelled meanwhile."""
@@ -95,6 +135,8 @@ class AwaitedRunner:
     def close(self) -> None:
         """End the thread once what it is doing is done."""
         self._thread.close()
+        for turns in list(self._turns.values()):
+            turns.close()
 
 
 class SqliteStore(Store):

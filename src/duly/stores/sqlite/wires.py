@@ -10,6 +10,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import NotJoinable
+from duly._kernel.session import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,10 @@ class BlockingWire:
     async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
         """Run one statement; returns without ever waiting."""
         return run(self._connection, text, values)
+
+    async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
+        """Run a statement of the user's."""
+        return answered(self._connection, text, values)
 
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
@@ -59,6 +64,12 @@ class AiosqliteWire:
         rows: list[Row] = await on_its_thread(run, self._connection._conn, text, values)
         return rows
 
+    async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
+        """Run a statement of the user's on the connection's thread."""
+        on_its_thread: Any = self._connection._execute
+        rows: Rows = await on_its_thread(answered, self._connection._conn, text, values)
+        return rows
+
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
         try:
@@ -84,6 +95,14 @@ def run(connection: sqlite3.Connection, text: str, values: Mapping[str, Value]) 
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
     return cursor.execute(text, values).fetchall()
+
+
+def answered(connection: sqlite3.Connection, text: str, values: Mapping[str, Any]) -> Rows:
+    """Run a statement of the user's; rows as dicts, as the other stores give them."""
+    cursor = connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    found = cursor.execute(text, values).fetchall()
+    return Rows([dict(row) for row in found], cursor.rowcount)
 
 
 def autocommits(connection: sqlite3.Connection) -> bool:

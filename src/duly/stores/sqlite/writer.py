@@ -21,10 +21,11 @@ from weakref import WeakSet
 
 from duly._kernel.errors import Held, Misuse
 from duly._kernel.onestep import finish
+from duly._kernel.session import ended
 from duly.stores.sql.migrations import apply_next, latest, schema_version
 from duly.stores.sql.statements import statements
 from duly.stores.sqlite.connect import connect
-from duly.stores.sqlite.errors import translated, unavailable
+from duly.stores.sqlite.errors import refused, translated, unavailable
 from duly.stores.sqlite.session import SqliteSession, milliseconds
 from duly.stores.sqlite.wires import BlockingWire
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
     from duly._kernel.session import Operation, Session
+    from duly.stores.sqlite.session import Wire
 
 T = TypeVar("T")
 
@@ -61,18 +63,35 @@ class Writer:
 
     def lend(self, work: Callable[[sqlite3.Connection], T], wait: timedelta) -> T:
         """The connection, to one at a time; whoever waits longer than allowed is told `Held`."""
+        connection = self.borrow(wait)
+        try:
+            with translated():
+                return work(connection)
+        except sqlite3.DatabaseError as problem:
+            if type(problem) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
+                raise refused(problem) from problem
+            raise unavailable(problem) from problem
+        finally:
+            self.give_back()
+
+    def borrow(self, wait: timedelta) -> sqlite3.Connection:
+        """The connection, until it is given back."""
         left = self._queue(wait)
         try:
             with translated():
                 connection = self._opened(left)
                 self._bound(connection, left)
-                return work(connection)
+                return connection
         except sqlite3.DatabaseError as problem:
-            if type(problem) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
-                raise  # a broken constraint is a fault of ours, not of the file
-            raise unavailable(problem) from problem
-        finally:
             self._lock.release()
+            raise unavailable(problem) from problem
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def give_back(self) -> None:
+        """Let the next one in; from any thread."""
+        self._lock.release()
 
     def _queue(self, wait: timedelta) -> timedelta:
         """Wait for the threads before this one, and return how much of the wait is left."""
@@ -85,7 +104,11 @@ class Writer:
 
     def session(self, connection: sqlite3.Connection) -> Session:
         """A session over the connection."""
-        return SqliteSession(BlockingWire(connection), self._statements, self._clock)
+        return self.session_over(BlockingWire(connection))
+
+    def session_over(self, wire: Wire) -> Session:
+        """A session over a wire to the connection."""
+        return SqliteSession(wire, self._statements, self._clock)
 
     def close(self) -> None:
         """Close the connection; the next use opens a new one."""
@@ -169,15 +192,33 @@ class Writer:
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """BEGIN IMMEDIATE … COMMIT, or ROLLBACK on any error at all."""
-    with translated():
-        connection.execute("BEGIN IMMEDIATE")
+    begin(connection)
     try:
         yield
-        connection.execute("COMMIT")
+        commit(connection)
     except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        roll_back(connection)
         raise
+
+
+def begin(connection: sqlite3.Connection) -> None:
+    """Take the write lock now: a transaction that reads first could not be sure to get it."""
+    with translated():
+        connection.execute("BEGIN IMMEDIATE")
+
+
+def commit(connection: sqlite3.Connection) -> None:
+    """Make it last; refuse where somebody else has ended the transaction."""
+    if not connection.in_transaction:
+        raise ended()
+    with translated():
+        connection.execute("COMMIT")
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """Undo what is open, if anything is."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
 
 
 WRITERS: WeakSet[Writer] = WeakSet()

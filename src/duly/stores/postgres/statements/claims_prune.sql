@@ -13,6 +13,9 @@ DELETE FROM {claims}
           FROM {claims}
          WHERE expires_at <= (SELECT moment.now FROM moment)
            AND (state = 'done' OR lease_until <= (SELECT moment.now FROM moment))
+           AND NOT EXISTS (
+                SELECT FROM {events} AS event JOIN {jobs} AS job ON job.event = event.id
+                 WHERE event.scope = {claims}.scope AND event.digest = {claims}.digest)
          ORDER BY expires_at
          LIMIT :limit::bigint
            FOR UPDATE SKIP LOCKED))

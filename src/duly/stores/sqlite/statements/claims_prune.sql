@@ -7,6 +7,9 @@ DELETE FROM {claims}
           FROM {claims}
          WHERE expires_at <= :now
            AND (state = 'done' OR lease_until <= :now)
+           AND NOT EXISTS (
+                SELECT 1 FROM {events} AS event JOIN {jobs} AS job ON job.event = event.id
+                 WHERE event.scope = {claims}.scope AND event.digest = {claims}.digest)
          ORDER BY expires_at
          LIMIT :limit)
 RETURNING digest

@@ -1,0 +1,315 @@
+"""`Duly`: sources, handlers and a store in one object that a web server can serve."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from duly._kernel.errors import Misuse
+from duly._kernel.inputs import checked_clock, checked_count, checked_duration, kind
+from duly._kernel.onestep import finish
+from duly._kernel.options import BODIES_KEPT, WAIT
+from duly._kernel.options import names as table_names
+from duly.edge import asgi, wsgi
+from duly.edge.receiver import Receiver
+from duly.edge.routes import (
+    AS_NEEDED,
+    BODY_LIMIT,
+    Route,
+    checked_bodies,
+    checked_keep,
+    checked_limit,
+    checked_name,
+    checked_tenant,
+    kept_headers,
+)
+from duly.edge.site import Site
+from duly.gate.reading import USUAL, Limits
+from duly.gate.source import AS_THE_PROVIDER, Source
+from duly.inbox.forget import Forgotten, forget
+from duly.jobs.handlers import checked_pattern, handler_of
+from duly.stores.begins import SameDatabase, begin_of
+from duly.stores.opening import store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from duly._kernel.clock import Clock
+    from duly.edge.asgi import Receive, Scope, Send
+    from duly.gate.provider import Provider
+    from duly.gate.source import MissingId, Parse, ReplayedBody
+    from duly.gate.verified import Verified
+    from duly.jobs.handlers import Handler
+    from duly.stores.base import Store
+    from duly.stores.begins import Begin
+
+Handling = TypeVar("Handling", bound="Callable[..., Any]")
+# Most providers wait 5 seconds or longer for an answer.
+DEADLINE = timedelta(seconds=5)
+BODY_DEADLINE = timedelta(seconds=10)
+QUEUE = 2000
+
+
+class Duly:
+    """An application that receives webhooks: ASGI as it stands, WSGI as ``app.wsgi``.
+
+    Args:
+        url: ``sqlite:///shop.db``, ``postgresql://…`` or ``memory:``; taken from ``begin`` where
+            that is given alone.
+        begin: who opens the transactions of handlers: a SQLAlchemy ``sessionmaker`` or
+            ``async_sessionmaker``, or ``duly.django("default")``. duly itself unless given.
+        prefix: what the names of duly's tables start with.
+        schema: the PostgreSQL schema they are in.
+        clock: a function that returns the time, for tests.
+        durability: ``any`` accepts a server that may lose what it has acknowledged.
+        connections: how many connections duly's own pool may open to PostgreSQL.
+        deadline: how long a delivery may wait for its commit before its sender is told to come
+            again.
+        queue: how many events may wait for a commit.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        begin: object = None,
+        prefix: str | None = None,
+        schema: str | None = None,
+        clock: Clock | None = None,
+        durability: str = "required",
+        connections: int = 10,
+        deadline: timedelta = DEADLINE,
+        queue: int = QUEUE,
+    ) -> None:
+        names, trusted_clock = table_names(prefix, schema), checked_clock(clock)
+        self._begin = None if begin is None else begin_of(begin, names, trusted_clock)
+        if url is None:
+            if self._begin is None:
+                raise Misuse("which database? Duly('sqlite:///shop.db'), or begin= of your ORM")
+            url = self._begin.url()
+        checked_duration("deadline", deadline)
+        checked_count("queue", queue, most=1_000_000)
+        self.store: Store = store(
+            url,
+            prefix=prefix,
+            schema=schema,
+            clock=clock,
+            durability=durability,
+            connections=connections,
+        )
+        opener = None if self._begin is None else SameDatabase(self._begin, self.store)
+        self.receiver = Receiver(
+            self.store.blocking,
+            self.store.awaited,
+            begin=opener,
+            clock=trusted_clock,
+            deadline=deadline,
+            queue=queue,
+        )
+        self.site = Site(self.receiver, self.store.blocking, self.store.awaited, BODY_DEADLINE)
+        self.aio = Awaited(self)
+
+    def source(
+        self,
+        name: str,
+        *,
+        secret: object,
+        provider: str | Provider | None = None,
+        tenant: Callable[[Verified], str] | None = None,
+        inline: bool = False,
+        keep: timedelta | Literal["as needed"] | None = AS_NEEDED,
+        bodies: timedelta | None = BODIES_KEPT,
+        limit: int = BODY_LIMIT,
+        headers: Iterable[str] = (),
+        decompress: bool = False,
+        url: str | None = None,
+        tolerance: timedelta | Literal["provider"] | None = AS_THE_PROVIDER,
+        missing_id: MissingId = "body",
+        parse: Parse = "accept",
+        replayed_body: ReplayedBody = "conflict",
+        legacy: bool = True,
+        limits: Limits = USUAL,
+    ) -> None:
+        """Receive a provider's deliveries at ``/name``.
+
+        Args:
+            name: a part of the path, and of the scope in which the event ids are known.
+            secret: one secret, several, or a mapping from names to secrets.
+            provider: whose deliveries; the provider of that name unless given.
+            tenant: tells from the verified delivery whose it is; ids are then known per tenant.
+            inline: run the handlers inside the accepting transaction, before the answer.
+            keep: how long events are remembered; None for ever. Never less than the provider may
+                repeat them.
+            bodies: how long their bodies are kept.
+            limit: how many bytes a body may have.
+            headers: names of headers to keep beside those that the profile names.
+            decompress: accept gzip and deflate; the limit holds for what comes out, too.
+            url: as in `Source`, like all that follow.
+            tolerance: as in `Source`.
+            missing_id: as in `Source`.
+            parse: as in `Source`.
+            replayed_body: as in `Source`.
+            legacy: as in `Source`.
+            limits: as in `Source`.
+        """
+        path = f"/{checked_name(name)}"
+        if path in self.site.routes:
+            raise Misuse(f"there is a source {name} already: give this one another name")
+        source = Source(
+            name if provider is None else provider,
+            secret,
+            name=name,
+            url=url,
+            tolerance=tolerance,
+            missing_id=missing_id,
+            parse=parse,
+            replayed_body=replayed_body,
+            legacy=legacy,
+            limits=limits,
+        )
+        self.site.routes[path] = Route(
+            source,
+            checked_tenant(tenant),
+            checked_switch("inline", inline),
+            checked_limit(limit),
+            checked_switch("decompress", decompress),
+            checked_keep(keep, source),
+            checked_bodies(bodies),
+            kept_headers(source.provider, headers),
+        )
+
+    def on(
+        self, source: str, pattern: str = "*", *, name: str | None = None
+    ) -> Callable[[Handling], Handling]:
+        """Handle the events of a source whose type matches: an exact type, or a glob.
+
+        The function asks by parameter name for what it needs: ``event``, ``job``, ``tx``. Its own
+        name is what the database knows it by; ``name`` sets another.
+        """
+        route, wanted = self._route(source), checked_pattern(pattern)
+
+        def add(function: Handling) -> Handling:
+            handler = handler_of(function, name)
+            refuse_taken(route, handler)
+            if route.inline:
+                refuse_inline(route, handler, self._begin)
+            elif self._begin is not None and "tx" in handler.wants:
+                refuse_colour(handler, self._begin)
+            route.handlers.add(wanted, handler)
+            return function
+
+        return add
+
+    def _route(self, source: object) -> Route:
+        route = self.site.routes.get(f"/{source}") if isinstance(source, str) else None
+        if route is None:
+            known = ", ".join(path[1:] for path in self.site.routes) or "none yet"
+            raise Misuse(
+                f"there is no source {source!r:.60}: call app.source(…) first (there is {known})"
+            )
+        return route
+
+    def forget(self, source: str, event_id: str, *, tenant: str | None = None) -> Forgotten:
+        """Forget an event, so that its sender's next delivery of it is processed again.
+
+        Refused while a job of the event is ready or leased; its dead jobs are discarded with it.
+        Returns the handlers that will run again.
+        """
+        route, scope = self._named(source, event_id, tenant)
+        done = finish(
+            self.store.blocking.run(lambda session: forget(session, scope, event_id), wait=WAIT)
+        )
+        return with_handlers(done, route)
+
+    def _named(self, source: object, event_id: object, tenant: object) -> tuple[Route, str]:
+        route = self._route(source)
+        if not isinstance(event_id, str) or not event_id:
+            raise Misuse(f"event_id must be the id that the sender gave it, not {kind(event_id)}")
+        if (tenant is not None) != (route.tenant is not None):
+            told = "has tenants: name one with" if route.tenant else "has no tenants: leave out"
+            raise Misuse(f"source {route.name} {told} tenant=")
+        if tenant is not None and not isinstance(tenant, str):
+            raise Misuse(f"tenant must be a string, not {kind(tenant)}")
+        return route, route.scope(tenant)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+        await asgi.serve(self.site, scope, receive, send)
+
+    def wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Serve one WSGI request."""
+        return wsgi.serve(self.site, environ, start_response)
+
+    def close(self) -> None:
+        """Write what is counted, and close the store."""
+        self.receiver.close()
+        self.store.close()
+
+    async def aclose(self) -> None:
+        """The same, awaited; connections of the running event loop included."""
+        await self.receiver.aclose()
+        await self.store.aclose()
+
+
+def checked_switch(what: str, value: object) -> bool:
+    """Yes or no."""
+    if not isinstance(value, bool):
+        raise Misuse(f"{what} must be True or False, not {kind(value)}")
+    return value
+
+
+def refuse_taken(route: Route, handler: Handler) -> None:
+    """Refuse a second function under a name that the database knows the first by."""
+    known = {one.name: one for one in route.handlers.all()}.get(handler.name)
+    if known is not None and known.call is not handler.call:
+        raise Misuse(
+            f"source {route.name} has a handler {handler.name} already: give this one name="
+        )
+
+
+def refuse_inline(route: Route, handler: Handler, begin: Begin | None) -> None:
+    """Refuse a handler that cannot run inside the accepting transaction of its source."""
+    if "job" in handler.wants:
+        raise Misuse(
+            f"handler {handler.name} asks for job, and source {route.name} is inline: there is no "
+            "job, only the accepting transaction. Ask for event and tx"
+        )
+    if begin is not None:
+        refuse_colour(handler, begin)
+    others = {one.colour for one in route.handlers.all()} - {handler.colour}
+    if others:
+        raise Misuse(
+            f"handler {handler.name} is {handler.colour} and the others of inline source "
+            f"{route.name} are {others.pop()}: they share one transaction, make them the same"
+        )
+
+
+def refuse_colour(handler: Handler, begin: Begin) -> None:
+    """Refuse a handler whose colour is not that of the ORM's transactions."""
+    if handler.colour != begin.colour:
+        raise Misuse(
+            f"handler {handler.name} is {handler.colour}, and begin= opens {begin.colour} "
+            f"transactions: make it {'async def' if begin.colour == 'async' else 'def'}"
+        )
+
+
+def with_handlers(done: Forgotten, route: Route) -> Forgotten:
+    """What was forgotten, with the handlers that the next delivery will run."""
+    again = route.handlers.matching(done.type)
+    return replace(done, handlers=tuple(handler.name for handler in again))
+
+
+class Awaited:
+    """The same verbs awaited: ``app.aio``."""
+
+    def __init__(self, app: Duly) -> None:
+        self._app = app
+
+    async def forget(self, source: str, event_id: str, *, tenant: str | None = None) -> Forgotten:
+        """Forget an event, so that its sender's next delivery of it is processed again."""
+        route, scope = self._app._named(source, event_id, tenant)
+        done = await self._app.store.awaited.run(
+            lambda session: forget(session, scope, event_id), wait=WAIT
+        )
+        return with_handlers(done, route)

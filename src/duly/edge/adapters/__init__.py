@@ -1,0 +1,1 @@
+"""The receiver inside somebody else's framework: each adapter takes the raw bytes first."""

@@ -1,0 +1,132 @@
+"""The lane of one event loop: requests share commits, each is answered after its own.
+
+At most two batches are in flight. A request that is cancelled leaves its batch alone: the others
+in it do not notice, and what was committed for it is a duplicate when its sender comes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import StoreUnavailable
+from duly._kernel.options import WAIT
+from duly.edge.lanes import IN_FLIGHT, Queue, Ticket, late
+from duly.inbox.receive import receive_alone, receive_many
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly._kernel.session import Runner
+    from duly.inbox.arrivals import Arrival, Outcome
+
+# Deliveries that must be received alone, at the same time; each needs a connection.
+ALONE = 4
+
+
+@dataclass(slots=True, eq=False)
+class Waiting(Ticket):
+    """A delivery and the future its request waits for."""
+
+    answer: asyncio.Future[list[Outcome | None]]
+    until: float = field(default=0.0)
+
+
+class Batcher:
+    """Group commit for the requests of one event loop."""
+
+    def __init__(self, runner: Runner, *, most: int, deadline: float) -> None:
+        self._runner = runner
+        self._deadline = deadline
+        self._loop = asyncio.get_running_loop()
+        self._queue: Queue[Waiting] = Queue(most)
+        self._unanswered: dict[Waiting, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._starting = False
+        self._watch: asyncio.TimerHandle | None = None
+        self._alone = asyncio.Semaphore(ALONE)
+
+    async def receive(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
+        """Have the events of one delivery committed, and say what became of each."""
+        outcomes = await self._in_batch(arrivals)
+        return [
+            outcome if outcome is not None else await self._received_alone(arrival)
+            for arrival, outcome in zip(arrivals, outcomes, strict=True)
+        ]
+
+    async def _in_batch(self, arrivals: Sequence[Arrival]) -> list[Outcome | None]:
+        size = sum([len(arrival.body) for arrival in arrivals])
+        ticket = Waiting(arrivals, size, self._loop.create_future())
+        self._queue.put(ticket)
+        ticket.until = self._loop.time() + self._deadline
+        self._unanswered[ticket] = None
+        if self._watch is None:
+            self._watch = self._loop.call_at(ticket.until, self._expire)
+        if not self._starting and len(self._tasks) < IN_FLIGHT:
+            self._start()
+        try:
+            return await ticket.answer
+        finally:
+            self._unanswered.pop(ticket, None)
+
+    def _start(self) -> None:
+        # The task begins after the requests that are ready now: those it takes along.
+        self._starting = True
+        task = self._loop.create_task(self._work())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self) -> None:
+        """Commit batch after batch until nobody waits."""
+        self._starting = False
+        while self._queue:
+            batch = [ticket for ticket in self._queue.take() if not ticket.answer.done()]
+            if not batch:
+                continue
+            try:
+                await self._commit(batch)
+            except BaseException:
+                fail(batch, StoreUnavailable("the receiver is shutting down: send it again"))
+                raise
+
+    async def _commit(self, batch: Sequence[Waiting]) -> None:
+        arrivals = [arrival for ticket in batch for arrival in ticket.arrivals]
+        try:
+            outcomes = iter(await receive_many(self._runner, arrivals))
+        except Exception as problem:  # nobody knows how it ended: nothing is acknowledged
+            fail(batch, problem)
+            return
+        for ticket in batch:
+            told = [next(outcomes) for _ in ticket.arrivals]
+            if not ticket.answer.done():
+                ticket.answer.set_result(told)
+
+    async def _received_alone(self, arrival: Arrival) -> Outcome:
+        """One that cannot travel with others, in a transaction of its own."""
+        try:
+            async with asyncio.timeout(self._deadline), self._alone:
+                return await self._runner.run(
+                    lambda session: receive_alone(session, arrival), wait=WAIT, after_loss=False
+                )
+        except TimeoutError:
+            raise late(self._deadline) from None
+
+    def _expire(self) -> None:
+        """Answer those whose time is over; the oldest come first."""
+        self._watch = None
+        now = self._loop.time()
+        for ticket in list(self._unanswered):
+            if ticket.until > now:
+                self._watch = self._loop.call_at(ticket.until, self._expire)
+                return
+            fail([ticket], late(self._deadline))
+            self._unanswered.pop(ticket, None)
+            self._queue.drop(ticket)
+
+
+def fail(tickets: Sequence[Waiting], problem: Exception) -> None:
+    """Tell every request of a batch that nothing may be acknowledged."""
+    for ticket in tickets:
+        if not ticket.answer.done():
+            ticket.answer.set_exception(problem)

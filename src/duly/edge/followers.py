@@ -1,0 +1,145 @@
+"""The lane of threads: whoever finds room leads a batch, the others follow it.
+
+The first threads become leaders and commit what waits, their own delivery included. A thread that
+comes meanwhile waits; when a leader is done it makes the thread that has waited longest the next
+one, and goes to answer its own request.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import StoreUnavailable
+from duly._kernel.onestep import finish
+from duly._kernel.options import WAIT
+from duly.edge.lanes import IN_FLIGHT, Queue, Ticket, late
+from duly.inbox.receive import receive_alone, receive_many
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly._kernel.session import Runner
+    from duly.inbox.arrivals import Arrival, Outcome
+
+
+@dataclass(slots=True, eq=False)
+class Waiting(Ticket):
+    """A delivery and what its thread waits for: an answer, or to be the next leader."""
+
+    called: threading.Event = field(default_factory=threading.Event)
+    leads: bool = False
+    outcomes: list[Outcome | None] | None = None
+    problem: Exception | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether a leader has committed it, or failed to."""
+        return self.outcomes is not None or self.problem is not None
+
+    def told(self) -> list[Outcome | None]:
+        """The answer."""
+        if self.outcomes is None:
+            raise self.problem or StoreUnavailable("the delivery was not written")
+        return self.outcomes
+
+
+class Followers:
+    """Group commit for the threads of one process."""
+
+    def __init__(self, runner: Runner, *, most: int, deadline: float) -> None:
+        self._runner = runner
+        self._deadline = deadline
+        self._lock = threading.Lock()
+        self._queue: Queue[Waiting] = Queue(most)
+        self._leaders = 0
+
+    def receive(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
+        """Have the events of one delivery committed, and say what became of each."""
+        outcomes = self._in_batch(arrivals)
+        return [
+            outcome if outcome is not None else self._received_alone(arrival)
+            for arrival, outcome in zip(arrivals, outcomes, strict=True)
+        ]
+
+    def _in_batch(self, arrivals: Sequence[Arrival]) -> list[Outcome | None]:
+        ticket = Waiting(arrivals, sum(len(arrival.body) for arrival in arrivals))
+        with self._lock:
+            self._queue.put(ticket)
+            if self._leaders < IN_FLIGHT:
+                self._leaders += 1
+                self._appoint(ticket)
+        until = time.monotonic() + self._deadline
+        while True:
+            self._wait(ticket, until)
+            with self._lock:
+                leads, ticket.leads = ticket.leads, False
+                answered = ticket.answered
+                if not answered:
+                    ticket.called.clear()
+            if leads and answered:
+                self._hand_on()  # another leader was quicker
+            elif leads:
+                self._lead()
+            if answered:
+                return ticket.told()
+
+    def _wait(self, ticket: Waiting, until: float) -> None:
+        """Wait for an answer or for the lead, whichever comes first, and no longer than allowed."""
+        if ticket.called.wait(max(until - time.monotonic(), 0)):
+            return
+        with self._lock:
+            if not ticket.called.is_set():
+                self._queue.drop(ticket)  # a leader that has it already finds nobody to tell
+                raise late(self._deadline)
+
+    def _lead(self) -> None:
+        """Commit the oldest that wait, then hand the lead on."""
+        with self._lock:
+            batch = self._queue.take()
+        problem: Exception = StoreUnavailable("the receiver is shutting down: send it again")
+        outcomes: list[Outcome | None] | None = None
+        arrivals = [arrival for ticket in batch for arrival in ticket.arrivals]
+        try:
+            outcomes = finish(receive_many(self._runner, arrivals)) if arrivals else []
+        except Exception as found:  # nobody knows how it ended: nothing is acknowledged
+            problem = found
+        finally:  # also if this thread is being ended
+            self._answer(batch, outcomes, problem)
+            self._hand_on()
+
+    def _answer(
+        self, batch: Sequence[Waiting], outcomes: list[Outcome | None] | None, problem: Exception
+    ) -> None:
+        told = None if outcomes is None else iter(outcomes)
+        for ticket in batch:
+            if told is None:
+                ticket.problem = problem
+            else:
+                ticket.outcomes = [next(told) for _ in ticket.arrivals]
+        with self._lock:
+            for ticket in batch:
+                ticket.called.set()
+
+    def _hand_on(self) -> None:
+        """Make the thread that has waited longest the next leader, if there is one."""
+        with self._lock:
+            heir = next((ticket for ticket in self._queue if not ticket.leads), None)
+            if heir is None:
+                self._leaders -= 1
+            else:
+                self._appoint(heir)
+
+    def _appoint(self, ticket: Waiting) -> None:
+        ticket.leads = True
+        ticket.called.set()
+
+    def _received_alone(self, arrival: Arrival) -> Outcome:
+        """One that cannot travel with others, in a transaction of its own."""
+        return finish(
+            self._runner.run(
+                lambda session: receive_alone(session, arrival), wait=WAIT, after_loss=False
+            )
+        )

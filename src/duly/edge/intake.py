@@ -1,0 +1,158 @@
+"""From a genuine delivery to what the inbox writes: one arrival for each event in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from duly._kernel.clock import to_microseconds
+from duly._kernel.errors import Misuse
+from duly._kernel.ids import new_id
+from duly._kernel.inputs import checked_scope, kind
+from duly._kernel.keys import as_bytes, readable
+from duly.edge.replies import Fault, Refused
+from duly.inbox.arrivals import Arrival, Flag, Status, event_digest
+from duly.inbox.events import Event
+from duly.jobs.enqueue import job_for
+
+if TYPE_CHECKING:
+    from duly.edge.routes import Route
+    from duly.gate.facts import Facts
+    from duly.gate.verified import Verified
+    from duly.jobs.handlers import Handler
+
+logger = logging.getLogger("duly")
+TYPE_LENGTH = 200
+REMOTE_LENGTH = 100
+
+
+class Delivery(NamedTuple):
+    """One request that is genuine: its route, what it says, whose it is, and where it came from."""
+
+    route: Route
+    verified: Verified
+    tenant: str | None
+    remote: str | None
+    now: float  # seconds since 1970
+
+
+def delivery_of(route: Route, verified: Verified, remote: str | None, now: float) -> Delivery:
+    """Ask the user whose delivery it is, if they said how to tell."""
+    tenant = None if route.tenant is None else told_tenant(route, verified)
+    return Delivery(route, verified, tenant, remote, now)
+
+
+def told_tenant(route: Route, verified: Verified) -> str:
+    """What the user's function says; its failure is an error of ours to the sender."""
+    try:
+        assert route.tenant is not None  # noqa: S101  # asked by the caller
+        tenant = route.tenant(verified)
+        if not isinstance(tenant, str) or not tenant:
+            raise Misuse(f"tenant= must return a string that is not empty, not {kind(tenant)}")
+        checked_scope(route.scope(tenant))
+    except Exception as problem:
+        logger.exception("the tenant of a delivery to %s could not be told", route.name)
+        raise Refused(Fault.TENANT_FAILED, "the receiver could not tell whose this is") from problem
+    return tenant
+
+
+def arrivals_of(delivery: Delivery) -> list[Arrival]:
+    """Every event of a delivery, as it will be written."""
+    verified = delivery.verified
+    if verified.provider.items is None:
+        return [arrival(delivery, verified.items[0], verified.body)]
+    return [arrival(delivery, facts, body_of(verified, facts)) for facts in verified.items]
+
+
+def body_of(verified: Verified, facts: Facts) -> bytes:
+    """The bytes of one item of a batch: the batch itself would be stored once for each item.
+
+    The same item has the same bytes whatever it came with.
+    """
+    if facts.json is None or facts.json is verified.json:
+        return verified.body
+    return json.dumps(facts.json, separators=(",", ":")).encode()
+
+
+def arrival(delivery: Delivery, facts: Facts, body: bytes) -> Arrival:
+    """One event, complete."""
+    route, verified = delivery.route, delivery.verified
+    scope = route.scope(delivery.tenant)
+    event_type = storable(facts.type)
+    handlers: tuple[Handler, ...] = route.handlers.matching(event_type)
+    status, flag = Status.ACCEPTED, Flag.NONE
+    if too_old(delivery, facts):
+        status, flag, handlers = Status.TOO_OLD, Flag.TOO_OLD, ()
+    elif not handlers:
+        status, flag = Status.IGNORED, Flag.IGNORED
+    guard = facts.replay_key if route.source.replayed_body == "conflict" else None
+    return Arrival(
+        id=new_id(),
+        scope=scope,
+        digest=event_digest(scope, facts.id),
+        key_text=readable(as_bytes(facts.id)),
+        replay=None if guard is None else event_digest(scope, guard),
+        signed=facts.id_kind != "unsigned",
+        source=route.name,
+        event_id=facts.id,
+        type=event_type,
+        status=status,
+        flag=flag,
+        event_time=None if facts.time is None else to_microseconds(facts.time),
+        headers=kept(route, verified),
+        body=body,
+        fingerprint=hashlib.sha256(body).digest(),
+        ttl=route.keep,
+        body_ttl=route.bodies,
+        secret=verified.secret,
+        remote=delivery.remote,
+        jobs=() if route.inline else tuple(map(job_for, handlers)),
+    )
+
+
+def too_old(delivery: Delivery, facts: Facts) -> bool:
+    """Whether it is from before the ledger's memory, so that nobody can say if it was handled."""
+    keep = delivery.route.keep
+    if keep is None:
+        return False
+    oldest = delivery.now - keep / 1_000_000
+    sent = delivery.verified.sent
+    if sent is not None and sent < oldest:
+        return True
+    if facts.time is None or not delivery.route.time_is_signed(delivery.verified.scheme):
+        return False
+    return facts.time.timestamp() < oldest
+
+
+def storable(event_type: str | None) -> str | None:
+    """A type that every store can take: most are as they are, the rest is made readable."""
+    if event_type is None or (event_type.isascii() and event_type.isprintable()):
+        return event_type if event_type is None else event_type[:TYPE_LENGTH]
+    return readable(as_bytes(event_type))
+
+
+def kept(route: Route, verified: Verified) -> bytes:
+    """The headers that are stored, as JSON."""
+    text = verified.header
+    found = {name: value for name in route.headers if (value := text(name)) is not None}
+    return json.dumps(found).encode()
+
+
+def event_of(delivery: Delivery, written: Arrival, value: Any) -> Event:
+    """The event as its handler sees it."""
+    return Event(
+        id=written.event_id,
+        type=written.type,
+        source=written.source,
+        tenant=delivery.tenant,
+        body=written.body,
+        headers=json.loads(written.headers),
+        json=value,
+        time=None
+        if written.event_time is None
+        else datetime.fromtimestamp(written.event_time / 1_000_000, UTC),
+        received_at=datetime.fromtimestamp(delivery.now, UTC),
+    )

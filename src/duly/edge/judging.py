@@ -1,0 +1,130 @@
+"""From a request that was read to what is to be done with it: the same for every server."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import Held, Rejected, StoreUnavailable
+from duly.edge.intake import delivery_of, event_of
+from duly.edge.lanes import RETRY_AFTER, Overloaded
+from duly.edge.replies import Fault, Refused, greeting, refusal, rejection, taken, taken_many
+from duly.edge.requests import plain
+from duly.gate.verification import greeted, verify
+from duly.inbox.arrivals import Status
+from duly.inbox.inline import Work
+from duly.jobs.running import HandlerFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.edge.intake import Delivery
+    from duly.edge.replies import Reply
+    from duly.edge.requests import Request
+    from duly.edge.routes import Route
+    from duly.inbox.arrivals import Arrival, Outcome
+
+logger = logging.getLogger("duly")
+# What a delivery of several events is called: the first of these that one of them is.
+RANKS = (Status.ACCEPTED, Status.CONFLICT, Status.TOO_OLD, Status.IGNORED, Status.DUPLICATE)
+
+
+def allows(route: Route, method: str) -> bool:
+    """Whether a method means anything here: POST, and GET where a provider asks that way."""
+    asks = any(not handshake.signed for handshake in route.source.provider.handshakes)
+    return method == "POST" or (method == "GET" and asks)
+
+
+def judged(route: Route, request: Request, body: bytes, now: float) -> Delivery | Reply:
+    """Ask the gate. What is not genuine, and what is only a question, is answered at once."""
+    source = route.source
+    try:
+        raw = plain(body, request.encoding, route.limit)
+        if source.provider.handshakes:
+            reply = greeted(
+                source, request.headers, raw, now=now, url=source.url or request.url,
+                method=request.method,
+            )  # fmt: skip
+            if reply is not None:
+                return greeting(reply)
+        if request.method != "POST":
+            return not_allowed()
+        verified = verify(
+            source, request.headers, raw, now=now, url=source.url or request.url,
+            method=request.method,
+        )  # fmt: skip
+        if verified.handshake is not None:
+            return greeting(verified.handshake)
+        return delivery_of(route, verified, request.remote, now)
+    except Rejected as problem:
+        return rejection(problem)
+    except Refused as problem:
+        return problem.reply
+
+
+def not_allowed() -> Reply:
+    """The answer to a method that means nothing here."""
+    return refusal(Fault.METHOD_NOT_ALLOWED, "deliveries are POSTed here", {"allow": "POST"})
+
+
+def works_of(delivery: Delivery, arrivals: Sequence[Arrival]) -> list[Work]:
+    """The arrivals of an inline source, with the handlers that run in their transaction."""
+    handlers = delivery.route.handlers
+    return [
+        Work(arrival, event_of(delivery, arrival, facts.json), handlers.matching(arrival.type))
+        for arrival, facts in zip(arrivals, delivery.verified.items, strict=True)
+    ]
+
+
+def acknowledged(
+    delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]
+) -> Reply:
+    """The answer after the commit."""
+    success = delivery.verified.provider.success
+    if len(outcomes) == 1:
+        outcome = outcomes[0]
+        return taken(
+            success,
+            outcome.status.value,
+            arrivals[0].event_id,
+            body_differs=outcome.body_differs,
+        )
+    counts = {
+        rank.value: n
+        for rank in RANKS
+        if (n := sum(outcome.status is rank for outcome in outcomes))
+    }
+    return taken_many(success, counts, next(iter(counts)))
+
+
+def failed(route: Route, problem: Exception) -> Reply:
+    """The answer where nothing was committed, or nobody knows: the sender is to come again."""
+    again = {"retry_after": str(max(1, RETRY_AFTER.seconds))}
+    if isinstance(problem, HandlerFailed) and not isinstance(
+        problem.__cause__, Held | StoreUnavailable
+    ):
+        logger.error("%s", problem, exc_info=problem.__cause__)
+        return refusal(Fault.HANDLER_FAILED, str(problem), again)
+    if isinstance(problem, HandlerFailed):
+        assert isinstance(problem.__cause__, Exception)  # noqa: S101  # asked just above
+        problem = problem.__cause__
+    if isinstance(problem, Overloaded):
+        return refusal(Fault.OVERLOADED, str(problem), again)
+    if isinstance(problem, Held):
+        seconds = max(1, round(problem.retry_after.total_seconds()))
+        return refusal(
+            Fault.HELD,
+            "another delivery of this event is being worked on right now",
+            {"retry_after": str(seconds)},
+        )
+    # The sender learns no more than that; the log tells why.
+    expected = isinstance(problem, StoreUnavailable)
+    logger.error(
+        "a delivery to %s could not be written: %s",
+        route.name,
+        problem,
+        exc_info=None if expected else problem,
+    )
+    return refusal(
+        Fault.STORE_UNAVAILABLE, "the delivery could not be written: send it again", again
+    )

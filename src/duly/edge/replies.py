@@ -1,0 +1,118 @@
+"""What a sender is told: a status, and a small JSON object that a person can read."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duly._kernel.errors import Rejected
+    from duly.gate.handshakes import Reply as Handshake
+
+JSON = "application/json"
+
+
+class Fault(StrEnum):
+    """Why the edge refused a request, as the word that a reply and a log carry."""
+
+    UNKNOWN_SOURCE = "UNKNOWN_SOURCE"
+    METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
+    TOO_SLOW = "TOO_SLOW"
+    TOO_LARGE = "TOO_LARGE"
+    UNSUPPORTED_ENCODING = "UNSUPPORTED_ENCODING"
+    HEADERS_TOO_LARGE = "HEADERS_TOO_LARGE"
+    MALFORMED = "MALFORMED"
+    BODY_TAKEN = "BODY_TAKEN"
+    HANDLER_FAILED = "HANDLER_FAILED"
+    TENANT_FAILED = "TENANT_FAILED"
+    STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
+    HELD = "HELD"
+    OVERLOADED = "OVERLOADED"
+
+
+STATUSES = {
+    Fault.UNKNOWN_SOURCE: 404,
+    Fault.METHOD_NOT_ALLOWED: 405,
+    Fault.TOO_SLOW: 408,
+    Fault.TOO_LARGE: 413,
+    Fault.UNSUPPORTED_ENCODING: 415,
+    Fault.HEADERS_TOO_LARGE: 431,
+    Fault.MALFORMED: 400,
+    Fault.BODY_TAKEN: 500,
+    Fault.HANDLER_FAILED: 500,
+    Fault.TENANT_FAILED: 500,
+    Fault.STORE_UNAVAILABLE: 503,
+    Fault.HELD: 503,
+    Fault.OVERLOADED: 503,
+}
+# A body that was not read to its end is still on the wire: the connection cannot be used again.
+UNREAD = frozenset(
+    {
+        *(Fault.TOO_SLOW, Fault.TOO_LARGE, Fault.UNKNOWN_SOURCE, Fault.OVERLOADED),
+        *(Fault.METHOD_NOT_ALLOWED, Fault.UNSUPPORTED_ENCODING, Fault.HEADERS_TOO_LARGE),
+    }
+)
+
+
+class Reply(NamedTuple):
+    """A complete answer. ``event`` and ``said`` are for the log; no body is ever logged."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+    event: str | None = None
+    said: str = ""
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Every header of the answer."""
+        return [
+            ("content-type", self.content_type),
+            ("content-length", str(len(self.body))),
+            *self.headers,
+        ]
+
+
+class Refused(Exception):  # an answer on its way out, not an error of anybody's
+    """A request that goes no further; the reply is complete."""
+
+    def __init__(self, fault: Fault, reason: str, **headers: str) -> None:
+        super().__init__(reason)
+        self.reply = refusal(fault, reason, headers)
+
+
+def refusal(fault: Fault, reason: str, headers: Mapping[str, str]) -> Reply:
+    """The answer of the edge itself."""
+    extra = [(name.replace("_", "-"), value) for name, value in headers.items()]
+    if fault in UNREAD:
+        extra.append(("connection", "close"))
+    body = json.dumps({"error": fault.value, "reason": reason}).encode()
+    return Reply(STATUSES[fault], body, headers=tuple(extra), said=fault.value)
+
+
+def rejection(problem: Rejected) -> Reply:
+    """The answer to what is not genuine."""
+    body = json.dumps({"error": problem.code.value, "reason": problem.reason}).encode()
+    return Reply(problem.status, body, said=problem.code.value)
+
+
+def greeting(reply: Handshake) -> Reply:
+    """The answer to a provider's question."""
+    return Reply(reply.status, reply.body, reply.content_type or "text/plain", said="handshake")
+
+
+def taken(status: int, said: str, event: str, *, body_differs: bool = False) -> Reply:
+    """The answer to a delivery of one event."""
+    told: dict[str, object] = {"status": said, "event": event}
+    if body_differs:
+        told["body_differs"] = True
+    return Reply(status, json.dumps(told).encode(), event=event, said=said)
+
+
+def taken_many(status: int, counts: Mapping[str, int], said: str) -> Reply:
+    """The answer to a delivery of several events: how many of each."""
+    told = {"status": said, "events": sum(counts.values()), **counts}
+    return Reply(status, json.dumps(told).encode(), said=said)

@@ -1,0 +1,143 @@
+"""What the edge tells about itself: counters and notes flushed apart, and warnings said once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import DulyError
+from duly._kernel.onestep import finish
+from duly._kernel.options import WAIT
+from duly.inbox.arrivals import Status
+from duly.inbox.tally import Tally, flush
+from duly.jobs.statements import WORKERS_ALIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly._kernel.session import Runner, Session
+    from duly.edge.intake import Delivery
+    from duly.edge.replies import Reply
+    from duly.edge.routes import Route
+    from duly.inbox.arrivals import Arrival, Outcome
+
+logger = logging.getLogger("duly")
+# Seconds between two flushes: what a killed process may forget to have counted.
+PAUSE = 2.0
+# A worker says that it lives every few seconds; one unseen for so long does not.
+ALIVE = 60 * 1_000_000
+
+
+class Reports:
+    """Sums what happened in this process and writes it when there is time."""
+
+    def __init__(self, blocking: Runner, awaited: Runner) -> None:
+        self._blocking = blocking
+        self._awaited = awaited
+        self._lock = threading.Lock()
+        self._tally = Tally()
+        self._due: asyncio.TimerHandle | threading.Timer | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._said: set[str] = set()
+        # Whether jobs were enqueued and nobody has asked yet who does them; None once asked.
+        self._enqueued: bool | None = False
+
+    def refused(self, route: Route, reply: Reply) -> None:
+        """Count a delivery that was not taken; nothing else is written of it."""
+        with self._lock:
+            self._tally.count(route.name, reply.said)
+
+    def awaited(
+        self, delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]
+    ) -> None:
+        """Count a delivery, and have the sums written soon by the running event loop."""
+        self._count(delivery, arrivals, outcomes)
+        if self._due is None:
+            loop = asyncio.get_running_loop()
+            self._due = loop.call_later(PAUSE, self._begin_flush, loop)
+
+    def blocking(
+        self, delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]
+    ) -> None:
+        """Count a delivery, and have the sums written soon by a thread."""
+        self._count(delivery, arrivals, outcomes)
+        if self._due is None:
+            self._due = threading.Timer(PAUSE, self.flush_blocking)
+            self._due.daemon = True
+            self._due.start()
+
+    def _count(
+        self, delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]
+    ) -> None:
+        with self._lock:
+            for arrival, outcome in zip(arrivals, outcomes, strict=True):
+                said = "body_differs" if outcome.body_differs else outcome.status.value
+                self._tally.count(arrival.scope, said)
+                if outcome.status is Status.DUPLICATE:
+                    self._tally.note(arrival, said, int(delivery.now * 1_000_000))
+                elif arrival.jobs and outcome.status is Status.ACCEPTED:
+                    self._enqueued = self._enqueued is not None
+        if not delivery.route.handlers:
+            self._say(
+                f"source {delivery.route.name} has no handlers: its events are recorded and "
+                f'nothing else. Add one with @app.on("{delivery.route.name}")'
+            )
+
+    def _say(self, warning: str) -> None:
+        """Warn once in the life of the process."""
+        if warning not in self._said:
+            self._said.add(warning)
+            logger.warning(warning)
+
+    def _begin_flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        task = loop.create_task(self.flush_awaited())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def flush_awaited(self) -> None:
+        """Write the sums; what cannot be written now is kept for the next time."""
+        tally = self._taken()
+        try:
+            await flush(self._awaited, tally)
+            if self._enqueued:
+                self._judge_workers(await self._awaited.run_single(alive, wait=WAIT))
+        except DulyError as problem:
+            self._keep(tally, problem)
+
+    def flush_blocking(self) -> None:
+        """The same on a thread."""
+        tally = self._taken()
+        try:
+            finish(flush(self._blocking, tally))
+            if self._enqueued:
+                self._judge_workers(finish(self._blocking.run_single(alive, wait=WAIT)))
+        except DulyError as problem:
+            self._keep(tally, problem)
+
+    def _taken(self) -> Tally:
+        with self._lock:
+            tally, self._tally = self._tally, Tally()
+            due, self._due = self._due, None
+        if due is not None:
+            due.cancel()
+        return tally
+
+    def _keep(self, tally: Tally, problem: DulyError) -> None:
+        logger.debug("counters could not be written, they are kept: %s", problem)
+        with self._lock:
+            self._tally.add(tally)
+
+    def _judge_workers(self, workers: int) -> None:
+        self._enqueued = None
+        if not workers:
+            self._say(
+                "events are being accepted and no worker is alive: their jobs wait in the database "
+                "until one runs. Start `duly worker`, or use inline=True for small work"
+            )
+
+
+async def alive(session: Session) -> int:
+    """How many workers were seen lately."""
+    return len(await session.rows(WORKERS_ALIVE, age=ALIVE))

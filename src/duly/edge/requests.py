@@ -1,0 +1,85 @@
+"""A request that has been read: what the gate needs of it, from whichever server it came."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from duly.edge.replies import Fault, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.gate.delivery import Headers
+
+# More than any provider sends; a server's own limits are wider.
+MOST_HEADERS: Final = 128
+HEADER_BYTES: Final = 32 * 1024
+# Text compresses a hundredfold at most; a bomb a thousandfold and more.
+RATIO: Final = 200
+# 16 more tell zlib to expect gzip's header, 32 that it may be either.
+WINDOW: Final = 32 + zlib.MAX_WBITS
+INFLATABLE: Final = ("gzip", "x-gzip", "deflate")
+
+
+class Request(NamedTuple):
+    """One request without its body."""
+
+    method: str
+    headers: Headers
+    url: str
+    remote: str | None
+    encoding: str | None
+    declared: int | None  # what Content-Length says
+
+
+def checked_headers(sizes: Sequence[int]) -> None:
+    """Refuse more headers, or larger ones, than a webhook has."""
+    if len(sizes) > MOST_HEADERS or sum(sizes) > HEADER_BYTES:
+        raise Refused(
+            Fault.HEADERS_TOO_LARGE,
+            f"at most {MOST_HEADERS} headers of {HEADER_BYTES} bytes together are read",
+        )
+
+
+def declared_length(text: str | None) -> int | None:
+    """What Content-Length says; a number that cannot be one is refused."""
+    if text is None or text == "":
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        raise Refused(Fault.MALFORMED, "Content-Length is not a number of bytes")
+    return int(text)
+
+
+def too_large(limit: int) -> Refused:
+    """The refusal of a body beyond its limit."""
+    return Refused(Fault.TOO_LARGE, f"a body here has at most {limit} bytes")
+
+
+def refuse_encoding(encoding: str | None, *, decompress: bool) -> None:
+    """Refuse a compressed body unless the source allows it."""
+    if encoding is None or encoding == "identity":
+        return
+    if not decompress or encoding not in INFLATABLE:
+        raise Refused(
+            Fault.UNSUPPORTED_ENCODING,
+            "compressed bodies are not read here: send the body as it is",
+            accept_encoding="gzip, deflate" if decompress else "identity",
+        )
+
+
+def plain(body: bytes, encoding: str | None, limit: int) -> bytes:
+    """The body as it was before it was compressed, never more of it than the limit."""
+    if encoding is None or encoding == "identity":
+        return body
+    most = min(limit, max(len(body), 1) * RATIO)
+    inflating = zlib.decompressobj(WINDOW)
+    try:
+        inflated = inflating.decompress(body, most + 1)
+    except zlib.error:
+        raise Refused(Fault.MALFORMED, "the body cannot be decompressed") from None
+    if len(inflated) > most:
+        raise too_large(limit)
+    if not inflating.eof or inflating.unused_data:
+        raise Refused(Fault.MALFORMED, "the compressed body has no end, or something after it")
+    return inflated

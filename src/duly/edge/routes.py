@@ -1,0 +1,153 @@
+"""A source as the edge serves it: where it is, what it may cost, and who handles its events."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from duly._kernel.clock import MICROSECOND
+from duly._kernel.errors import Misuse
+from duly._kernel.inputs import checked_count, checked_duration, kind
+from duly._kernel.options import CLAIM_TTL
+from duly.jobs.handlers import Handlers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from duly.gate.provider import Provider
+    from duly.gate.schemes.base import Scheme
+    from duly.gate.source import Source
+    from duly.gate.verified import Verified
+
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+TAKEN: Final = ("healthz", "readyz")
+# More than any provider sends except GitHub (25 MiB at most); raise it for a source that needs it.
+BODY_LIMIT: Final = 1024 * 1024
+MOST_LIMIT: Final = 512 * 1024 * 1024
+# What says how a body is to be read, and who sent it.
+ALWAYS_KEPT: Final = ("content-type", "user-agent")
+# Stands for "the longer of 30 days and what this provider needs".
+AS_NEEDED: Final = "as needed"
+HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One source and everything that was said about it."""
+
+    source: Source
+    tenant: Callable[[Verified], object] | None
+    inline: bool
+    limit: int
+    decompress: bool
+    keep: int | None  # microseconds; None is for ever
+    bodies: int | None
+    headers: tuple[str, ...]
+    handlers: Handlers = field(default_factory=Handlers)
+    signed_times: dict[Scheme[Any], bool] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The last part of its path, and of its scope."""
+        return self.source.name
+
+    def scope(self, tenant: str | None) -> str:
+        """The namespace of its events. A name has no slash, so the last one ends the tenant."""
+        return self.name if tenant is None else f"{tenant}/{self.name}"
+
+    def time_is_signed(self, scheme: Scheme[Any]) -> bool:
+        """Whether the time of an event can be believed under this scheme."""
+        known = self.signed_times.get(scheme)
+        if known is None:
+            spot = self.source.provider.spot("time")
+            places = [
+                part for parts in (() if spot is None else spot.alternatives) for part in parts
+            ]
+            known = self.signed_times[scheme] = all(scheme.covers(place) for place in places)
+        return known
+
+
+def checked_name(name: object) -> str:
+    """The name of a source, which is a part of its path."""
+    if not isinstance(name, str) or NAME.fullmatch(name) is None:
+        raise Misuse(
+            "a source's name is a part of its path: 1 to 100 letters, digits, dots, hyphens and "
+            "underscores"
+        )
+    if name in TAKEN:
+        raise Misuse(f"/{name} is where duly itself answers: choose another name")
+    return name
+
+
+def needed(source: Source) -> timedelta:
+    """The shortest memory that is safe: for as long as a copy may come and still be genuine.
+
+    A tolerance longer than the retries was chosen because retries carry their first time; it
+    covers them then.
+    """
+    horizon = source.provider.retry_horizon
+    tolerance = timedelta(seconds=source.tolerance or 0)
+    return tolerance if tolerance >= horizon else horizon + tolerance
+
+
+def checked_keep(keep: object, source: Source) -> int | None:
+    """How long claims are kept; refuse to forget an event while its sender may still repeat it."""
+    least = needed(source)
+    if keep is None:
+        return None
+    if keep == AS_NEEDED:
+        return max(CLAIM_TTL, least) // MICROSECOND
+    chosen = checked_duration("keep", keep)
+    if chosen < least // MICROSECOND:
+        provider: Provider = source.provider
+        raise Misuse(
+            f"keep={keep} is too short for {source.name}: {provider.title or provider.name} may "
+            f"send an event again for {provider.retry_horizon}, and this source accepts what was "
+            f"signed up to {timedelta(seconds=source.tolerance or 0)} ago, so claims must be kept "
+            f"for at least {least}"
+        )
+    return chosen
+
+
+def checked_bodies(bodies: object) -> int | None:
+    """How long bodies are kept."""
+    return None if bodies is None else checked_duration("bodies", bodies)
+
+
+def checked_limit(limit: object) -> int:
+    """How large a body may be."""
+    return checked_count("limit", limit, most=MOST_LIMIT)
+
+
+def checked_tenant(tenant: object) -> Callable[[Verified], object] | None:
+    """Who tells tenants apart."""
+    if tenant is not None and not callable(tenant):
+        raise Misuse(
+            f"tenant must be a function of the verified delivery that returns a string, not "
+            f"{kind(tenant)}"
+        )
+    return tenant
+
+
+def kept_headers(provider: Provider, more: Iterable[str]) -> tuple[str, ...]:
+    """The names of the headers that are stored: those a profile names, and those asked for."""
+    if isinstance(more, str) or not all(isinstance(name, str) for name in more):
+        raise Misuse("headers must be a list of header names, such as ['X-Shop-Domain']")
+    named = [
+        part.name
+        for spot in provider.spots.values()
+        for parts in spot.alternatives
+        for part in parts
+        if part.kind == "header"
+    ]
+    wanted = [name.lower() for name in more]
+    for name in wanted:
+        if HEADER.fullmatch(name) is None:
+            raise Misuse(f"{name!r:.60} is no name of a header")
+    secret = {"authorization", "proxy-authorization", "cookie"}
+    secret |= {name for scheme in provider.schemes for name in scheme.secret_headers()}
+    if refused := secret.intersection(wanted):
+        raise Misuse(f"the header {sorted(refused)[0]} holds a secret and is never stored")
+    return tuple(dict.fromkeys([*ALWAYS_KEPT, *named, *wanted]))

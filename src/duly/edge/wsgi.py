@@ -1,0 +1,144 @@
+"""The receiver as a WSGI application: the same path on the server's own threads."""
+
+from __future__ import annotations
+
+import logging
+import time
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from duly.edge.asgi import access, log
+from duly.edge.judging import allows, not_allowed
+from duly.edge.replies import Fault, Refused
+from duly.edge.requests import (
+    Request,
+    checked_headers,
+    declared_length,
+    refuse_encoding,
+    too_large,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from duly.edge.replies import Reply
+    from duly.edge.routes import Route
+    from duly.edge.site import Room, Site
+
+Environ = dict[str, Any]
+CHUNK = 64 * 1024
+
+
+def serve(site: Site, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Answer one request."""
+    begun = time.perf_counter()
+    method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "")
+    try:
+        reply = replied(site, environ, method, path)
+    except Refused as problem:
+        reply = problem.reply
+    if access.isEnabledFor(logging.INFO):
+        log(method, path, reply, begun)
+    # A gateway owns the connection: hop-by-hop headers are not an application's to set.
+    pairs = [(name, value) for name, value in reply.pairs() if name != "connection"]
+    start_response(status_line(reply.status), pairs)
+    return [b"" if method == "HEAD" else reply.body]
+
+
+def status_line(status: int) -> str:
+    """A status with the phrase that WSGI wants after it."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"{status} Status"
+
+
+def replied(site: Site, environ: Environ, method: str, path: str) -> Reply:
+    """The answer to one request, found by its path."""
+    route = site.route(path)
+    if route is None:
+        own = site.own_blocking(path, method)
+        if own is not None:
+            return own
+        raise Refused(Fault.UNKNOWN_SOURCE, "nothing is received here")
+    return received(site, route, environ)
+
+
+def received(site: Site, route: Route, environ: Environ) -> Reply:
+    """The answer of one source."""
+    if not allows(route, environ["REQUEST_METHOD"]):
+        return not_allowed()
+    request = request_of(environ)
+    refuse_encoding(request.encoding, decompress=route.decompress)
+    with site.room() as room:
+        body = read(environ, route.limit, request.declared, Deadline(site.body_deadline), room)
+        return site.receiver.receive_blocking(route, request, body)
+
+
+class Deadline:
+    """How long a body may take; a single read that never returns is the server's to end."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+
+    def check(self) -> None:
+        """Refuse to go on reading."""
+        if time.monotonic() > self._until:
+            raise Refused(Fault.TOO_SLOW, "the body did not arrive in time")
+
+
+def read(
+    environ: Environ, limit: int, declared: int | None, deadline: Deadline, room: Room
+) -> bytes:
+    """The whole body. Without a length it is read to its end where the server marks one."""
+    if declared is not None and declared > limit:
+        raise too_large(limit)
+    if declared is None and not environ.get("wsgi.input_terminated", False):
+        return b""  # as WSGI has it: without a length there is no body that could be read safely
+    stream, chunks, size = environ["wsgi.input"], [], 0
+    most = limit + 1 if declared is None else declared
+    while size < most:
+        chunk: bytes = stream.read(min(CHUNK, most - size))
+        if not chunk:
+            break
+        size += len(chunk)
+        if size > limit:
+            raise too_large(limit)
+        room.grow(len(chunk))
+        chunks.append(chunk)
+        deadline.check()
+    if declared is not None and size < declared:
+        raise Refused(Fault.MALFORMED, "the body is shorter than its Content-Length")
+    return b"".join(chunks)
+
+
+def request_of(environ: Environ) -> Request:
+    """What the gate needs; WSGI joins repeated headers with commas before anybody can see them."""
+    headers = {
+        name[5:].replace("_", "-").lower(): value
+        for name, value in environ.items()
+        if name.startswith("HTTP_") and isinstance(value, str)
+    }
+    for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+        if environ.get(name):
+            headers[name.replace("_", "-").lower()] = environ[name]
+    checked_headers([len(name) + len(value) for name, value in headers.items()])
+    encoding = headers.get("content-encoding")
+    return Request(
+        environ["REQUEST_METHOD"],
+        headers,
+        url_of(environ, headers),
+        environ.get("REMOTE_ADDR") or None,
+        encoding.strip().lower() or None if encoding is not None else None,
+        declared_length(environ.get("CONTENT_LENGTH")),
+    )
+
+
+def url_of(environ: Environ, headers: dict[str, str]) -> str:
+    """The URL as it was asked for here; behind a proxy the source's own ``url=`` is better."""
+    host = headers.get("host") or f"{environ['SERVER_NAME']}:{environ['SERVER_PORT']}"
+    path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    query = environ.get("QUERY_STRING", "")
+    quoted = quote(path, safe="/;=,~:@!$&'()*+-._%", encoding="latin-1")
+    return f"{environ['wsgi.url_scheme']}://{host}{quoted}{'?' if query else ''}{query}"

@@ -1,0 +1,37 @@
+"""An event as a handler sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened, by the account of its verified sender.
+
+    Args:
+        id: the id that the sender gave it, or ``body_`` and a digest where it gave none.
+        type: its type, None where it names none.
+        source: the name of the source it came from.
+        tenant: whose it is, where the source tells tenants apart.
+        body: the raw bytes; of an item of a batch, the item as JSON.
+        headers: the headers that were kept, by lower-case name.
+        json: the parsed body, or the item of a batch; None where it is not sound JSON.
+        time: when it happened, where it says so.
+        received_at: when it was received.
+    """
+
+    id: str
+    type: str | None
+    source: str
+    tenant: str | None
+    body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    json: Any = field(repr=False)
+    time: datetime | None
+    received_at: datetime

@@ -1,0 +1,64 @@
+"""Forgetting an event on purpose, so that its sender's next delivery of it is processed again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import Misuse
+from duly.inbox.arrivals import Flag, event_key
+from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG
+from duly.jobs.statements import JOBS_DISCARD, JOBS_OF_EVENT
+
+if TYPE_CHECKING:
+    from duly._kernel.session import Row, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What was forgotten, and what it leads to."""
+
+    event_id: str
+    type: str | None
+    # The handlers that will run again when the sender delivers the event again.
+    handlers: tuple[str, ...]
+    # How many dead jobs of the event were discarded with it.
+    discarded: int
+
+
+class StillAtWork(Misuse):
+    """The event has a job that is ready or leased: it is processed without being sent again."""
+
+
+async def forget(session: Session, scope: str, event_id: str) -> Forgotten:
+    """Clear the claims of an event and discard its dead jobs, all of it or nothing."""
+    await session.begin(None)
+    key = event_key(scope, event_id)
+    rows = await session.rows(EVENTS_FIND, scope=scope, digest=key.digest)
+    events = [row for row in rows if row["flags"] in (Flag.NONE, Flag.IGNORED, Flag.TOO_OLD)]
+    jobs = await session.rows(JOBS_OF_EVENT, scope=scope, digest=key.digest)
+    refuse_at_work(jobs, scope, event_id)
+    claimed = await session.rows(CLAIMS_FORGET, scope=scope, digest=key.digest)
+    if not claimed and not events:
+        raise Misuse(
+            f"there is no event {event_id!r:.80} in {scope}: nothing to forget. Check its id, and "
+            "tenant= where the source has one"
+        )
+    for row in events:
+        if row["replay"] is not None:
+            await session.rows(CLAIMS_FORGET, scope=scope, digest=bytes(row["replay"]))
+        await session.rows(EVENTS_FLAG, id=row["id"], flags=Flag.FORGOTTEN.value)
+    for job in jobs:
+        await session.rows(JOBS_DISCARD, id=job["id"])
+    return Forgotten(event_id, events[0]["type"] if events else None, (), len(jobs))
+
+
+def refuse_at_work(jobs: object, scope: str, event_id: str) -> None:
+    """Refuse while a job of the event is ready or leased."""
+    alive: list[Row] = [job for job in jobs if job["state"] != "dead"]  # type: ignore[attr-defined]
+    if alive:
+        names = ", ".join(sorted({job["name"] for job in alive}))
+        raise StillAtWork(
+            f"event {event_id!r:.80} of {scope} still has work to do ({names}): it is not "
+            "forgotten. Wait until its jobs are done or dead"
+        )

@@ -1,0 +1,59 @@
+"""Receiving with the work inside: claim, event and handlers in one transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from duly._kernel.options import WAIT
+from duly.inbox.arrivals import Outcome, Status
+from duly.inbox.receive import receive_alone
+from duly.jobs.running import run_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
+    from datetime import timedelta
+
+    from duly._kernel.session import Opened
+    from duly.inbox.arrivals import Arrival
+    from duly.inbox.events import Event
+    from duly.jobs.handlers import Handler
+
+
+class Opener(Protocol):
+    """Whoever can open a transaction: a store, or the user's ORM."""
+
+    def opened(self, *, wait: timedelta) -> AbstractAsyncContextManager[Opened]:
+        """A transaction, committed at the end of the block and rolled back on any error."""
+
+
+class Work(NamedTuple):
+    """An arrival with the handlers that are to run when it is the first of its event."""
+
+    arrival: Arrival
+    event: Event
+    handlers: Sequence[Handler]
+
+
+async def receive_inline(opener: Opener, works: Sequence[Work]) -> list[Outcome]:
+    """Receive the events of one delivery and handle them, all of them or none."""
+    async with opener.opened(wait=WAIT) as opened:
+        return [await receive_and_run(opened, work) for work in works]
+
+
+async def receive_and_run(opened: Opened, work: Work) -> Outcome:
+    """One event: remembered, and handled if this is the first time."""
+    outcome = await received(opened, work.arrival)
+    if outcome.status is Status.ACCEPTED:
+        await run_inside(work.handlers, work.event, opened)
+    return outcome
+
+
+async def received(opened: Opened, arrival: Arrival) -> Outcome:
+    """Claim and write in the open transaction, with a bounded wait for whoever has the key."""
+    session = opened.session
+    if opened.orm is None:  # duly's own connection: each statement carries the bound
+        return await receive_alone(session, arrival)
+    await session.begin(WAIT)
+    async with session.savepoint(), session.waiting(WAIT):
+        return await receive_alone(session, arrival)

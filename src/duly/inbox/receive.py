@@ -1,0 +1,233 @@
+"""The receiving transaction: claim, event, arrival and jobs, all of them or none.
+
+Many events are received at once by one statement (PostgreSQL) or one transaction (SQLite). That
+covers whatever nobody had claimed. An event that is known is then told from its claim, and
+whatever is neither, because it conflicts, its claim has expired or somebody holds it, is received
+alone: step by step, in a transaction of its own, so that it cannot delay or fail its neighbours.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import Held, StoreRefused, StoreUnavailable
+from duly._kernel.options import BATCH_WAIT, WAIT
+from duly._kernel.records import Duplicate, First
+from duly._kernel.states import ClaimState
+from duly._ledger.claims import Terms, claim, claim_values, release
+from duly._ledger.statements import CLAIMS_INSERT, CLAIMS_READ
+from duly.inbox.arrivals import Flag, Outcome, Status, audit_key
+from duly.inbox.statements import DELIVERIES_INSERT, EVENTS_INSERT, INBOX_ACCEPT
+from duly.jobs.enqueue import enqueue_for_event
+from duly.jobs.statements import JOBS_OF_EVENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from duly._kernel.session import Column, Row, Runner, Session, Value
+    from duly.inbox.arrivals import Arrival
+
+# What PostgreSQL's arrays carry for none.
+NO_TIME = -(2**63)
+FOR_EVER = -1
+DUPLICATE = Outcome(Status.DUPLICATE)
+DIFFERENT = Outcome(Status.DUPLICATE, body_differs=True)
+CONFLICT = Outcome(Status.CONFLICT)
+
+
+async def receive_many(runner: Runner, arrivals: Sequence[Arrival]) -> list[Outcome | None]:
+    """Receive many at once; None stands for those that must be received alone.
+
+    Raises `StoreUnavailable` where nobody knows how it ended: then nothing may be acknowledged.
+    """
+    leading = Leaders(arrivals)
+    try:
+        outcomes = await runner.run_batch(lambda session: accept(session, leading), wait=BATCH_WAIT)
+    except (Held, StoreRefused):
+        # Somebody else is at work on one of the keys, or one of them cannot be written. Whose
+        # fault it is shows when each is received alone.
+        return [None] * len(arrivals)
+    rest = [arrival for arrival in leading if arrival.digest not in outcomes]
+    if rest:
+        with suppress(Held, StoreUnavailable):  # what was accepted is committed, whatever comes now
+            outcomes |= await runner.run_single(lambda session: known(session, rest), wait=WAIT)
+    return [told(arrival, leading, outcomes) for arrival in arrivals]
+
+
+Outcomes = dict[bytes, Outcome]
+
+
+class Leaders(list["Arrival"]):
+    """One arrival for each key of a batch, in the order of their keys: these are written.
+
+    A copy of one is told from it. Two that share a body but not an id cannot both be first: the
+    later one goes alone.
+    """
+
+    def __init__(self, arrivals: Iterable[Arrival]) -> None:
+        keys: set[bytes] = set()
+        for arrival in arrivals:
+            mine = {arrival.digest, arrival.replay or arrival.digest}
+            if keys.isdisjoint(mine):
+                keys |= mine
+                self.append(arrival)
+        # One order for everybody: two batches can then wait for each other, but never both ways.
+        self.sort(key=lambda arrival: arrival.digest)
+        self.ids = {arrival.id for arrival in self}
+        self.bodies = {arrival.digest: arrival.fingerprint for arrival in self}
+
+
+def told(arrival: Arrival, leading: Leaders, outcomes: Outcomes) -> Outcome | None:
+    """What an arrival is told: its own outcome, or that of the copy that was written for it."""
+    outcome = outcomes.get(arrival.digest)
+    if arrival.id in leading.ids or outcome is None:
+        return outcome
+    if leading.bodies.get(arrival.digest) != arrival.fingerprint:
+        return None
+    return outcome if outcome.status is Status.DUPLICATE else DUPLICATE
+
+
+async def accept(session: Session, arrivals: Sequence[Arrival]) -> Outcomes:
+    """Claim and write whatever nobody had; the outcomes of those and of no others."""
+    if session.dialect == "postgres":
+        rows = await session.rows_each(
+            INBOX_ACCEPT, [columns(one) for one in arrivals], **job_columns(arrivals)
+        )
+        claimed = {bytes(row["digest"]) for row in rows}
+    else:
+        claimed = {one.digest for one in arrivals if await accept_one(session, one)}
+    return {one.digest: Outcome(one.status) for one in arrivals if one.digest in claimed}
+
+
+async def accept_one(session: Session, arrival: Arrival) -> bool:
+    """The same as the one statement of PostgreSQL, in small ones: SQLite is not far away."""
+    terms, guard = Terms(arrival.token, arrival.ttl), arrival.replay_key
+    if guard is not None:
+        if await read(session, arrival):
+            return False  # before its body is claimed: whoever knows the id has done so
+        if not await session.rows(CLAIMS_INSERT, **claim_values(guard, terms, arrival.fingerprint)):
+            return False
+    if not await session.rows(
+        CLAIMS_INSERT, **claim_values(arrival.key, terms, arrival.fingerprint)
+    ):
+        return False
+    await write(session, arrival)
+    return True
+
+
+async def write(session: Session, arrival: Arrival) -> None:
+    """The event, its arrival and its jobs; the claim is made already."""
+    await session.rows(EVENTS_INSERT, **arrival.row())
+    await session.rows(
+        DELIVERIES_INSERT,
+        event=arrival.id,
+        outcome=arrival.status.value,
+        secret=arrival.secret,
+        remote=arrival.remote,
+    )
+    for job in arrival.jobs:
+        await enqueue_for_event(session, arrival.scope, arrival.id, job)
+
+
+def columns(arrival: Arrival) -> dict[str, Value]:
+    """One row of the arrays; they carry a value of their own for none."""
+    row = arrival.row()
+    return {
+        **row,
+        "key_text": arrival.key_text,
+        "type": row["type"] or "",
+        "ttl": FOR_EVER if arrival.ttl is None else arrival.ttl,
+        "body_ttl": FOR_EVER if arrival.body_ttl is None else arrival.body_ttl,
+        "event_time": NO_TIME if arrival.event_time is None else arrival.event_time,
+        "outcome": arrival.status.value,
+        "secret": arrival.secret or "",
+        "remote": arrival.remote or "",
+    }
+
+
+def job_columns(arrivals: Sequence[Arrival]) -> dict[str, Column]:
+    """The jobs of all arrivals, each with the digest of its event."""
+    jobs = [(one.digest, job) for one in arrivals for job in one.jobs]
+    return {
+        "job_digest": [digest for digest, _ in jobs],
+        "job_id": [job.id for _, job in jobs],
+        "job_name": [job.name for _, job in jobs],
+        "job_queue": [job.queue for _, job in jobs],
+        "job_attempts": [job.attempts for _, job in jobs],
+    }
+
+
+async def known(session: Session, arrivals: Sequence[Arrival]) -> Outcomes:
+    """The duplicates among those that somebody had claimed; told from their claims alone."""
+    rows = await session.rows_each(
+        CLAIMS_READ, [{"scope": one.scope, "digest": one.digest} for one in arrivals], token=b""
+    )
+    claims = {bytes(row["digest"]): row for row in rows}
+    found = ((one.digest, duplicate(claims.get(one.digest), one)) for one in arrivals)
+    return {digest: outcome for digest, outcome in found if outcome is not None}
+
+
+def duplicate(row: Row | None, arrival: Arrival) -> Outcome | None:
+    """What a claim says of an arrival; None where it takes more than a look at the claim."""
+    if row is None or row["held"] or row["free"]:
+        return None
+    if same_body(row, arrival):
+        return DUPLICATE
+    return DIFFERENT if arrival.signed else None
+
+
+def same_body(row: Row, arrival: Arrival) -> bool:
+    """Whether the claim was made with this body, as far as it says."""
+    before = row["fingerprint"]
+    return before is None or bytes(before) == arrival.fingerprint
+
+
+async def read(session: Session, arrival: Arrival) -> Row | None:
+    """The claim of the event as it stands."""
+    rows = await session.rows(
+        CLAIMS_READ, scope=arrival.scope, digest=arrival.digest, token=arrival.token
+    )
+    return rows[0] if rows else None
+
+
+async def receive_alone(session: Session, arrival: Arrival) -> Outcome:
+    """Receive one event step by step in the open transaction, waiting for whoever has its key."""
+    terms = Terms(arrival.token, arrival.ttl)
+    guard = arrival.replay_key
+    seen = None
+    if guard is not None:
+        seen = await claim(session, guard, terms, fingerprint=arrival.fingerprint)
+    if isinstance(seen, Duplicate):
+        return await replayed(session, arrival, terms)
+    answer = await claim(session, arrival.key, terms, fingerprint=arrival.fingerprint)
+    if isinstance(answer, First):
+        if answer.epoch > 1 and await session.rows(
+            JOBS_OF_EVENT, scope=arrival.scope, digest=arrival.digest
+        ):
+            return DUPLICATE  # its time was over, but its work is not: the claim starts anew
+        await write(session, arrival)
+        return Outcome(arrival.status)
+    if guard is not None:
+        await release(session, guard, arrival.token, ClaimState.DONE)
+    if not answer.body_differs:
+        return DUPLICATE
+    return DIFFERENT if arrival.signed else await conflict(session, arrival, Flag.CONFLICT, terms)
+
+
+async def replayed(session: Session, arrival: Arrival, terms: Terms) -> Outcome:
+    """A known body: a duplicate under the id it came with first, a conflict under any other."""
+    row = await read(session, arrival)
+    if row is not None and not row["held"] and not row["free"]:
+        if same_body(row, arrival):
+            return DUPLICATE
+        return await conflict(session, arrival, Flag.CONFLICT, terms)
+    return await conflict(session, arrival, Flag.REPLAYED_BODY, terms)
+
+
+async def conflict(session: Session, arrival: Arrival, flag: Flag, terms: Terms) -> Outcome:
+    """Store what will not be processed, once, for a person to look at. It claims no event."""
+    answer = await claim(session, audit_key(arrival), terms, fingerprint=arrival.fingerprint)
+    if isinstance(answer, First):
+        await write(session, arrival._replace(flag=flag, status=Status.CONFLICT, jobs=()))
+    return CONFLICT

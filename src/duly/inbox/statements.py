@@ -1,0 +1,16 @@
+"""The names of the inbox's statements: one ``.sql`` file each, in every store."""
+
+from __future__ import annotations
+
+CLAIMS_FORGET = "claims_forget"
+COUNTERS_ADD = "counters_add"
+DELIVERIES_INSERT = "deliveries_insert"
+DELIVERIES_NOTE = "deliveries_note"
+DELIVERIES_PRUNE = "deliveries_prune"
+EVENTS_FIND = "events_find"
+EVENTS_FLAG = "events_flag"
+EVENTS_INSERT = "events_insert"
+EVENTS_PRUNE = "events_prune"
+EVENTS_STRIP = "events_strip"
+# One statement for many events; PostgreSQL only.
+INBOX_ACCEPT = "inbox_accept"

@@ -1,0 +1,120 @@
+"""The functions that handle events: found by source and type, called with what they ask for."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from duly._kernel.errors import Misuse
+from duly._kernel.inputs import kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Colour = Literal["sync", "async"]
+PARAMETERS = ("event", "job", "tx")
+QUEUE = "default"
+# A webhook that fails is tried again: its sender has been told that it was taken.
+EVENT_ATTEMPTS = 5
+NAME_BYTES = 200
+PATTERN_BYTES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """One function of the user's, under a name that stays the same from deploy to deploy."""
+
+    name: str
+    call: Callable[..., Any]
+    wants: frozenset[str]
+    colour: Colour
+    queue: str = QUEUE
+    attempts: int = EVENT_ATTEMPTS
+
+    def arguments(self, **offered: object) -> dict[str, object]:
+        """What the function asked for, of what there is."""
+        return {name: value for name, value in offered.items() if name in self.wants}
+
+
+def handler_of(call: Any, name: str | None) -> Handler:
+    """Check a function that is to handle events; the message says what to write instead."""
+    if not callable(call):
+        raise Misuse(f"a handler must be a function, not {kind(call)}")
+    chosen = getattr(call, "__qualname__", None) if name is None else name
+    if not isinstance(chosen, str) or not 1 <= len(chosen.encode()) <= NAME_BYTES:
+        raise Misuse(f"a handler's name must be text of 1 to {NAME_BYTES} bytes: give it name=")
+    if not chosen.isprintable() or "<" in chosen:
+        raise Misuse(
+            f"this handler has no lasting name ({chosen!r:.60}): define it at the top of a module, "
+            "or give it name="
+        )
+    target: Any = call if inspect.isroutine(call) else type(call).__call__
+    colour: Colour = "async" if inspect.iscoroutinefunction(target) else "sync"
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise Misuse(f"handler {chosen} is a generator and would never run: write no `yield` in it")
+    return Handler(chosen, call, wanted(call, chosen), colour)
+
+
+def wanted(call: Callable[..., Any], name: str) -> frozenset[str]:
+    """The parameters by which a function asks for what it needs."""
+    parameters = inspect.signature(call).parameters.values()
+    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    named = {one.name for one in parameters if one.kind in plain}
+    known = named.intersection(PARAMETERS)
+    unknown = [
+        one.name
+        for one in parameters
+        if one.name not in known
+        and (one.default is one.empty or one.kind is inspect.Parameter.POSITIONAL_ONLY)
+        and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if unknown:
+        raise Misuse(
+            f"handler {name} asks for {unknown[0]!r}: a handler's parameters are "
+            f"{', '.join(PARAMETERS[:-1])} and {PARAMETERS[-1]}, by these names"
+        )
+    return frozenset(known)
+
+
+class Handlers:
+    """The handlers of one source, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[str, Handler]] = []
+        # Types are few and come again and again; a sender that makes them up must not fill memory.
+        self.matching = lru_cache(maxsize=1024)(self._matching)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, pattern: str, handler: Handler) -> None:
+        """Have a handler called for events whose type matches."""
+        self._entries.append((pattern, handler))
+        self.matching.cache_clear()
+
+    def names(self) -> Iterable[str]:
+        """The names that are taken."""
+        return {handler.name for _, handler in self._entries}
+
+    def all(self) -> tuple[Handler, ...]:
+        """Every handler."""
+        return tuple(handler for _, handler in self._entries)
+
+    def _matching(self, event_type: str | None) -> tuple[Handler, ...]:
+        """The handlers of a type, each once, however many of its patterns match."""
+        said = "" if event_type is None else event_type
+        found = [handler for pattern, handler in self._entries if fnmatchcase(said, pattern)]
+        return tuple(dict.fromkeys(found))
+
+
+def checked_pattern(pattern: object) -> str:
+    """An event type, or a glob of them."""
+    if not isinstance(pattern, str) or not 1 <= len(pattern.encode()) <= PATTERN_BYTES:
+        raise Misuse(
+            f"a pattern is an event type such as 'invoice.paid', or a glob such as 'invoice.*', of "
+            f"at most {PATTERN_BYTES} bytes"
+        )
+    return pattern

@@ -1,0 +1,134 @@
+"""The transaction that a handler works in, in both colours.
+
+What a handler writes through it stays or goes with the claim of its event. Ending it is not the
+handler's to do: return to commit, raise to roll back.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import Misuse
+from duly._kernel.onestep import finish
+from duly._kernel.options import ORDER_SCOPE
+from duly._ledger import order
+from duly._ledger.asks import advance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly._kernel.session import Opened, Rows, Session
+    from duly._kernel.versions import Tie, Version
+
+ENDINGS = ("commit", "rollback", "close")
+
+
+class OpenTransaction:
+    """What both colours know of their transaction."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._opened: Opened | None = opened
+
+    @property
+    def connection(self) -> Any:
+        """The driver's connection, inside the transaction."""
+        return self._now().connection
+
+    @property
+    def session(self) -> Any:
+        """The session of your ORM, where the app has ``begin=``."""
+        orm = self._now().orm
+        if orm is None:
+            raise Misuse("tx.session is the session of your ORM: give the app begin=")
+        return orm
+
+    def _now(self) -> Opened:
+        if self._opened is None:
+            raise Misuse("this transaction is over: use tx only inside its handler")
+        return self._opened
+
+    def _session(self) -> Session:
+        return self._now().session
+
+    @contextmanager
+    def lasting(self) -> Iterator[None]:
+        """While the handler runs: nobody ends the transaction under it, nobody uses it after."""
+        opened = self._now()
+        with unending(opened.connection), unending(opened.orm):
+            try:
+                yield
+            finally:
+                self._opened = None
+
+
+class Tx(OpenTransaction):
+    """The transaction of a handler that blocks."""
+
+    def execute(self, statement: str, /, **values: Any) -> Rows:
+        """Run a statement with ``:name`` parameters and return its rows."""
+        return finish(self._session().execute(checked_statement(statement), values))
+
+    def newer(
+        self,
+        resource: str | bytes,
+        version: Version,
+        tie: Tie | None = None,
+        *,
+        scope: str = ORDER_SCOPE,
+    ) -> bool:
+        """Whether this version is later than any applied to the resource; it is recorded then."""
+        return finish(order.newer(self._session(), advance(scope, resource, version, tie)))
+
+
+class AsyncTx(OpenTransaction):
+    """The transaction of a handler that is awaited."""
+
+    async def execute(self, statement: str, /, **values: Any) -> Rows:
+        """Run a statement with ``:name`` parameters and return its rows."""
+        return await self._session().execute(checked_statement(statement), values)
+
+    async def newer(
+        self,
+        resource: str | bytes,
+        version: Version,
+        tie: Tie | None = None,
+        *,
+        scope: str = ORDER_SCOPE,
+    ) -> bool:
+        """Whether this version is later than any applied to the resource; it is recorded then."""
+        return await order.newer(self._session(), advance(scope, resource, version, tie))
+
+
+def checked_statement(statement: object) -> str:
+    """One statement as text."""
+    if not isinstance(statement, str):
+        raise Misuse(
+            "tx.execute takes SQL as text, and its values by name: "
+            'tx.execute("… WHERE id = :id", id=7)'
+        )
+    return statement
+
+
+@contextmanager
+def unending(target: Any) -> Iterator[None]:
+    """Refuse commit, rollback and close on a connection or session while a handler has it."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise Misuse(
+            "a handler's transaction is ended by duly: return to commit it together with the "
+            "event, raise to roll it back"
+        )
+
+    kept: list[str] = []
+    try:
+        for name in ENDINGS if target is not None else ():
+            try:
+                setattr(target, name, refuse)
+            except AttributeError:  # a type of the driver's own; its state is looked at afterwards
+                break
+            kept.append(name)
+        yield
+    finally:
+        for name in kept:
+            delattr(target, name)

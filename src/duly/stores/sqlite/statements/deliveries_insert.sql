@@ -1,0 +1,6 @@
+-- Note the arrival that made an event.
+-- params: event, outcome, secret, remote, now
+-- columns: event
+INSERT INTO {deliveries} (event, at, outcome, secret, remote)
+VALUES (:event, :now, :outcome, :secret, :remote)
+RETURNING event

@@ -1,0 +1,4 @@
+-- Delete one dead job. No row back: it is not dead any more.
+-- params: id
+-- columns: id
+DELETE FROM {jobs} WHERE id = :id AND state = 'dead' RETURNING id

@@ -1,0 +1,100 @@
+"""Transactions that an event loop holds open while awaited code of the user's runs in them.
+
+The one writing connection can be held by one of them at a time. Whoever waits for it waits in the
+loop first, so that the thread is never busy with waiting while the holder has a statement to run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import Held
+from duly._kernel.session import Opened
+from duly.stores.sqlite.thread import Thread
+from duly.stores.sqlite.wires import answered, autocommits, run
+from duly.stores.sqlite.writer import begin, commit, roll_back
+from duly.stores.surely import surely
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from datetime import timedelta
+
+    from duly._kernel.session import Row, Rows, Value
+    from duly.stores.sqlite.writer import Writer
+
+
+class ThreadWire:
+    """The writing connection, used through a thread so that the loop never blocks on it."""
+
+    def __init__(self, connection: sqlite3.Connection, thread: Thread) -> None:
+        self._connection = connection
+        self._thread = thread
+
+    async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
+        """Run one statement on the thread."""
+        return await self._thread.run(lambda: run(self._connection, text, values))
+
+    async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
+        """Run a statement of the user's on the thread."""
+        return await self._thread.run(lambda: answered(self._connection, text, values))
+
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self._connection.in_transaction
+
+    async def commits_by_itself(self) -> bool:
+        """Whether a statement outside BEGIN would be committed at once."""
+        return autocommits(self._connection)
+
+
+class Turns:
+    """The open transactions of one event loop, one after the other."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._thread = Thread()
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def opened(self, wait: timedelta) -> AsyncIterator[Opened]:
+        """One transaction: committed at the end of the block, rolled back on any error."""
+        try:
+            async with asyncio.timeout(wait.total_seconds()):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise Held("another handler keeps SQLite's writer busy: try again") from None
+        try:
+            connection = await self._borrowed(wait)
+            try:
+                await self._do(lambda: begin(connection))
+                wire = ThreadWire(connection, self._thread)
+                yield Opened(self._writer.session_over(wire), connection)
+                await self._do(lambda: commit(connection))
+            finally:
+                # After a COMMIT this finds nothing to roll back.
+                await self._do(lambda: roll_back(connection))
+                self._writer.give_back()
+        finally:
+            self._turn.release()
+
+    async def _borrowed(self, wait: timedelta) -> sqlite3.Connection:
+        """The connection; one that arrives for a cancelled caller is given back."""
+        got: list[sqlite3.Connection] = []
+        try:
+            await self._thread.run(lambda: got.append(self._writer.borrow(wait)))
+        except asyncio.CancelledError:
+            if got:
+                self._writer.give_back()
+            raise
+        return got[0]
+
+    async def _do(self, call: Callable[[], None]) -> None:
+        """Run on the thread to the end, even if the caller is cancelled meanwhile."""
+        await surely(self._thread.run(call))
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.close()

@@ -1,0 +1,1 @@
+"""What ``duly send`` does: make a genuine event, deliver it as often as asked, judge replies."""

@@ -1,0 +1,112 @@
+"""A body in which single values can be read and changed: JSON, or the fields of a form."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from duly._kernel.errors import Misuse
+from duly.gate.delivery import Delivery
+from duly.gate.facts import items_of
+from duly.gate.places import Place, Reading
+from duly.gate.reading import USUAL
+
+if TYPE_CHECKING:
+    from duly.gate.provider import Provider
+
+Plain = str | int | float
+LEAVE_OUT = "write the id and the type into the file, and leave --id and --type out"
+
+
+class Document:
+    """A body of one provider, read as its receiver will read it. Unchanged, it keeps its bytes."""
+
+    def __init__(self, provider: Provider, body: bytes) -> None:
+        self._provider = provider
+        self._load(body)
+
+    def _load(self, body: bytes) -> None:
+        self.body = body
+        self._reading = Reading(Delivery({}, body, None, "POST", 0.0), USUAL, self._provider)
+        batch = self._provider.items is not None
+        self._items = items_of(self._reading, self._provider) if batch else []
+
+    @property
+    def _event(self) -> Any:
+        """Where the places of the body begin: at the one item of a batch, else at its root."""
+        return self._items[0] if len(self._items) == 1 else None
+
+    def together(self, places: tuple[Place, ...]) -> list[Any] | None:
+        """The values of these places, None where one that must be there is missing."""
+        return self._reading.together(places, self._event)
+
+    def value(self, place: Place) -> Plain | None:
+        """The value of one place."""
+        return self._reading.value(place, self._event)
+
+    def can_hold(self, places: tuple[Place, ...]) -> bool:
+        """Whether places of these kinds can be in this body: some forms hold JSON in a field."""
+        kind = "body" if self._reading.json_bytes() is not None else "form"
+        return all(place.kind == kind for place in places)
+
+    def put(self, place: Place, value: Plain) -> None:
+        """Set a value, of the kind that is there already where it can be one."""
+        present = self.value(place)
+        if isinstance(present, int) and str(value).isdecimal():
+            value = int(value)
+        if present == value:
+            return
+        if place.kind == "form":
+            fields = dict(self._reading.form) | {place.name: str(value)}
+            self._load(urlencode(list(fields.items())).encode())
+        else:
+            self._write(place.path, value)
+
+    def drop(self, place: Place) -> None:
+        """Take a value away."""
+        if self.value(place) is not None:
+            self._write(place.path, None)
+
+    def _write(self, path: tuple[str, ...], value: Plain | None) -> None:
+        *way, last = path
+        node = self._changeable()
+        for key in way:
+            node = node.setdefault(key, {})
+            if not isinstance(node, dict):
+                raise Misuse(f"the body has no room for {'.'.join(path)}: {LEAVE_OUT}")
+        if value is None:
+            del node[last]
+        else:
+            node[last] = value
+        ending = self.body[len(self.body.rstrip()) :]  # some senders sign a line break behind it
+        # What was changed is the reading's own copy, which is read anew from these bytes.
+        written = json.dumps(self._reading.parsed.value, separators=(",", ":"))
+        self._load(written.encode() + ending)
+
+    def _changeable(self) -> dict[str, Any]:
+        """The one event of this body."""
+        reading = self._reading
+        node = reading.parsed.value if self._event is None else self._event
+        if reading.form:
+            raise Misuse(f"the body is a form with JSON in it: {LEAVE_OUT}")
+        if reading.odd is not None:
+            raise Misuse(f"the body cannot be changed, since {reading.odd}: {LEAVE_OUT}")
+        if not isinstance(node, dict) or len(self._items) > 1:
+            raise Misuse(f"the body must hold one event, not none and not several: {LEAVE_OUT}")
+        return node
+
+    def first_named(self, name: str) -> Place | None:
+        """The first place under this name, however deep in the body."""
+        path = path_to(name, self._reading.parsed.value)
+        return None if path is None else Place("body", ".".join(path), path)
+
+
+def path_to(name: str, node: Any) -> tuple[str, ...] | None:
+    """The keys down to the first plain value under this name."""
+    if not isinstance(node, dict):
+        return None
+    if isinstance(node.get(name), str | int):
+        return (name,)
+    found = ((key, path_to(name, below)) for key, below in node.items())
+    return next(((key, *path) for key, path in found if path is not None), None)

@@ -1,0 +1,69 @@
+"""The secret to sign with: from the option, the environment or a prompt, and never shown again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from getpass import getpass
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import Misuse
+from duly.gate import Ecdsa, Ed25519, Hmac, Secret, SignedFields, StandardWebhooks
+
+if TYPE_CHECKING:
+    from duly.gate.provider import Provider
+
+HIDDEN = "***"
+SHORTEST_HIDDEN = 6
+
+
+def variable_of(provider: Provider) -> str:
+    """The environment variable that holds a provider's secret."""
+    return f"DULY_SECRET_{provider.name.upper().replace('-', '_')}"
+
+
+def form_of(provider: Provider) -> str:
+    """What the secret to sign with looks like."""
+    match provider.schemes[0]:
+        case StandardWebhooks(must_begin=""):
+            return "whsec_ and base64, or a private key: whsk_ and base64"
+        case StandardWebhooks():
+            return "a signing token, whsec_ and base64; or the older secret token, plain text"
+        case Ed25519():
+            return "an Ed25519 private key, in hex or PEM; the receiver has its public key"
+        case Ecdsa():
+            return "an ECDSA private key, base64 DER or PEM; the receiver has its public key"
+        case SignedFields(secret="hex") | Hmac(secret="hex"):
+            return "an HMAC key in hex"
+        case _:
+            return "a secret of plain text, used as it stands"
+
+
+def signer_for(provider: Provider, told: str | None) -> Secret:
+    """The secret of this provider's source, under the name of the place where it was found."""
+    variable = variable_of(provider)
+    if told is not None:
+        return Secret(told.strip(), name="--secret")
+    if os.environ.get(variable):
+        return Secret(os.environ[variable].strip(), name=variable)
+    if sys.stdin is not None and sys.stdin.isatty():
+        return Secret(asked(provider).strip(), name="prompt")
+    raise Misuse(
+        f"which secret? {provider.title} signs with {form_of(provider)}. Set {variable}, or give "
+        "--secret"
+    )
+
+
+def asked(provider: Provider) -> str:
+    """The secret as a person types it, unseen."""
+    try:
+        return getpass(f"Secret of {provider.title} ({form_of(provider)}): ")
+    except EOFError:
+        return ""  # refused like any empty secret, with a sentence that says why
+
+
+def without_secret(text: str, secret: Secret) -> str:
+    """A text in which the secret does not stand; a very short one would be found in any word."""
+    value = secret.reveal()
+    shows = isinstance(value, str) and len(value) >= SHORTEST_HIDDEN
+    return text.replace(str(value), HIDDEN) if shows else text

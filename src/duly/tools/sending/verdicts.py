@@ -1,0 +1,107 @@
+"""What the replies mean: whether they were to be expected, in lines for people and for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import Code
+from duly.tools.sending.signers import without_secret
+
+if TYPE_CHECKING:
+    from duly._kernel.results import Json
+    from duly.tools.sending.parcels import Manner, Parcel
+    from duly.tools.sending.posting import Answer
+
+ACCEPTED = "accepted"
+# In a summary these come first, in this order; whatever else was said follows by its name.
+ORDER = (ACCEPTED, "duplicate", "conflict", "ignored", "too_old")
+# How receivers that are not duly refuse what is not genuine. Not 404: that is another mistake.
+REFUSALS = frozenset({400, 401, 403, 422})
+REASONS: dict[Manner, frozenset[str]] = {
+    "genuine": frozenset(),
+    "tampered": frozenset({Code.BAD_SIGNATURE, Code.MALFORMED}),
+    "stale": frozenset({Code.STALE_TIMESTAMP}),
+}
+SURPRISES: dict[Manner, str] = {
+    "genuine": "a genuine delivery was not taken",
+    "tampered": "a changed body was not refused as such: does the receiver verify the raw bytes?",
+    "stale": "an old signature was not refused as such: does the receiver look at the signed time?",
+}
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The answers to the copies of one event."""
+
+    parcel: Parcel
+    event_id: str
+    answers: list[Answer] = field(default_factory=list)
+
+    def add(self, answer: Answer) -> str:
+        """One more answer, and the line that tells it."""
+        answer = self._safe(answer)
+        self.answers.append(answer)
+        status = "---" if answer.status is None else str(answer.status)
+        line = f"{status} {answer.word}  {self.event_id}  {answer.seconds * 1000:.0f} ms"
+        return f"{line}  {answer.reason}" if answer.reason else line
+
+    def summary(self) -> str:
+        """All of them in one line."""
+        counts = ", ".join(f"{count:,} {word}" for word, count in self._counts().items())
+        return f"{len(self.answers):,} copies: {counts}"
+
+    def surprise(self) -> str | None:
+        """What was not to be expected, if anything."""
+        if any(not expected(one, self.parcel) for one in self.answers):
+            return SURPRISES[self.parcel.manner]
+        accepted = self._counts().get(ACCEPTED, 0)
+        if accepted > 1:
+            return f"one event was accepted {accepted:,} times"
+        return None
+
+    def document(self) -> Json:
+        """Everything, for programs."""
+        return {
+            "provider": self.parcel.provider.name,
+            "url": self.parcel.url,
+            "event": self.event_id,
+            "sent": self.parcel.manner,
+            "deliveries": [member(one) for one in self.answers],
+            "counts": dict(self._counts()),
+            "expected": self.surprise() is None,
+        }
+
+    def _counts(self) -> dict[str, int]:
+        counted = Counter(answer.word for answer in self.answers)
+        known = [word for word in ORDER if word in counted]
+        return {word: counted[word] for word in [*known, *sorted(counted.keys() - set(ORDER))]}
+
+    def _safe(self, answer: Answer) -> Answer:
+        """What the receiver said, without the secret: it may repeat what was sent to it."""
+        word, reason = (
+            without_secret(text, self.parcel.secret) for text in (answer.word, answer.reason)
+        )
+        return replace(answer, word=word, reason=reason)
+
+
+def member(answer: Answer) -> Json:
+    """One answer, for programs."""
+    return {
+        "status": answer.status,
+        "reply": answer.word,
+        "reason": answer.reason,
+        "milliseconds": round(answer.seconds * 1000, 3),
+    }
+
+
+def expected(answer: Answer, parcel: Parcel) -> bool:
+    """Whether a receiver that does its work answers like this."""
+    if answer.status is None:
+        return False
+    if parcel.manner == "genuine":
+        return 200 <= answer.status < 300
+    if answer.error and answer.word in set(Code):
+        return answer.word in REASONS[parcel.manner]
+    return answer.status in REFUSALS or answer.status == parcel.provider.reject
