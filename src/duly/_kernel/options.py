@@ -14,8 +14,6 @@ from duly._kernel.errors import Misuse
 CLAIM_TTL = timedelta(days=30)
 # Long enough to look into a complaint; the claim outlives it, so nothing is processed twice.
 BODIES_KEPT = timedelta(days=14)
-# As long as claims are kept by default: who sent an event, and how often.
-DELIVERIES_KEPT = timedelta(days=30)
 # A duplicate that races the first should answer while its sender listens; most wait 5 s or more.
 WAIT = timedelta(seconds=2)
 # How long many deliveries wait together for a key that one of them needs: then each goes alone.

@@ -51,16 +51,16 @@ class Session(Protocol):
     async def begin(self, wait: timedelta | None) -> None:
         """Make sure that a transaction is open; ``wait`` bounds the wait for its lock."""
 
-    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
-        """Run one named statement and return its rows."""
+    async def rows(self, statement: str, **values: Value | Column) -> Sequence[Row]:
+        """Run one named statement and return its rows; only PostgreSQL takes columns."""
 
     async def rows_each(
-        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value | Column
+        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
     ) -> Sequence[Row]:
-        """Run one named statement for many sets of values, in their order, and gather the rows.
+        """Run one named statement for many sets of values, in their order, and gather the rows."""
 
-        Whole columns are for statements with a second list, which only PostgreSQL has.
-        """
+    async def write_each(self, statement: str, each: Sequence[dict[str, Value]]) -> None:
+        """Run one named statement for many sets of values; what it returns is not kept."""
 
     async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's, with ``:name`` parameters, and return what it found."""

@@ -155,8 +155,9 @@ async def read(
 def path_of(scope: Scope) -> str:
     """The path below the point where the application is mounted."""
     path: str = scope["path"]
-    root: str = scope.get("root_path", "")
-    return path[len(root) :] if root and path.startswith(root) else path
+    root: str = scope.get("root_path", "").rstrip("/")
+    # Some servers leave the mount point out of the path: it is cut off only where it stands whole.
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
 
 
 def request_of(scope: Scope) -> Request:

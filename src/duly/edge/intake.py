@@ -83,9 +83,10 @@ def arrival(delivery: Delivery, facts: Facts, body: bytes) -> Arrival:
     scope = route.scope(delivery.tenant)
     event_type = storable(facts.type)
     handlers: tuple[Handler, ...] = route.handlers.matching(event_type)
-    status, flag = Status.ACCEPTED, Flag.NONE
+    status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.keep, route.bodies
     if too_old(delivery, facts):
-        status, flag, handlers = Status.TOO_OLD, Flag.TOO_OLD, ()
+        # It waits for a person, who may take any time.
+        status, flag, keep, bodies, handlers = Status.TOO_OLD, Flag.TOO_OLD, None, None, ()
     elif not handlers:
         status, flag = Status.IGNORED, Flag.IGNORED
     guard = facts.replay_key if route.source.replayed_body == "conflict" else None
@@ -105,8 +106,8 @@ def arrival(delivery: Delivery, facts: Facts, body: bytes) -> Arrival:
         headers=kept(route, verified),
         body=body,
         fingerprint=hashlib.sha256(body).digest(),
-        ttl=route.keep,
-        body_ttl=route.bodies,
+        ttl=keep,
+        body_ttl=bodies,
         secret=verified.secret,
         remote=delivery.remote,
         jobs=() if route.inline else tuple(map(job_for, handlers)),

@@ -65,11 +65,11 @@ def replied(site: Site, environ: Environ, method: str, path: str) -> Reply:
     return received(site, route, environ)
 
 
-def received(site: Site, route: Route, environ: Environ) -> Reply:
-    """The answer of one source."""
+def received(site: Site, route: Route, environ: Environ, request: Request | None = None) -> Reply:
+    """The answer of one source; an adapter knows the request already, in its framework's words."""
     if not allows(route, environ["REQUEST_METHOD"]):
         return not_allowed()
-    request = request_of(environ)
+    request = request_of(environ) if request is None else request
     refuse_encoding(request.encoding, decompress=route.decompress)
     with site.room() as room:
         body = read(environ, route.limit, request.declared, Deadline(site.body_deadline), room)

@@ -64,7 +64,10 @@ class Delivery:
 
     def text(self, name: str) -> str | None:
         """A header for people and keys; None where it is missing, repeated or empty."""
-        values = each(self.fields.get(name))
+        known = self.fields.get(name)
+        if known.__class__ is str:  # nearly always
+            return known or None
+        values = each(known)
         value = values[0] if len(values) == 1 else None
         if isinstance(value, bytes):
             value = value.decode("latin-1")

@@ -96,14 +96,10 @@ def identity(
     A signed id comes before an unsigned one: whoever repeats a delivery can change, add or leave
     out what is not signed, but must not choose by that which id counts.
     """
-    spot = provider.spot("id")
-    alternatives = () if spot is None else spot.alternatives
-    signed = [parts for parts in alternatives if all(scheme.covers(one) for one in parts)]
-    unsigned = [parts for parts in alternatives if parts not in signed]
-    for parts in (*signed, *unsigned):
+    for parts, signed in provider.id_places(scheme):
         text = identifier_at(reading, parts, item)
         if text is not None:
-            if parts in signed:
+            if signed:
                 return text, "signed", None
             return text, "unsigned", digest_key(scheme.essence(reading.delivery))
     if item is not None:

@@ -148,21 +148,24 @@ class Reading:
 
     def together(self, parts: tuple[Place, ...], node: object = None) -> list[Any] | None:
         """The values of all parts, None for optional ones; None if any other is missing."""
-        found = {part: self.value(part, node) for part in parts}
-        missing = [part for part, value in found.items() if value is None and not part.optional]
-        return None if missing else list(found.values())
+        found: list[Any] = []
+        for part in parts:
+            value = self.value(part, node)
+            if value is None and not part.optional:
+                return None
+            found.append(value)
+        return found
 
     def value(self, place: Place, node: object = None) -> str | int | float | None:
         """One plain value; None where there is none, or where it cannot be told which it is."""
-        match place.kind:
-            case "header":
-                return self.delivery.text(place.name)
-            case "body":
-                return self.walk(place.path, self.parsed.value if node is None else node)
-            case "form":
-                return single([value for name, value in self.form if name == place.name])
-            case _:
-                return single(self.query(place.name))
+        kind = place.kind
+        if kind == "body":
+            return self.walk(place.path, self.parsed.value if node is None else node)
+        if kind == "header":
+            return self.delivery.text(place.name)
+        if kind == "form":
+            return single([value for name, value in self.form if name == place.name])
+        return single(self.query(place.name))
 
     def query(self, name: str) -> list[str]:
         """The values of a parameter of the URL."""

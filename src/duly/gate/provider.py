@@ -16,6 +16,7 @@ from duly.gate.schemes.base import Scheme
 if TYPE_CHECKING:
     from duly.gate.handshakes import Handshake
 
+IdPlaces = tuple[tuple[tuple[Place, ...], bool], ...]
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 # Where a sender signs the time of each attempt anew, and clocks are kept by NTP, far too much.
 TOLERANCE: Final = timedelta(seconds=300)
@@ -81,6 +82,10 @@ class Provider:
     # The keys on the way to the id in the body, as they are written there.
     id_keys: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
     sent_place: Place | None = field(init=False, repr=False, compare=False)
+    # For each scheme, told by its id, where the id is looked for and whether it is signed there.
+    _id_places: dict[int, IdPlaces] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         if kind(self.name) != "a str" or not NAME.fullmatch(self.name):
@@ -98,6 +103,18 @@ class Provider:
     def forms(self) -> bool:
         """Whether the provider sends forms at all."""
         return self.form_json is not None or self.content_type == FORM
+
+    def id_places(self, scheme: Scheme[Any]) -> IdPlaces:
+        """Where the id is looked for: what a scheme covers first, the rest after it."""
+        known = self._id_places.get(id(scheme))
+        if known is None:
+            spot = self.spot("id")
+            alternatives = () if spot is None else spot.alternatives
+            places = [(parts, all(map(scheme.covers, parts))) for parts in alternatives]
+            known = tuple(sorted(places, key=lambda place: not place[1]))
+            if any(scheme is one for one in self.schemes):  # it lives as long as this profile
+                self._id_places[id(scheme)] = known
+        return known
 
     def spot(self, fact: str) -> Spot | None:
         """Where the id, type, time or version is."""

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.options import DELIVERIES_KEPT, WAIT
+from duly._kernel.options import WAIT
 from duly.inbox.statements import DELIVERIES_PRUNE, EVENTS_PRUNE, EVENTS_STRIP
 
 if TYPE_CHECKING:
     from duly._kernel.session import Runner, Session
 
 
-async def prune_inbox(runner: Runner, limit: int) -> dict[str, int]:
-    """Remove up to ``limit`` bodies, events and noted arrivals; returns how many of each went."""
+async def prune_bodies(runner: Runner, limit: int) -> int:
+    """Remove up to ``limit`` bodies whose time is over, and return how many went."""
 
-    async def bodies(session: Session) -> int:
+    async def strip(session: Session) -> int:
         return len(await session.rows(EVENTS_STRIP, limit=limit))
 
-    async def events(session: Session) -> int:
-        return len(await session.rows(EVENTS_PRUNE, limit=limit))
+    return await runner.run_single(strip, wait=WAIT)
 
-    async def deliveries(session: Session) -> int:
-        age = DELIVERIES_KEPT // MICROSECOND
-        return len(await session.rows(DELIVERIES_PRUNE, age=age, limit=limit))
 
-    return {
-        "bodies": await runner.run_single(bodies, wait=WAIT),
-        "events": await runner.run_single(events, wait=WAIT),
-        "deliveries": await runner.run_single(deliveries, wait=WAIT),
-    }
+async def prune_events(runner: Runner, limit: int) -> int:
+    """Delete up to ``limit`` events whose time is over, with what was noted about them."""
+
+    async def delete(session: Session) -> int:
+        rows = await session.rows(EVENTS_PRUNE, limit=limit)
+        if rows:
+            gone = json.dumps([row["id"] for row in rows])
+            await session.rows(DELIVERIES_PRUNE, events=gone)
+        return len(rows)
+
+    return await runner.run(delete, wait=WAIT)

@@ -15,22 +15,20 @@ from duly._kernel.errors import Held, StoreRefused, StoreUnavailable
 from duly._kernel.options import BATCH_WAIT, WAIT
 from duly._kernel.records import Duplicate, First
 from duly._kernel.states import ClaimState
-from duly._ledger.claims import Terms, claim, claim_values, release
+from duly._ledger.claims import Terms, claim, claim_values, key_values, release, terms_values
 from duly._ledger.statements import CLAIMS_INSERT, CLAIMS_READ
 from duly.inbox.arrivals import Flag, Outcome, Status, audit_key
+from duly.inbox.columns import Columns
 from duly.inbox.statements import DELIVERIES_INSERT, EVENTS_INSERT, INBOX_ACCEPT
-from duly.jobs.enqueue import enqueue_for_event
-from duly.jobs.statements import JOBS_OF_EVENT
+from duly.jobs.enqueue import job_row
+from duly.jobs.statements import JOBS_INSERT, JOBS_OF_EVENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from duly._kernel.session import Column, Row, Runner, Session, Value
+    from duly._kernel.session import Row, Runner, Session, Value
     from duly.inbox.arrivals import Arrival
 
-# What PostgreSQL's arrays carry for none.
-NO_TIME = -(2**63)
-FOR_EVER = -1
 DUPLICATE = Outcome(Status.DUPLICATE)
 DIFFERENT = Outcome(Status.DUPLICATE, body_differs=True)
 CONFLICT = Outcome(Status.CONFLICT)
@@ -91,70 +89,71 @@ def told(arrival: Arrival, leading: Leaders, outcomes: Outcomes) -> Outcome | No
 async def accept(session: Session, arrivals: Sequence[Arrival]) -> Outcomes:
     """Claim and write whatever nobody had; the outcomes of those and of no others."""
     if session.dialect == "postgres":
-        rows = await session.rows_each(
-            INBOX_ACCEPT, [columns(one) for one in arrivals], **job_columns(arrivals)
-        )
+        rows = await session.rows(INBOX_ACCEPT, **Columns(arrivals).values())
         claimed = {bytes(row["digest"]) for row in rows}
     else:
-        claimed = {one.digest for one in arrivals if await accept_one(session, one)}
+        claimed = await accept_each(session, arrivals)
     return {one.digest: Outcome(one.status) for one in arrivals if one.digest in claimed}
 
 
-async def accept_one(session: Session, arrival: Arrival) -> bool:
+async def accept_each(session: Session, arrivals: Sequence[Arrival]) -> set[bytes]:
     """The same as the one statement of PostgreSQL, in small ones: SQLite is not far away."""
+    claimed = await claim_plain(session, [one for one in arrivals if one.replay is None])
+    claimed |= {
+        one.digest
+        for one in arrivals
+        if one.replay is not None and await claimed_alone(session, one)
+    }
+    new = [one for one in arrivals if one.digest in claimed]
+    await session.write_each(EVENTS_INSERT, [one.row() for one in new])
+    await session.write_each(DELIVERIES_INSERT, [delivery_row(one) for one in new])
+    jobs = [job_row(one.scope, one.id, job) for one in new for job in one.jobs]
+    await session.write_each(JOBS_INSERT, jobs)
+    return claimed
+
+
+async def claim_plain(session: Session, arrivals: Sequence[Arrival]) -> set[bytes]:
+    """Claim those with one key each: one statement for all that are kept equally long."""
+    claimed: set[bytes] = set()
+    for ttl in {one.ttl for one in arrivals}:
+        group = [one for one in arrivals if one.ttl == ttl]
+        rows = await session.rows_each(
+            CLAIMS_INSERT,
+            [key_values(one.key, one.fingerprint) for one in group],
+            **terms_values(Terms(group[0].token, ttl)),
+        )
+        claimed |= {bytes(row["digest"]) for row in rows}
+    return claimed
+
+
+async def claimed_alone(session: Session, arrival: Arrival) -> bool:
+    """Make the claims of one event, where nobody has them."""
     terms, guard = Terms(arrival.token, arrival.ttl), arrival.replay_key
     if guard is not None:
         if await read(session, arrival):
             return False  # before its body is claimed: whoever knows the id has done so
-        if not await session.rows(CLAIMS_INSERT, **claim_values(guard, terms, arrival.fingerprint)):
+        values = claim_values(guard, terms, arrival.fingerprint)
+        if not await session.rows(CLAIMS_INSERT, **values):
             return False
-    if not await session.rows(
-        CLAIMS_INSERT, **claim_values(arrival.key, terms, arrival.fingerprint)
-    ):
-        return False
-    await write(session, arrival)
-    return True
+    values = claim_values(arrival.key, terms, arrival.fingerprint)
+    return bool(await session.rows(CLAIMS_INSERT, **values))
 
 
 async def write(session: Session, arrival: Arrival) -> None:
     """The event, its arrival and its jobs; the claim is made already."""
     await session.rows(EVENTS_INSERT, **arrival.row())
-    await session.rows(
-        DELIVERIES_INSERT,
-        event=arrival.id,
-        outcome=arrival.status.value,
-        secret=arrival.secret,
-        remote=arrival.remote,
-    )
+    await session.rows(DELIVERIES_INSERT, **delivery_row(arrival))
     for job in arrival.jobs:
-        await enqueue_for_event(session, arrival.scope, arrival.id, job)
+        await session.rows(JOBS_INSERT, **job_row(arrival.scope, arrival.id, job))
 
 
-def columns(arrival: Arrival) -> dict[str, Value]:
-    """One row of the arrays; they carry a value of their own for none."""
-    row = arrival.row()
+def delivery_row(arrival: Arrival) -> dict[str, Value]:
+    """The parameters of the row about the arrival itself."""
     return {
-        **row,
-        "key_text": arrival.key_text,
-        "type": row["type"] or "",
-        "ttl": FOR_EVER if arrival.ttl is None else arrival.ttl,
-        "body_ttl": FOR_EVER if arrival.body_ttl is None else arrival.body_ttl,
-        "event_time": NO_TIME if arrival.event_time is None else arrival.event_time,
+        "event": arrival.id,
         "outcome": arrival.status.value,
-        "secret": arrival.secret or "",
-        "remote": arrival.remote or "",
-    }
-
-
-def job_columns(arrivals: Sequence[Arrival]) -> dict[str, Column]:
-    """The jobs of all arrivals, each with the digest of its event."""
-    jobs = [(one.digest, job) for one in arrivals for job in one.jobs]
-    return {
-        "job_digest": [digest for digest, _ in jobs],
-        "job_id": [job.id for _, job in jobs],
-        "job_name": [job.name for _, job in jobs],
-        "job_queue": [job.queue for _, job in jobs],
-        "job_attempts": [job.attempts for _, job in jobs],
+        "secret": arrival.secret,
+        "remote": arrival.remote,
     }
 
 

@@ -1,14 +1,13 @@
-"""Putting a job into the queue, in whatever transaction is open."""
+"""Jobs as they are put into the queue, in whatever transaction is open."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly._kernel.ids import new_id
-from duly.jobs.statements import JOBS_INSERT
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Session
+    from duly._kernel.session import Value
     from duly.jobs.handlers import Handler
 
 
@@ -26,17 +25,16 @@ def job_for(handler: Handler) -> EventJob:
     return EventJob(new_id(), handler.name, handler.queue, handler.attempts)
 
 
-async def enqueue_for_event(session: Session, scope: str, event: str, job: EventJob) -> None:
-    """Enqueue one job of an event, to be run at once."""
-    await session.rows(
-        JOBS_INSERT,
-        id=job.id,
-        scope=scope,
-        name=job.name,
-        queue=job.queue,
-        event=event,
-        payload=None,
-        delay=0,
-        priority=0,
-        max_attempts=job.attempts,
-    )
+def job_row(scope: str, event: str, job: EventJob) -> dict[str, Value]:
+    """The parameters of the row of a job that hands an event to its handler, at once."""
+    return {
+        "id": job.id,
+        "scope": scope,
+        "name": job.name,
+        "queue": job.queue,
+        "event": event,
+        "payload": None,
+        "delay": 0,
+        "priority": 0,
+        "max_attempts": job.attempts,
+    }

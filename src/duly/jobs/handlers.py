@@ -99,6 +99,10 @@ class Handlers:
         """The names that are taken."""
         return {handler.name for _, handler in self._entries}
 
+    def patterns(self) -> tuple[str, ...]:
+        """What was asked for, in order."""
+        return tuple(pattern for pattern, _ in self._entries)
+
     def all(self) -> tuple[Handler, ...]:
         """Every handler."""
         return tuple(handler for _, handler in self._entries)

@@ -61,15 +61,19 @@ class LazySession:
         self._found = await self._find()
         await self._session.begin(wait)
 
-    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
+    async def rows(self, statement: str, **values: Value | Column) -> Sequence[Row]:
         """Run one named statement."""
         return await self._session.rows(statement, **values)
 
     async def rows_each(
-        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value | Column
+        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
     ) -> Sequence[Row]:
         """Run one named statement for many sets of values."""
         return await self._session.rows_each(statement, each, **shared)
+
+    async def write_each(self, statement: str, each: Sequence[dict[str, Value]]) -> None:
+        """Run one named statement for many sets of values."""
+        await self._session.write_each(statement, each)
 
     async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's."""

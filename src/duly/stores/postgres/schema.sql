@@ -44,7 +44,8 @@ CREATE TABLE duly_meta (
 );
 
 -- One row for each event that was remembered. The claim with the same scope and digest is the
--- referee; this index is for looking up. The body goes after its time and leaves the row behind.
+-- referee; this index is for looking up. The body goes after its time and leaves the row behind:
+-- due_at is when the next of the two must go.
 CREATE TABLE duly_events (
     id          uuid NOT NULL PRIMARY KEY,
     scope       text COLLATE "C" NOT NULL,
@@ -60,17 +61,15 @@ CREATE TABLE duly_events (
     body        bytea,
     fingerprint bytea NOT NULL CHECK (octet_length(fingerprint) = 32),
     body_until  timestamptz,
-    expires_at  timestamptz
+    expires_at  timestamptz,
+    due_at      timestamptz
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.1);
 
 -- Finding an event by its name.
 CREATE INDEX duly_events_digest ON duly_events (scope, digest);
 
--- For removing bodies whose time is over.
-CREATE INDEX duly_events_body_until ON duly_events (body_until) WHERE body IS NOT NULL;
-
--- The same for the rows themselves.
-CREATE INDEX duly_events_expires_at ON duly_events (expires_at) WHERE expires_at IS NOT NULL;
+-- For removing the body, and later the row, when their time is over.
+CREATE INDEX duly_events_due_at ON duly_events (due_at) WHERE due_at IS NOT NULL;
 
 -- One narrow row for each arrival of an event, a bounded number for each event.
 CREATE TABLE duly_deliveries (
@@ -83,9 +82,6 @@ CREATE TABLE duly_deliveries (
 
 -- The deliveries of an event.
 CREATE INDEX duly_deliveries_event ON duly_deliveries (event);
-
--- For pruning.
-CREATE INDEX duly_deliveries_at ON duly_deliveries (at);
 
 -- Work to be done. Rows leave when they are done, so the table stays small.
 CREATE TABLE duly_jobs (

@@ -79,14 +79,14 @@ class PostgresSession:
             await self._owner.begin()
         await self._wire.begin()
 
-    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
+    async def rows(self, statement: str, **values: Value | Column) -> Sequence[Row]:
         """Run one named statement."""
         values["now"] = database_time(self._clock)
         values["wait"] = self._bound
         return await self._wire.fetch(self._statements[statement], values)
 
     async def rows_each(
-        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value | Column
+        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
     ) -> Sequence[Row]:
         """Run the statement's ``_many`` form: one round trip, an array for each column."""
         if not each:
@@ -98,6 +98,11 @@ class PostgresSession:
         }
         values = {"now": database_time(self._clock), "wait": self._bound, **shared, **arrays}
         return await self._wire.fetch(self._statements[f"{statement}_many"], values)
+
+    async def write_each(self, statement: str, each: Sequence[dict[str, Value]]) -> None:
+        """Run the statement for one set of values after the other."""
+        for one in each:
+            await self.rows(statement, **one)
 
     async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's, its parameters in the driver's spelling."""

@@ -37,7 +37,8 @@ CREATE TABLE duly_meta (
 ) STRICT, WITHOUT ROWID;
 
 -- One row for each event that was remembered. The claim with the same scope and digest is the
--- referee; this index is for looking up. The body goes after its time and leaves the row behind.
+-- referee; this index is for looking up. The body goes after its time and leaves the row behind:
+-- due_at is when the next of the two must go.
 CREATE TABLE duly_events (
     id          TEXT NOT NULL PRIMARY KEY,
     scope       TEXT NOT NULL,
@@ -53,17 +54,15 @@ CREATE TABLE duly_events (
     body        BLOB,
     fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32),
     body_until  INTEGER,
-    expires_at  INTEGER
+    expires_at  INTEGER,
+    due_at      INTEGER
 ) STRICT;
 
 -- Finding an event by its name.
 CREATE INDEX duly_events_digest ON duly_events (scope, digest);
 
--- For removing bodies whose time is over.
-CREATE INDEX duly_events_body_until ON duly_events (body_until) WHERE body IS NOT NULL;
-
--- The same for the rows themselves.
-CREATE INDEX duly_events_expires_at ON duly_events (expires_at) WHERE expires_at IS NOT NULL;
+-- For removing the body, and later the row, when their time is over.
+CREATE INDEX duly_events_due_at ON duly_events (due_at) WHERE due_at IS NOT NULL;
 
 -- One narrow row for each arrival of an event, a bounded number for each event.
 CREATE TABLE duly_deliveries (
@@ -76,9 +75,6 @@ CREATE TABLE duly_deliveries (
 
 -- The deliveries of an event.
 CREATE INDEX duly_deliveries_event ON duly_deliveries (event);
-
--- For pruning.
-CREATE INDEX duly_deliveries_at ON duly_deliveries (at);
 
 -- Work to be done. Rows leave when they are done, so the table stays small.
 CREATE TABLE duly_jobs (
@@ -99,7 +95,7 @@ CREATE TABLE duly_jobs (
     worker       TEXT,
     deadline     INTEGER,
     last_error   BLOB
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 -- What a worker looks through: only rows that can be taken.
 CREATE INDEX duly_jobs_ready ON duly_jobs (queue, priority, run_at, id) WHERE state = 'ready';

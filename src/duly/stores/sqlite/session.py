@@ -6,7 +6,7 @@ import json
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from duly._kernel.errors import NotJoinable
 from duly._kernel.session import Column, Dialect, Owner, Row, Rows, Value, ended, host_time
@@ -32,6 +32,9 @@ class Wire(Protocol):
 
     async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
         """Run one statement and return its rows by column name."""
+
+    async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
+        """Run one statement for many sets of values; rows are not kept."""
 
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's and return what it found."""
@@ -79,21 +82,27 @@ class SqliteSession:
         async with self.waiting(wait):
             await self._plain("BEGIN IMMEDIATE")
 
-    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
+    async def rows(self, statement: str, **values: Value | Column) -> Sequence[Row]:
         """Run one named statement."""
         values["now"] = host_time(self._clock)
         self._refuse_ended()
         with translated():
-            return await self._wire.fetch(self._statements[statement].text, values)
+            return await self._wire.fetch(self._statements[statement].text, cast("Any", values))
 
     async def rows_each(
-        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value | Column
+        self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
     ) -> Sequence[Row]:
         """Run the statement's ``_many`` form: one statement costs less than many small ones."""
-        if not each:
-            return []
-        plain = {name: value for name, value in shared.items() if not isinstance(value, list)}
-        return await self.rows(f"{statement}_many", **plain, **packed(each))
+        return await self.rows(f"{statement}_many", **shared, **packed(each)) if each else []
+
+    async def write_each(self, statement: str, each: Sequence[dict[str, Value]]) -> None:
+        """Run the statement for one set of values after the other, in one call of the driver."""
+        now = host_time(self._clock)
+        for one in each:
+            one["now"] = now
+        self._refuse_ended()
+        with translated():
+            await self._wire.write(self._statements[statement].text, each)
 
     async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's; SQLite takes ``:name`` as it is."""

@@ -19,7 +19,7 @@ from duly.stores.surely import surely
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from datetime import timedelta
 
     from duly._kernel.session import Row, Rows, Value
@@ -36,6 +36,10 @@ class ThreadWire:
     async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
         """Run one statement on the thread."""
         return await self._thread.run(lambda: run(self._connection, text, values))
+
+    async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
+        """Run one statement for many sets of values on the thread."""
+        await self._thread.run(lambda: self._connection.executemany(text, each))
 
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's on the thread."""

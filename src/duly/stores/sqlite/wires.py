@@ -13,7 +13,7 @@ from duly._kernel.errors import NotJoinable
 from duly._kernel.session import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import aiosqlite
 
@@ -33,6 +33,10 @@ class BlockingWire:
     async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
         """Run one statement; returns without ever waiting."""
         return run(self._connection, text, values)
+
+    async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
+        """Run one statement for many sets of values."""
+        self._connection.executemany(text, each)
 
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's."""
@@ -63,6 +67,10 @@ class AiosqliteWire:
         on_its_thread: Any = self._connection._execute
         rows: list[Row] = await on_its_thread(run, self._connection._conn, text, values)
         return rows
+
+    async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
+        """Run one statement for many sets of values on the connection's thread."""
+        await self._connection.executemany(text, each)
 
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's on the connection's thread."""

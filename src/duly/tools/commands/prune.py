@@ -1,21 +1,22 @@
-"""``duly prune``: forget the claims whose time is over, chunk by chunk, until none is left."""
+"""``duly prune``: remove claims, bodies and events whose time is over, chunk by chunk."""
 
 from __future__ import annotations
 
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from duly._kernel.onestep import finish
 from duly._kernel.options import PRUNE_CHUNK
+from duly.inbox.prune import prune_bodies, prune_events
 from duly.tools.output import Progress, add_json_option, answer
 from duly.tools.where import add_store_options, lasting_store
 from duly.verbs import prune
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
-    from duly.stores.base import Store
-
-SUMMARY = "Forget the claims whose time is over."
+SUMMARY = "Remove claims, bodies and events whose time is over."
 EXAMPLES = """\
 examples:
   duly prune postgresql://shop@db/shop
@@ -23,6 +24,9 @@ examples:
 
 Each chunk is a transaction of its own that holds its locks for milliseconds: run it beside live
 traffic, from cron or by hand, and interrupt it whenever you like."""
+
+
+SINGULAR = {"claims": "claim", "bodies": "body", "events": "event"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -33,26 +37,34 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=PRUNE_CHUNK,
         metavar="N",
-        help=f"how many claims one transaction deletes at most (default {PRUNE_CHUNK:,})",
+        help=f"how many rows one transaction touches at most (default {PRUNE_CHUNK:,})",
     )
     add_json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Delete in chunks and say how many went."""
-    with closing(lasting_store(arguments)) as store:
+    with closing(lasting_store(arguments)) as store, Progress() as progress:
         store.check()  # opening a mistyped SQLite path would create an empty database
-        pruned = prune_all(store, arguments.limit)
-    claims = "claim" if pruned == 1 else "claims"
-    answer(arguments, f"pruned {pruned:,} expired {claims}", {"pruned": pruned})
+        limit = arguments.limit
+        gone = {
+            "claims": every(lambda: prune(store, limit=limit), "claims", progress),
+            "bodies": every(
+                lambda: finish(prune_bodies(store.blocking, limit)), "bodies", progress
+            ),
+            "events": every(
+                lambda: finish(prune_events(store.blocking, limit)), "events", progress
+            ),
+        }
+    text = ", ".join(f"{n:,} {SINGULAR[what] if n == 1 else what}" for what, n in gone.items())
+    answer(arguments, f"pruned {text}", {**gone})
     return 0
 
 
-def prune_all(store: Store, limit: int) -> int:
+def every(chunk: Callable[[], int], what: str, progress: Progress) -> int:
     """Prune until a chunk comes back empty: a short one may only have met locked rows."""
-    pruned = 0
-    with Progress() as progress:
-        while chunk := prune(store, limit=limit):
-            pruned += chunk
-            progress.show(f"pruned {pruned:,} so far")
-    return pruned
+    gone = 0
+    while n := chunk():
+        gone += n
+        progress.show(f"pruned {gone:,} {what} so far")
+    return gone

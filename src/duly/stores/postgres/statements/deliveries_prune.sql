@@ -1,16 +1,6 @@
--- Delete a bounded number of arrivals noted longer ago than their time.
--- params: age (microseconds), limit, now
+-- Delete the noted arrivals of events that are gone.
+-- params: events (JSON: their ids)
 -- columns: event
-WITH moment AS (
-    SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
-                    clock_timestamp()) AS now
-)
 DELETE FROM {deliveries}
- WHERE ctid = ANY (ARRAY (
-        SELECT delivery.ctid
-          FROM {deliveries} AS delivery, moment
-         WHERE delivery.at <= moment.now - :age::bigint * interval '1 microsecond'
-         ORDER BY delivery.at
-         LIMIT :limit::bigint
-           FOR UPDATE OF delivery SKIP LOCKED))
+ WHERE event IN (SELECT value::uuid FROM json_array_elements_text(:events::json) AS each (value))
 RETURNING event::text

@@ -7,12 +7,13 @@ WITH moment AS (
                     clock_timestamp()) AS now
 )
 INSERT INTO {events} (id, scope, digest, replay, source, event_id, type, flags, received_at,
-                      event_time, headers, body, fingerprint, body_until, expires_at)
+                      event_time, headers, body, fingerprint, body_until, expires_at, due_at)
 SELECT :id::uuid, :scope::text, :digest::bytea, :replay::bytea, :source::text, :event_id::text,
        :type::text, :flags::text, moment.now,
        timestamptz 'epoch' + :event_time::bigint * interval '1 microsecond',
        :headers::bytea, :body::bytea, :fingerprint::bytea,
        moment.now + :body_ttl::bigint * interval '1 microsecond',
-       moment.now + :ttl::bigint * interval '1 microsecond'
+       moment.now + :ttl::bigint * interval '1 microsecond',
+       moment.now + least(:body_ttl::bigint, :ttl::bigint) * interval '1 microsecond'
   FROM moment
 RETURNING id::text

@@ -9,9 +9,9 @@ DELETE FROM {events}
  WHERE id = ANY (ARRAY (
         SELECT event.id
           FROM {events} AS event, moment
-         WHERE event.expires_at <= moment.now AND event.flags <> 'too_old'
+         WHERE event.due_at <= moment.now AND event.expires_at <= moment.now
            AND NOT EXISTS (SELECT FROM {jobs} AS job WHERE job.event = event.id)
-         ORDER BY event.expires_at
+         ORDER BY event.due_at
          LIMIT :limit::bigint
            FOR UPDATE OF event SKIP LOCKED))
 RETURNING id::text

@@ -1,5 +1,5 @@
--- Remove a bounded number of bodies whose time is over. The rest of the row stays; so does the
--- body of an event with work left, and of one that waits for a person.
+-- Remove a bounded number of bodies whose time is over. The rest of the row stays until it is due;
+-- so does the body of an event with work left. What waits for a person is never due.
 -- params: limit, now
 -- columns: id
 WITH moment AS (
@@ -7,14 +7,14 @@ WITH moment AS (
                     clock_timestamp()) AS now
 )
 UPDATE {events}
-   SET body = NULL
+   SET body = NULL, due_at = expires_at
  WHERE id = ANY (ARRAY (
         SELECT event.id
           FROM {events} AS event, moment
-         WHERE event.body IS NOT NULL AND event.body_until <= moment.now
-           AND event.flags <> 'too_old'
+         WHERE event.due_at <= moment.now AND event.body_until <= moment.now
+           AND event.body IS NOT NULL
            AND NOT EXISTS (SELECT FROM {jobs} AS job WHERE job.event = event.id)
-         ORDER BY event.body_until
+         ORDER BY event.due_at
          LIMIT :limit::bigint
            FOR UPDATE OF event SKIP LOCKED))
 RETURNING id::text

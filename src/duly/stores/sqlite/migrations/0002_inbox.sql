@@ -1,7 +1,8 @@
 -- The inbox: what arrived, the jobs that it made, and what is counted about it.
 
 -- One row for each event that was remembered. The claim with the same scope and digest is the
--- referee; this index is for looking up. The body goes after its time and leaves the row behind.
+-- referee; this index is for looking up. The body goes after its time and leaves the row behind:
+-- due_at is when the next of the two must go.
 CREATE TABLE {events} (
     id          TEXT NOT NULL PRIMARY KEY,
     scope       TEXT NOT NULL,
@@ -17,17 +18,15 @@ CREATE TABLE {events} (
     body        BLOB,
     fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32),
     body_until  INTEGER,
-    expires_at  INTEGER
+    expires_at  INTEGER,
+    due_at      INTEGER
 ) STRICT;
 
 -- Finding an event by its name.
 CREATE INDEX {prefix}events_digest ON {events} (scope, digest);
 
--- For removing bodies whose time is over.
-CREATE INDEX {prefix}events_body_until ON {events} (body_until) WHERE body IS NOT NULL;
-
--- The same for the rows themselves.
-CREATE INDEX {prefix}events_expires_at ON {events} (expires_at) WHERE expires_at IS NOT NULL;
+-- For removing the body, and later the row, when their time is over.
+CREATE INDEX {prefix}events_due_at ON {events} (due_at) WHERE due_at IS NOT NULL;
 
 -- One narrow row for each arrival of an event, a bounded number for each event.
 CREATE TABLE {deliveries} (
@@ -40,9 +39,6 @@ CREATE TABLE {deliveries} (
 
 -- The deliveries of an event.
 CREATE INDEX {prefix}deliveries_event ON {deliveries} (event);
-
--- For pruning.
-CREATE INDEX {prefix}deliveries_at ON {deliveries} (at);
 
 -- Work to be done. Rows leave when they are done, so the table stays small.
 CREATE TABLE {jobs} (
@@ -63,7 +59,7 @@ CREATE TABLE {jobs} (
     worker       TEXT,
     deadline     INTEGER,
     last_error   BLOB
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 -- What a worker looks through: only rows that can be taken.
 CREATE INDEX {prefix}jobs_ready ON {jobs} (queue, priority, run_at, id) WHERE state = 'ready';

@@ -1,11 +1,6 @@
--- Delete a bounded number of arrivals noted longer ago than their time.
--- params: age (microseconds), limit, now
+-- Delete the noted arrivals of events that are gone.
+-- params: events (JSON: their ids)
 -- columns: event
 DELETE FROM {deliveries}
- WHERE rowid IN (
-        SELECT rowid
-          FROM {deliveries}
-         WHERE at <= :now - :age
-         ORDER BY at
-         LIMIT :limit)
+ WHERE event IN (SELECT value FROM json_each(:events))
 RETURNING event

@@ -5,8 +5,8 @@ DELETE FROM {events}
  WHERE id IN (
         SELECT event.id
           FROM {events} AS event
-         WHERE event.expires_at <= :now AND event.flags <> 'too_old'
+         WHERE event.due_at <= :now AND event.expires_at <= :now
            AND NOT EXISTS (SELECT 1 FROM {jobs} AS job WHERE job.event = event.id)
-         ORDER BY event.expires_at
+         ORDER BY event.due_at
          LIMIT :limit)
 RETURNING id

@@ -1,15 +1,15 @@
--- Remove a bounded number of bodies whose time is over. The rest of the row stays; so does the
--- body of an event with work left, and of one that waits for a person.
+-- Remove a bounded number of bodies whose time is over. The rest of the row stays until it is due;
+-- so does the body of an event with work left. What waits for a person is never due.
 -- params: limit, now
 -- columns: id
 UPDATE {events}
-   SET body = NULL
+   SET body = NULL, due_at = expires_at
  WHERE id IN (
         SELECT event.id
           FROM {events} AS event
-         WHERE event.body IS NOT NULL AND event.body_until <= :now
-           AND event.flags <> 'too_old'
+         WHERE event.due_at <= :now AND event.body_until <= :now
+           AND event.body IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM {jobs} AS job WHERE job.event = event.id)
-         ORDER BY event.body_until
+         ORDER BY event.due_at
          LIMIT :limit)
 RETURNING id

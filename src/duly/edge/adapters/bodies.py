@@ -1,0 +1,117 @@
+"""What the adapters share: finding a source, and refusing a body that somebody has read already.
+
+A signature covers the bytes that were sent. An adapter either has all of them, or says that it has
+not; it never makes them up again from what a middleware has parsed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+
+from duly._kernel.errors import Misuse
+from duly._kernel.inputs import kind
+from duly.edge.asgi import access, log
+from duly.edge.replies import Fault, Refused
+from duly.edge.site import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly.edge.replies import Reply
+    from duly.edge.routes import Route
+
+logger = logging.getLogger("duly")
+# Every method is ours to answer, so that a wrong one is told in the words of the others.
+METHODS: Final = ("POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+
+class Served(Protocol):
+    """A `duly.Duly`."""
+
+    site: Site
+
+
+class Stream(Protocol):
+    """Something that bytes are read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes; none at the end."""
+
+
+@contextmanager
+def framework(name: str) -> Iterator[None]:
+    """Turn a failed import into the command that installs the framework."""
+    try:
+        yield
+    except ImportError as problem:
+        raise Misuse(f"{name} must be installed for this: pip install {name.lower()}") from problem
+
+
+def site_of(app: object) -> Site:
+    """What an application serves."""
+    site = getattr(app, "site", None)
+    if not isinstance(site, Site):
+        raise Misuse(f"an adapter takes the app first, a duly.Duly, not {kind(app)}")
+    return site
+
+
+def route_of(app: object, name: object) -> Route:
+    """A source by its name."""
+    routes = site_of(app).routes
+    route = routes.get(f"/{name}") if isinstance(name, str) else None
+    if route is None:
+        known = ", ".join(path[1:] for path in routes) or "none yet"
+        raise Misuse(
+            f"there is no source {name!r:.60}: call app.source(…) before this (there is {known})"
+        )
+    return route
+
+
+def body_taken(route: Route) -> Refused:
+    """The refusal of a delivery whose bytes are gone; the log tells whoever can change that."""
+    logger.error(
+        "a delivery to %s cannot be verified: its body was read before duly saw it, and the bytes "
+        "were not kept. Exclude this path in the middleware that reads bodies, or put it behind "
+        "duly; reading the whole raw body, which the framework keeps, is fine",
+        route.name,
+    )
+    return Refused(
+        Fault.BODY_TAKEN,
+        "something here read the body before it could be verified: exclude this path in the "
+        "middleware that reads bodies, or put it behind duly",
+    )
+
+
+class Whole:
+    """A body that must come as long as it was said to be: servers see to that, so nobody else did.
+
+    The end is looked at, not the stream's own state, which every server keeps in its own way.
+    """
+
+    def __init__(self, stream: Stream, declared: int | None, route: Route) -> None:
+        self._stream = stream
+        self._left = declared
+        self._route = route
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes; refuses an end that comes too early."""
+        chunk = self._stream.read(size)
+        if self._left is not None:
+            if not chunk and size and self._left:
+                raise body_taken(self._route)
+            self._left -= len(chunk)
+        return chunk
+
+
+def note(method: str, path: str, reply: Reply, begun: float) -> None:
+    """Log an answer as the server would have done."""
+    if access.isEnabledFor(logging.INFO):
+        log(method, path, reply, begun)
+
+
+def start() -> float:
+    """The moment from which an answer is timed."""
+    return time.perf_counter()

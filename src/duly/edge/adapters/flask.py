@@ -1,0 +1,77 @@
+"""Flask: a source as a view, or all of them as a blueprint.
+
+``site.register_blueprint(blueprint(app), url_prefix="/hooks")``
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from duly.edge import wsgi
+from duly.edge.adapters.bodies import METHODS, Whole, framework, note, route_of, site_of, start
+from duly.edge.replies import Refused
+
+with framework("Flask"):
+    from flask import Blueprint, Response, request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.edge.adapters.bodies import Served
+    from duly.edge.replies import Reply
+    from duly.edge.requests import Request
+    from duly.edge.routes import Route
+
+
+def view(app: Served, name: str) -> Callable[..., Response]:
+    """The view of one source."""
+    site, route = site_of(app), route_of(app, name)
+
+    def receive(**_: object) -> Response:
+        begun = start()
+        try:
+            asked = wsgi.request_of(request.environ)
+            reply = wsgi.received(site, route, environ_of(asked, route), asked)
+        except Refused as problem:
+            reply = problem.reply
+        note(request.method, request.path, reply, begun)
+        return response_of(reply, request.method)
+
+    receive.__name__ = f"receive_{name}"
+    return receive
+
+
+def blueprint(app: Served, name: str = "duly") -> Blueprint:
+    """Every source that there is at ``/name``, each with and without a slash at its end."""
+    made = Blueprint(name, __name__)
+    for number, path in enumerate(site_of(app).routes):
+        made.add_url_rule(
+            path,
+            f"source-{number}",
+            view(app, path[1:]),
+            methods=METHODS,
+            provide_automatic_options=False,
+            strict_slashes=False,
+        )
+    return made
+
+
+def environ_of(asked: Request, route: Route) -> dict[str, object]:
+    """Where the body is: kept by Flask, or still to be read."""
+    # What get_data() and get_json() leave behind. Asking them would read all there is.
+    kept = getattr(request, "_cached_data", None)
+    stream = request.stream if kept is None else BytesIO(kept)
+    return {
+        "REQUEST_METHOD": asked.method,
+        "wsgi.input": Whole(stream, asked.declared, route),
+        "wsgi.input_terminated": kept is not None
+        or request.environ.get("wsgi.input_terminated", False),
+    }
+
+
+def response_of(reply: Reply, method: str) -> Response:
+    """An answer as Flask's. A connection is the server's to close."""
+    body = b"" if method == "HEAD" else reply.body
+    headers = [(name, value) for name, value in reply.headers if name != "connection"]
+    return Response(body, reply.status, headers, content_type=reply.content_type)

@@ -1,0 +1,79 @@
+"""FastAPI and Starlette: a source as an endpoint of your own router.
+
+``Route("/stripe", endpoint(app, "stripe"), methods=["POST"])``
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.edge.adapters.bodies import body_taken, framework, note, route_of, site_of, start
+from duly.edge.asgi import Gone, received
+from duly.edge.replies import Refused
+from duly.edge.requests import declared_length
+
+with framework("Starlette"):
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, MutableMapping
+    from typing import Any
+
+    from duly.edge.adapters.bodies import Served
+    from duly.edge.replies import Reply
+    from duly.edge.routes import Route
+
+
+def endpoint(app: Served, name: str) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    """Receive one source's deliveries; a handler of yours may await and return its answer, too."""
+    site, route = site_of(app), route_of(app, name)
+
+    async def receive(request: Request) -> Response:
+        begun = start()
+        try:
+            reply = await received(site, route, request.scope, Body(request, route).receive)
+        except Gone:
+            return Response(status_code=400)  # to nobody: the client has hung up
+        except Refused as problem:
+            reply = problem.reply
+        note(request.method, request.url.path, reply, begun)
+        return response_of(reply, request.method)
+
+    receive.__name__ = f"receive_{name}"
+    return receive
+
+
+class Body:
+    """The body through Starlette's own stream, which yields kept bytes again and knows if not."""
+
+    def __init__(self, request: Request, route: Route) -> None:
+        self._request = request
+        self._chunks = request.stream()
+        self._route = route
+        self._seen = 0
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        """The next piece as a message of ASGI."""
+        try:
+            chunk = await anext(self._chunks, b"")
+        except ClientDisconnect:
+            return {"type": "http.disconnect"}
+        except RuntimeError:  # Starlette's "Stream consumed"
+            raise body_taken(self._route) from None
+        self._seen += len(chunk)
+        if not chunk:
+            self._refuse_partial()
+        return {"type": "http.request", "body": chunk, "more_body": bool(chunk)}
+
+    def _refuse_partial(self) -> None:
+        """A middleware that consumed the stream leaves an empty body to those after it."""
+        declared = declared_length(self._request.headers.get("content-length"))
+        if declared is not None and declared != self._seen:
+            raise body_taken(self._route)
+
+
+def response_of(reply: Reply, method: str) -> Response:
+    """An answer as Starlette's."""
+    headers = dict(reply.pairs())
+    return Response(b"" if method == "HEAD" else reply.body, reply.status, headers)

@@ -1,0 +1,1 @@
+"""Transactions that the user's own ORM opens for handlers, one module for each ORM."""

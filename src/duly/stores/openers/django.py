@@ -1,0 +1,89 @@
+"""Django's databases: each handler's transaction is a block of ``atomic``."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import Misuse
+from duly._kernel.extras import needs
+from duly._kernel.session import Opened, ended
+from duly.stores.join import join
+from duly.stores.openers.addresses import postgres_address, sqlite_address
+from duly.stores.openers.endings import Ending, refuse_unsound
+
+with needs("django", "Django"):
+    from django.core.exceptions import ImproperlyConfigured
+    from django.db import close_old_connections, connections, transaction
+    from django.utils.connection import ConnectionDoesNotExist
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from datetime import timedelta
+
+    from duly._kernel.clock import Clock
+    from duly._kernel.options import Names
+    from duly.stores.drivers import Colour
+
+
+class Alias:
+    """One of the databases in Django's settings."""
+
+    colour: Colour = "sync"
+
+    def __init__(self, alias: str, names: Names, clock: Clock | None) -> None:
+        self._alias = alias
+        self._names = names
+        self._clock = clock
+
+    def url(self) -> str:
+        """The address of the database, from Django's settings."""
+        connection = self._connection()
+        if connection.vendor == "sqlite":
+            return sqlite_address(connection.settings_dict["NAME"])
+        if connection.vendor != "postgresql":
+            raise Misuse(
+                f"duly works with PostgreSQL and SQLite, and the Django database {self._alias!r} "
+                f"is {connection.vendor}"
+            )
+        return postgres_address(connection.get_connection_params())
+
+    def _connection(self) -> Any:
+        try:
+            return connections[self._alias]
+        except ConnectionDoesNotExist:
+            raise Misuse(f"Django's DATABASES have no {self._alias!r}") from None
+        except ImproperlyConfigured as problem:
+            raise Misuse(
+                "Django's settings are not there yet: set DJANGO_SETTINGS_MODULE before the app is "
+                "made, or give it a url"
+            ) from problem
+
+    @asynccontextmanager
+    async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:  # noqa: ARG002
+        """A block of ``atomic``; the bound is set where the claim is made."""
+        close_old_connections()  # as Django does before and after each request of its own
+        try:
+            connection = self._connection()
+            refuse_open(connection)
+            with Ending() as ending, transaction.atomic(using=self._alias, durable=True):
+                joined = join(connection, self._names, self._clock, colour="sync", verb="begin")
+                yield Opened(joined, connection, connection)
+                ending.handled = True
+                if connection.needs_rollback or not connection.in_atomic_block:
+                    raise ended()
+                await refuse_unsound(connection.connection)
+        finally:
+            close_old_connections()
+
+
+def refuse_open(connection: Any) -> None:
+    """Refuse a connection on which leaving ``atomic`` would not commit."""
+    if connection.in_atomic_block:
+        return  # `durable` refuses it, but for the blocks of Django's own test cases
+    connection.ensure_connection()
+    if not connection.get_autocommit():
+        raise Misuse(
+            f"the Django database {connection.alias!r} has AUTOCOMMIT off, so that atomic() commits "
+            "nothing: leave it on for the database of duly.django(…)"
+        )

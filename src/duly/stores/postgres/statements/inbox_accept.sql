@@ -1,0 +1,96 @@
+-- Receive many distinct events at once: claim each, and write its event, its arrival and its jobs
+-- where nobody had claimed it. One statement is one transaction, in one round trip. Where the id
+-- is not signed, a second claim guards the body: it is made first, all of these before any other,
+-- and the event counts only if both were free. An event without a row in the answer was known, or
+-- is being received elsewhere; the caller looks closer in its next statement. What many events
+-- have in common is sent once, and what is all of one length end to end.
+-- params: kinds (JSON: scope, source, type, flags, outcome, secret, remote, ttl, body_ttl), kind[]
+--         (the place of each event's), fixed (80 bytes each: digest, fingerprint, id), guards
+--         (32 bytes each: the digest of the body's claim, zeros for none; empty if none has one),
+--         event_id[], event_time[] (microseconds, the least number for none), headers[], body[],
+--         handlers (JSON: name, queue, attempts), job_event[] (the place of its event),
+--         job_handler[], job_ids (16 bytes each), now, wait
+-- columns: digest
+WITH {moment},
+shared AS MATERIALIZED (
+    SELECT place - 1 AS kind, value ->> 0 AS scope, value ->> 1 AS source, value ->> 2 AS type,
+           value ->> 3 AS flags, value ->> 4 AS outcome, value ->> 5 AS secret,
+           value ->> 6 AS remote,
+           moment.now,
+           moment.now + (value ->> 7)::bigint * interval '1 microsecond' AS expires_at,
+           moment.now + (value ->> 8)::bigint * interval '1 microsecond' AS body_until
+      FROM moment, json_array_elements(:kinds::json) WITH ORDINALITY AS each (value, place)
+),
+wanted AS MATERIALIZED (
+    SELECT shared.*, given.place, given.event_id, given.headers, given.body,
+           timestamptz 'epoch' + nullif(given.event_time, -9223372036854775808)
+                                 * interval '1 microsecond' AS event_time,
+           substring(:fixed::bytea FROM given.place * 80 + 1 FOR 32) AS digest,
+           substring(:fixed::bytea FROM given.place * 80 + 33 FOR 32) AS fingerprint,
+           substring(:fixed::bytea FROM given.place * 80 + 65 FOR 16) AS token,
+           encode(substring(:fixed::bytea FROM given.place * 80 + 65 FOR 16), 'hex')::uuid AS id,
+           nullif(nullif(substring(:guards::bytea FROM given.place * 32 + 1 FOR 32), ''::bytea),
+                  decode(repeat('00', 32), 'hex')) AS replay
+      FROM (SELECT kind, event_id, event_time, headers, body, (number - 1)::integer AS place
+              FROM unnest(:kind::integer[], :event_id::text[], :event_time::bigint[],
+                          :headers::bytea[], :body::bytea[])
+                       WITH ORDINALITY AS each (kind, event_id, event_time, headers, body, number)
+           ) AS given
+      JOIN shared USING (kind)
+),
+guarded AS (
+    INSERT INTO {claims} (scope, digest, key_text, fingerprint, first_seen, expires_at,
+                          state, token, epoch)
+    SELECT scope, replay, left(event_id, 120), fingerprint, now, expires_at, 'done', token, 1
+      FROM wanted
+     WHERE replay IS NOT NULL
+       AND NOT EXISTS (SELECT
+                         FROM {claims} AS known
+                        WHERE known.scope = wanted.scope AND known.digest = wanted.digest)
+     ORDER BY replay
+        ON CONFLICT (scope, digest) DO NOTHING
+    RETURNING scope, digest
+),
+claimed AS (
+    INSERT INTO {claims} (scope, digest, key_text, fingerprint, first_seen, expires_at,
+                          state, token, epoch)
+    SELECT wanted.scope, wanted.digest, left(event_id, 120), fingerprint, now, expires_at,
+           'done', token, 1
+      FROM wanted
+      LEFT JOIN guarded ON guarded.scope = wanted.scope AND guarded.digest = wanted.replay
+     WHERE wanted.replay IS NULL OR guarded.digest IS NOT NULL
+     ORDER BY wanted.digest
+        ON CONFLICT (scope, digest) DO NOTHING
+    RETURNING scope, digest
+),
+new AS MATERIALIZED (
+    SELECT wanted.* FROM wanted JOIN claimed USING (scope, digest)
+),
+remembered AS (
+    INSERT INTO {events} (id, scope, digest, replay, source, event_id, type, flags, received_at,
+                          event_time, headers, body, fingerprint, body_until, expires_at,
+                          due_at)
+    SELECT id, scope, digest, replay, source, event_id, type, flags, now,
+           event_time, headers, body, fingerprint, body_until, expires_at,
+           least(body_until, expires_at)
+      FROM new
+),
+noted AS (
+    INSERT INTO {deliveries} (event, at, outcome, secret, remote)
+    SELECT id, now, outcome, secret, remote
+      FROM new
+),
+enqueued AS (
+    INSERT INTO {jobs} (id, scope, name, queue, event, state, run_at, priority, attempts, rescues,
+                        max_attempts, epoch)
+    SELECT encode(substring(:job_ids::bytea FROM (job.number - 1)::integer * 16 + 1 FOR 16),
+                  'hex')::uuid,
+           new.scope, handler.value ->> 0, handler.value ->> 1, new.id, 'ready', new.now, 0, 0, 0,
+           (handler.value ->> 2)::integer, 0
+      FROM unnest(:job_event::integer[], :job_handler::integer[])
+               WITH ORDINALITY AS job (place, handler, number)
+      JOIN new USING (place)
+      JOIN json_array_elements(:handlers::json) WITH ORDINALITY AS handler (value, place)
+        ON handler.place = job.handler + 1
+)
+SELECT digest FROM claimed
