@@ -12,7 +12,7 @@ from duly._kernel.onestep import finish
 from duly._kernel.options import BODIES_KEPT, WAIT
 from duly._kernel.options import names as table_names
 from duly.edge import asgi, wsgi
-from duly.edge.receiver import Receiver
+from duly.edge.receiver import Database, Receiver
 from duly.edge.routes import (
     AS_NEEDED,
     BODY_LIMIT,
@@ -99,14 +99,8 @@ class Duly:
             connections=connections,
         )
         opener = None if self._begin is None else SameDatabase(self._begin, self.store)
-        self.receiver = Receiver(
-            self.store.blocking,
-            self.store.awaited,
-            begin=opener,
-            clock=trusted_clock,
-            deadline=deadline,
-            queue=queue,
-        )
+        database = Database(self.store.blocking, self.store.awaited, opener, self.store.aclose)
+        self.receiver = Receiver(database, clock=trusted_clock, deadline=deadline, queue=queue)
         self.site = Site(self.receiver, self.store.blocking, self.store.awaited, BODY_DEADLINE)
         self.aio = Awaited(self)
 
@@ -177,6 +171,7 @@ class Duly:
             checked_keep(keep, source),
             checked_bodies(bodies),
             kept_headers(source.provider, headers),
+            any(not handshake.signed for handshake in source.provider.handshakes),
         )
 
     def on(

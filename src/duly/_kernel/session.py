@@ -108,16 +108,21 @@ class Runner(Protocol):
     written so that a second run recognises what the first one committed.
     """
 
+    @property
+    def waits_for_keys(self) -> bool:
+        """Whether `Held` speaks of one key; of the whole database where there is one writer."""
+
     async def run(self, operation: Operation[T], *, wait: timedelta, after_loss: bool = True) -> T:
         """Run in one transaction and commit it.
 
         ``after_loss`` is whether it may run again where nobody knows if the first run committed.
         """
 
-    async def run_batch(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_batch(self, operation: Operation[T]) -> T:
         """Run in one transaction, and never again after a lost connection.
 
-        On PostgreSQL the operation is one statement, which is a transaction by itself.
+        On PostgreSQL the operation is one statement, which is a transaction by itself, and waits
+        only a moment for a key that one of many needs.
         """
 
     def opened(self, *, wait: timedelta) -> AbstractAsyncContextManager[Opened]:

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
 
@@ -36,12 +36,13 @@ class LoopThread:
                 self._thread.start()
             return self._loop
 
-    def close(self) -> None:
-        """End the loop; the next call starts a new one."""
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """End the loop after one last thing; the next call starts a new one."""
         with self._starting:
             loop, thread, self._loop = self._loop, self._thread, None
         if loop is None or thread is None or self._process != os.getpid():
             return
+        asyncio.run_coroutine_threadsafe(last(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

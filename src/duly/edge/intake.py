@@ -152,6 +152,7 @@ def event_of(delivery: Delivery, written: Arrival, value: Any) -> Event:
         body=written.body,
         headers=json.loads(written.headers),
         json=value,
+        form=tuple(delivery.verified.form),
         time=None
         if written.event_time is None
         else datetime.fromtimestamp(written.event_time / 1_000_000, UTC),

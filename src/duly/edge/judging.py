@@ -10,6 +10,7 @@ from duly.edge.intake import delivery_of, event_of
 from duly.edge.lanes import RETRY_AFTER, Overloaded
 from duly.edge.replies import Fault, Refused, greeting, refusal, rejection, taken, taken_many
 from duly.edge.requests import plain
+from duly.edge.seldom import Seldom
 from duly.gate.verification import greeted, verify
 from duly.inbox.arrivals import Status
 from duly.inbox.inline import Work
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
     from duly.inbox.arrivals import Arrival, Outcome
 
 logger = logging.getLogger("duly")
+SELDOM = Seldom(logger)
 # What a delivery of several events is called: the first of these that one of them is.
 RANKS = (Status.ACCEPTED, Status.CONFLICT, Status.TOO_OLD, Status.IGNORED, Status.DUPLICATE)
 
 
 def allows(route: Route, method: str) -> bool:
     """Whether a method means anything here: POST, and GET where a provider asks that way."""
-    asks = any(not handshake.signed for handshake in route.source.provider.handshakes)
-    return method == "POST" or (method == "GET" and asks)
+    return method == "POST" or (method == "GET" and route.asks)
 
 
 def judged(route: Route, request: Request, body: bytes, now: float) -> Delivery | Reply:
@@ -40,7 +41,7 @@ def judged(route: Route, request: Request, body: bytes, now: float) -> Delivery 
     source = route.source
     try:
         raw = plain(body, request.encoding, route.limit)
-        if source.provider.handshakes:
+        if route.asks:
             reply = greeted(
                 source, request.headers, raw, now=now, url=source.url or request.url,
                 method=request.method,
@@ -118,12 +119,9 @@ def failed(route: Route, problem: Exception) -> Reply:
             {"retry_after": str(seconds)},
         )
     # The sender learns no more than that; the log tells why.
-    expected = isinstance(problem, StoreUnavailable)
-    logger.error(
-        "a delivery to %s could not be written: %s",
-        route.name,
-        problem,
-        exc_info=None if expected else problem,
+    SELDOM.error(
+        f"a delivery to {route.name} could not be written: {problem}",
+        None if isinstance(problem, StoreUnavailable) else problem,
     )
     return refusal(
         Fault.STORE_UNAVAILABLE, "the delivery could not be written: send it again", again

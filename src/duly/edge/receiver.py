@@ -12,8 +12,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import time
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly._kernel.onestep import finish
 from duly.edge.batch import Batcher
@@ -26,7 +25,7 @@ from duly.edge.reports import Reports
 from duly.inbox.inline import receive_inline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from datetime import timedelta
 
     from duly._kernel.clock import Clock
@@ -44,33 +43,42 @@ LARGE = 128 * 1024
 HANDLER_THREADS = 8
 
 
+class Database(NamedTuple):
+    """Where deliveries are written: the store in both colours, and the user's ORM if any."""
+
+    blocking: Runner
+    awaited: Runner
+    begin: Opener | None
+    # Gives back the connections of the event loop that runs it.
+    release: Callable[[], Coroutine[Any, Any, None]]
+
+
 class Receiver:
     """Everything between a request that was read and its answer."""
 
     def __init__(
         self,
-        blocking: Runner,
-        awaited: Runner,
+        database: Database,
         *,
-        begin: Opener | None,
         clock: Clock | None,
         deadline: timedelta,
         queue: int,
     ) -> None:
-        self._blocking = blocking
-        self._awaited = awaited
-        self._begin = begin
+        self._blocking = database.blocking
+        self._awaited = database.awaited
+        self._begin = database.begin
+        self._release = database.release
         self._clock = clock
         self._queue = queue
         self._deadline = deadline.total_seconds()
-        self._batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, Batcher] = WeakKeyDictionary()
+        self._batchers: dict[asyncio.AbstractEventLoop, Batcher] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._batcher: Batcher | None = None
         self._followers: Followers | None = None
         self._process = 0
         self._threads: ThreadPoolExecutor | None = None
         self._loop_thread = LoopThread()
-        self.reports = Reports(blocking, awaited)
+        self.reports = Reports(database.blocking, database.awaited)
 
     def now(self) -> float:
         """The time by which deliveries are judged."""
@@ -141,6 +149,8 @@ class Receiver:
         if loop is not self._loop or self._batcher is None:
             found = self._batchers.get(loop)
             if found is None:
+                for ended in [one for one in self._batchers if one.is_closed()]:
+                    del self._batchers[ended]
                 found = Batcher(self._awaited, most=self._queue, deadline=self._deadline)
                 self._batchers[loop] = found
             self._loop, self._batcher = loop, found
@@ -172,7 +182,7 @@ class Receiver:
         if self._threads is not None:
             self._threads.shutdown()
             self._threads = None
-        self._loop_thread.close()
+        self._loop_thread.close(self._release)
 
 
 def colour_of(route: Route) -> str:

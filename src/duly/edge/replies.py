@@ -71,6 +71,8 @@ class Reply(NamedTuple):
 
     def pairs(self) -> list[tuple[str, str]]:
         """Every header of the answer."""
+        if self.status == 204:  # which has no body
+            return list(self.headers)
         return [
             ("content-type", self.content_type),
             ("content-length", str(len(self.body))),
@@ -110,6 +112,7 @@ def taken(status: int, said: str, event: str, *, body_differs: bool = False) -> 
     """The answer to a delivery of one event."""
     more = ', "body_differs": true' if body_differs else ""
     body = f'{{"status": "{said}", "event": {quoted(event)}{more}}}'.encode()
+    body = b"" if status == 204 else body
     return Reply(status, body, event=event, said=said)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,8 @@ class Reports:
         self._lock = threading.Lock()
         self._tally = Tally()
         self._due: asyncio.TimerHandle | threading.Timer | None = None
+        # Whose timer that is: it dies with its event loop, and stays behind in a fork.
+        self._owner: object = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._said: set[str] = set()
         # Whether jobs were enqueued and nobody has asked yet who does them; None once asked.
@@ -54,17 +57,17 @@ class Reports:
     ) -> None:
         """Count a delivery, and have the sums written soon by the running event loop."""
         self._count(delivery, arrivals, outcomes)
-        if self._due is None:
-            loop = asyncio.get_running_loop()
-            self._due = loop.call_later(PAUSE, self._begin_flush, loop)
+        loop = asyncio.get_running_loop()
+        if self._due is None or self._owner is not loop:
+            self._due, self._owner = loop.call_later(PAUSE, self._begin_flush, loop), loop
 
     def blocking(
         self, delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]
     ) -> None:
         """Count a delivery, and have the sums written soon by a thread."""
         self._count(delivery, arrivals, outcomes)
-        if self._due is None:
-            self._due = threading.Timer(PAUSE, self.flush_blocking)
+        if self._due is None or self._owner != os.getpid():
+            self._due, self._owner = threading.Timer(PAUSE, self.flush_blocking), os.getpid()
             self._due.daemon = True
             self._due.start()
 

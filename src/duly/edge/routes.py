@@ -45,6 +45,8 @@ class Route:
     keep: int | None  # microseconds; None is for ever
     bodies: int | None
     headers: tuple[str, ...]
+    # Whether the provider asks questions without a signature, which GET may carry.
+    asks: bool
     handlers: Handlers = field(default_factory=Handlers)
     signed_times: dict[Scheme[Any], bool] = field(default_factory=dict)
 

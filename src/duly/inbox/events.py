@@ -22,6 +22,7 @@ class Event:
         body: the raw bytes; of an item of a batch, the item as JSON.
         headers: the headers that were kept, by lower-case name.
         json: the parsed body, or the item of a batch; None where it is not sound JSON.
+        form: the fields of a form-encoded body, in their order; empty where it is no form.
         time: when it happened, where it says so.
         received_at: when it was received.
     """
@@ -33,5 +34,6 @@ class Event:
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     json: Any = field(repr=False)
+    form: tuple[tuple[str, str], ...] = field(repr=False)
     time: datetime | None
     received_at: datetime

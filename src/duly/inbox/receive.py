@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Held, StoreRefused, StoreUnavailable
-from duly._kernel.options import BATCH_WAIT, WAIT
+from duly._kernel.options import WAIT
 from duly._kernel.records import Duplicate, First
 from duly._kernel.states import ClaimState
 from duly._ledger.claims import Terms, claim, claim_values, key_values, release, terms_values
@@ -41,8 +41,10 @@ async def receive_many(runner: Runner, arrivals: Sequence[Arrival]) -> list[Outc
     """
     leading = Leaders(arrivals)
     try:
-        outcomes = await runner.run_batch(lambda session: accept(session, leading), wait=BATCH_WAIT)
-    except (Held, StoreRefused):
+        outcomes = await runner.run_batch(lambda session: accept(session, leading))
+    except (Held, StoreRefused) as problem:
+        if isinstance(problem, Held) and not runner.waits_for_keys:
+            raise  # each of them would wait for the same lock
         # Somebody else is at work on one of the keys, or one of them cannot be written. Whose
         # fault it is shows when each is received alone.
         return [None] * len(arrivals)

@@ -35,5 +35,5 @@ async def run_inside(handlers: Sequence[Handler], event: object, opened: Opened)
                     raise Misuse(
                         f"handler {handler.name} returned something to await: make it `async def`"
                     )
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:  # sys.exit() in a handler ends no server
             raise HandlerFailed(handler.name) from problem
