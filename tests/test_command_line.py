@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import duly
-from duly.stores.sql.migrations import latest
+from duly.stores.sql.migrations import latest, migrations
 from duly.tools.cli import COMMANDS, main
 from tests.catalogs import catalog, facts
 from tests.migrators import migrated, second_migration
@@ -23,6 +23,7 @@ DULY = [sys.executable, "-m", "duly"]
 SECRET = "hunter2"
 AT_ONCE = timedelta(microseconds=1)
 CURRENT = latest("sqlite")
+MIGRATIONS = [migration.name for migration in migrations("sqlite")]
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +63,8 @@ def test_migrate_says_what_it_applied_and_then_that_nothing_is_left(
     empty_url: str, capsys: Output
 ) -> None:
     assert main(["migrate", empty_url]) == 0
-    assert capsys.readouterr().out == f"applied 0001_ledger\nnow at schema version {CURRENT}\n"
+    applied = "".join(f"applied {name}\n" for name in MIGRATIONS)
+    assert capsys.readouterr().out == f"{applied}now at schema version {CURRENT}\n"
     assert main(["migrate", empty_url]) == 0
     assert capsys.readouterr().out == f"up to date: schema version {CURRENT}\n"
 
@@ -70,7 +72,7 @@ def test_migrate_says_what_it_applied_and_then_that_nothing_is_left(
 def test_migrate_answers_programs_in_json(empty_url: str, capsys: Output) -> None:
     assert main(["migrate", "--json", empty_url]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer == {"applied": ["0001_ledger"], "version": CURRENT}
+    assert answer == {"applied": MIGRATIONS, "version": CURRENT}
 
 
 def test_the_environment_names_the_database_unless_the_argument_does(
@@ -79,7 +81,7 @@ def test_the_environment_names_the_database_unless_the_argument_does(
     monkeypatch.setenv("DULY_URL", empty_url)
     assert main(["migrate"]) == 0
     assert main(["migrate", f"sqlite:///{tmp_path}/other.db"]) == 0
-    assert capsys.readouterr().out.count("applied") == 2
+    assert capsys.readouterr().out.count("applied") == 2 * len(MIGRATIONS)
     assert facts(empty_url)
     assert (tmp_path / "other.db").exists()
 
@@ -120,10 +122,10 @@ def test_prune_deletes_in_chunks_until_none_is_left_and_says_how_many(
     expired_claims(url, 7)
     assert main(["prune", url, "--limit", "2"]) == 0
     output = capsys.readouterr()
-    assert output.out == "pruned 7 expired claims\n"
-    assert output.err.splitlines()[0] == "pruned 2 so far"
+    assert output.out == "pruned 7 claims, 0 bodies, 0 events\n"
+    assert output.err.splitlines()[0] == "pruned 2 claims so far"
     assert main(["prune", url, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"pruned": 0}
+    assert json.loads(capsys.readouterr().out) == {"claims": 0, "bodies": 0, "events": 0}
     with duly.store(url) as store:
         assert duly.dedup(store, "scope", "kept").duplicate
 
@@ -154,8 +156,8 @@ def test_on_a_terminal_progress_rewrites_one_line(sqlite_url: str) -> None:
     os.close(theirs)
     shown = os.read(ours, 1000).decode()
     os.close(ours)
-    assert shown == "\r\x1b[Kpruned 5 so far\r\x1b[K"
-    assert ended.stdout == b"pruned 5 expired claims\n"
+    assert shown == "\r\x1b[Kpruned 5 claims so far\r\x1b[K"
+    assert ended.stdout == b"pruned 5 claims, 0 bodies, 0 events\n"
 
 
 @pytest.mark.parametrize(
@@ -168,6 +170,13 @@ def test_on_a_terminal_progress_rewrites_one_line(sqlite_url: str) -> None:
         (["prune", "sqlite:///x.db", "--prefix", "Robert'); --"], 2),
         (["migrate", "sqlite:////nowhere/x.db"], 1),
         (["migrate", "postgresql://ann@127.0.0.1:1/shop"], 1),
+        (["send"], 2),
+        (["send", "strpe"], 2),
+        (["send", "stripe", "nowhere", "--secret", "x"], 2),
+        (["send", "stripe", "--secret", "x", "--body", "nowhere.json"], 1),
+        (["init", "--provider", "strpe"], 2),
+        (["init", "my-shop.py"], 2),
+        (["init", "/dev/null/shop"], 1),
     ],
 )
 def test_an_expected_error_is_one_line_and_an_exit_code(
@@ -208,6 +217,15 @@ def test_a_file_that_is_no_database_is_one_line_too(tmp_path: Path, capsys: Outp
         ["prune", "sqlite:///x.db", "--limit", f"postgresql://ann:{SECRET}@db/shop"],
         ["prune", f"--password={SECRET}"],
         [f"postgresql://ann:x@{SECRET}@db/shop"],
+        ["send", "stripe", f"http://ann:{SECRET}@127.0.0.1:1/stripe", "--secret", "x"],
+        ["send", "stripe", SECRET, "--secret", "x"],
+        ["send", SECRET],
+        ["send", "stripe", "http://127.0.0.1:1", "--secret", SECRET],
+        ["send", "stripe", "--secrte", SECRET],
+        ["send", "stripe", f"--secrte={SECRET}"],
+        ["send", "stripe", "--header", f"Authorization {SECRET}", "--secret", "x"],
+        ["--secret", SECRET, "send", "stripe"],
+        ["init", "--provider", SECRET],
     ],
 )
 def test_no_complaint_shows_a_password(arguments: list[str], capsys: Output) -> None:
@@ -243,7 +261,7 @@ def test_every_command_has_help_with_examples(capsys: Output) -> None:
 
 def interrupt(program: subprocess.Popen[str]) -> None:
     assert program.stderr is not None
-    assert program.stderr.readline() == "pruned 1 so far\n"
+    assert program.stderr.readline() == "pruned 1 claims so far\n"
     program.send_signal(signal.SIGINT)
 
 

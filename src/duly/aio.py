@@ -19,6 +19,7 @@ from duly._ledger.once import InTransaction, UnderLease
 from duly._ledger.order import newer_committed, newer_joined
 from duly._ledger.prune import prune_committed, prune_joined
 from duly._ledger.turns import NOT_GIVEN, Turn
+from duly.jobs.tx import AsyncTx as Tx
 from duly.stores.sql.migrations import apply_all
 from duly.targets import (
     Where,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from duly.stores.base import Store
 
 T = TypeVar("T", bound=Turn)
+# The transaction of a handler that is awaited, under the name it has in a signature.
+__all__ = ["Tx", "dedup", "dedup_many", "fence", "migrate", "newer", "once", "prune"]
 
 
 async def dedup(

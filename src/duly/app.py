@@ -12,7 +12,9 @@ from duly._kernel.onestep import finish
 from duly._kernel.options import BODIES_KEPT, WAIT
 from duly._kernel.options import names as table_names
 from duly.edge import asgi, wsgi
+from duly.edge.direct import handed_over
 from duly.edge.receiver import Database, Receiver
+from duly.edge.replies import Reply
 from duly.edge.routes import (
     AS_NEEDED,
     BODY_LIMIT,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from duly._kernel.clock import Clock
     from duly.edge.asgi import Receive, Scope, Send
+    from duly.gate.delivery import Headers
     from duly.gate.provider import Provider
     from duly.gate.source import MissingId, Parse, ReplayedBody
     from duly.gate.verified import Verified
@@ -205,6 +208,27 @@ class Duly:
             )
         return route
 
+    def receive(
+        self,
+        source: str,
+        headers: Headers,
+        body: bytes,
+        *,
+        method: str = "POST",
+        url: str | None = None,
+        remote: str | None = None,
+    ) -> Reply:
+        """Receive one delivery from wherever it came: verify, commit, answer.
+
+        For frameworks without an adapter, and for tests. The reply has ``status``, ``body``,
+        ``content_type`` and ``headers``; send it as it is.
+        """
+        route = self._route(source)
+        given = handed_over(route, headers, body, method=method, url=url, remote=remote)
+        if isinstance(given, Reply):
+            return given
+        return self.receiver.receive_blocking(route, *given)
+
     def forget(self, source: str, event_id: str, *, tenant: str | None = None) -> Forgotten:
         """Forget an event, so that its sender's next delivery of it is processed again.
 
@@ -300,6 +324,23 @@ class Awaited:
 
     def __init__(self, app: Duly) -> None:
         self._app = app
+
+    async def receive(
+        self,
+        source: str,
+        headers: Headers,
+        body: bytes,
+        *,
+        method: str = "POST",
+        url: str | None = None,
+        remote: str | None = None,
+    ) -> Reply:
+        """Receive one delivery from wherever it came: verify, commit, answer."""
+        route = self._app._route(source)
+        given = handed_over(route, headers, body, method=method, url=url, remote=remote)
+        if isinstance(given, Reply):
+            return given
+        return await self._app.receiver.receive(route, *given)
 
     async def forget(self, source: str, event_id: str, *, tenant: str | None = None) -> Forgotten:
         """Forget an event, so that its sender's next delivery of it is processed again."""

@@ -136,8 +136,9 @@ class Reports:
         self._enqueued = None
         if not workers:
             self._say(
-                "events are being accepted and no worker is alive: their jobs wait in the database "
-                "until one runs. Start `duly worker`, or use inline=True for small work"
+                "events are being accepted and no worker is alive: their jobs are safe in the "
+                "database and wait for one. Small work that cannot wait belongs in a source with "
+                "inline=True"
             )
 
 

@@ -16,7 +16,7 @@ from duly.tools.output import Progress, add_json_option, answer
 from duly.tools.sending.copies import all_at_once, one_by_one
 from duly.tools.sending.events import Wish, event_of
 from duly.tools.sending.parcels import Parcel, moment_of, staleness
-from duly.tools.sending.posting import checked_url
+from duly.tools.sending.posting import checked_url, shown
 from duly.tools.sending.signers import form_of, signer_for, variable_of
 from duly.tools.sending.verdicts import Verdict
 
@@ -143,7 +143,8 @@ def begun(arguments: argparse.Namespace) -> Verdict:
             f"{parcel.provider.type}; use --type",
             file=sys.stderr,
         )
-    return Verdict(parcel, f"{first.id} and {len(more)} more" if more else first.id)
+    name = shown(first.id)  # a file may say anything
+    return Verdict(parcel, f"{name} and {len(more)} more" if more else name)
 
 
 def parcel_of(arguments: argparse.Namespace) -> Parcel:

@@ -62,6 +62,11 @@ class Burst:
                 f"--concurrent {self._count} must be lower: the system gives no more threads"
             ) from problem
 
+    @property
+    def waiting(self) -> int:
+        """How many are connected and wait for the others."""
+        return self._barrier.n_waiting
+
     def _sign(self) -> None:
         self._signed = self._parcel.attempt()
 

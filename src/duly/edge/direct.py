@@ -1,0 +1,40 @@
+"""A delivery handed over by hand: from a framework without an adapter, a script, a test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import Misuse
+from duly._kernel.inputs import kind
+from duly.edge.judging import allows, not_allowed
+from duly.edge.replies import Refused
+from duly.edge.requests import Request, refuse_encoding, too_large
+from duly.gate.delivery import Delivery, checked_body, fields_of
+
+if TYPE_CHECKING:
+    from duly.edge.replies import Reply
+    from duly.edge.routes import Route
+    from duly.gate.delivery import Headers
+
+
+def handed_over(
+    route: Route, headers: Headers, body: bytes, *, method: str, url: str | None, remote: str | None
+) -> tuple[Request, bytes] | Reply:
+    """The same checks as for a request that was read here; what fails them is answered at once."""
+    for what, value in (("method", method), ("url", url or ""), ("remote", remote or "")):
+        if not isinstance(value, str):
+            raise Misuse(f"{what} must be a string, not {kind(value)}")
+    raw = checked_body(body)
+    fields = fields_of(headers)
+    encoding = Delivery(fields, raw, url, method, 0.0).text("content-encoding")
+    encoding = None if encoding is None else encoding.strip().lower()
+    try:
+        if not allows(route, method):
+            return not_allowed()
+        if "content-encoding" in fields:
+            refuse_encoding(encoding or "several", decompress=route.decompress)
+        if len(raw) > route.limit:
+            raise too_large(route.limit)
+    except Refused as problem:
+        return problem.reply
+    return Request(method, headers, url or "", remote, encoding, len(raw)), raw
