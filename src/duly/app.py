@@ -102,7 +102,9 @@ class Duly:
             connections=connections,
         )
         opener = None if self._begin is None else SameDatabase(self._begin, self.store)
-        database = Database(self.store.blocking, self.store.awaited, opener, self.store.aclose)
+        database = Database(
+            self.store.blocking, self.store.awaited, opener, self.store.aclose, connections
+        )
         self.receiver = Receiver(database, clock=trusted_clock, deadline=deadline, queue=queue)
         self.site = Site(self.receiver, self.store.blocking, self.store.awaited, BODY_DEADLINE)
         self.aio = Awaited(self)

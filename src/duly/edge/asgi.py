@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from duly.edge.judging import allows, not_allowed
-from duly.edge.replies import Fault, Refused, Reply
+from duly.edge.replies import Fault, Refused, Reply, refused
 from duly.edge.requests import (
     Request,
     checked_headers,
@@ -108,7 +108,7 @@ async def replied(site: Site, scope: Scope, receive: Receive) -> Reply:
         own = await site.own(path, scope["method"])
         if own is not None:
             return own
-        raise Refused(Fault.UNKNOWN_SOURCE, "nothing is received here")
+        raise refused(Fault.UNKNOWN_SOURCE, "nothing is received here")
     return await received(site, route, scope, receive)
 
 
@@ -123,7 +123,7 @@ async def received(site: Site, route: Route, scope: Scope, receive: Receive) -> 
             async with asyncio.timeout(site.body_deadline):
                 body = await read(receive, route.limit, request.declared, room.grow)
         except TimeoutError:
-            raise Refused(Fault.TOO_SLOW, "the body did not arrive in time") from None
+            raise refused(Fault.TOO_SLOW, "the body did not arrive in time") from None
         return await site.receiver.receive(route, request, body)
 
 

@@ -13,7 +13,7 @@ from duly._kernel.errors import Misuse
 from duly._kernel.ids import new_id
 from duly._kernel.inputs import checked_scope, kind
 from duly._kernel.keys import as_bytes, readable
-from duly.edge.replies import Fault, Refused
+from duly.edge.replies import Fault, refused
 from duly.inbox.arrivals import Arrival, Flag, Status, event_digest
 from duly.inbox.events import Event
 from duly.jobs.enqueue import job_for
@@ -55,7 +55,7 @@ def told_tenant(route: Route, verified: Verified) -> str:
         checked_scope(route.scope(tenant))
     except Exception as problem:
         logger.exception("the tenant of a delivery to %s could not be told", route.name)
-        raise Refused(Fault.TENANT_FAILED, "the receiver could not tell whose this is") from problem
+        raise refused(Fault.TENANT_FAILED, "the receiver could not tell whose this is") from problem
     return tenant
 
 

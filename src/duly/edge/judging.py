@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Held, Rejected, StoreUnavailable
-from duly.edge.intake import delivery_of, event_of
+from duly.edge.intake import arrivals_of, delivery_of, event_of
 from duly.edge.lanes import RETRY_AFTER, Overloaded
 from duly.edge.replies import Fault, Refused, greeting, refusal, rejection, taken, taken_many
 from duly.edge.requests import plain
@@ -36,7 +36,15 @@ def allows(route: Route, method: str) -> bool:
     return method == "POST" or (method == "GET" and route.asks)
 
 
-def judged(route: Route, request: Request, body: bytes, now: float) -> Delivery | Reply:
+def prepared(
+    route: Route, request: Request, body: bytes, now: float
+) -> tuple[Delivery, list[Arrival]]:
+    """A genuine delivery and its events; `Refused` has the answer to anything else."""
+    delivery = judged(route, request, body, now)
+    return delivery, arrivals_of(delivery)
+
+
+def judged(route: Route, request: Request, body: bytes, now: float) -> Delivery:
     """Ask the gate. What is not genuine, and what is only a question, is answered at once."""
     source = route.source
     try:
@@ -47,20 +55,18 @@ def judged(route: Route, request: Request, body: bytes, now: float) -> Delivery 
                 method=request.method,
             )  # fmt: skip
             if reply is not None:
-                return greeting(reply)
+                raise Refused(greeting(reply))
         if request.method != "POST":
-            return not_allowed()
+            raise Refused(not_allowed())
         verified = verify(
             source, request.headers, raw, now=now, url=source.url or request.url,
             method=request.method,
         )  # fmt: skip
         if verified.handshake is not None:
-            return greeting(verified.handshake)
+            raise Refused(greeting(verified.handshake))
         return delivery_of(route, verified, request.remote, now)
     except Rejected as problem:
-        return rejection(problem)
-    except Refused as problem:
-        return problem.reply
+        raise Refused(rejection(problem)) from None
 
 
 def not_allowed() -> Reply:

@@ -1,28 +1,22 @@
 """The receiving path of one process: judge, commit, answer; awaited and blocking.
 
 Both colours do the same with the same parts. What differs is where a delivery waits for its
-commit (a lane of the event loop, or of the threads) and how a handler of the other colour is run.
+commit: a lane of the event loop, or of the threads.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._kernel.onestep import finish
 from duly.edge.batch import Batcher
-from duly.edge.bridge import LoopThread
 from duly.edge.followers import Followers
-from duly.edge.intake import arrivals_of
-from duly.edge.judging import acknowledged, failed, judged, works_of
+from duly.edge.inline import InlineLane
+from duly.edge.judging import acknowledged, failed, prepared, works_of
 from duly.edge.replies import Refused, Reply
 from duly.edge.reports import Reports
-from duly.inbox.inline import receive_inline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -36,11 +30,10 @@ if TYPE_CHECKING:
     from duly.inbox.arrivals import Arrival, Outcome
     from duly.inbox.inline import Opener
 
-logger = logging.getLogger("duly")
 # A body larger than this is judged on a thread: parsing it would hold up the event loop.
 LARGE = 128 * 1024
-# Handlers that block, at the same time, in an application that is awaited.
-HANDLER_THREADS = 8
+# What is left for everything else when all inline handlers that may run are running.
+SPARE = 4
 
 
 class Database(NamedTuple):
@@ -51,6 +44,8 @@ class Database(NamedTuple):
     begin: Opener | None
     # Gives back the connections of the event loop that runs it.
     release: Callable[[], Coroutine[Any, Any, None]]
+    # How many connections the store may open in each colour.
+    connections: int
 
 
 class Receiver:
@@ -66,7 +61,6 @@ class Receiver:
     ) -> None:
         self._blocking = database.blocking
         self._awaited = database.awaited
-        self._begin = database.begin
         self._release = database.release
         self._clock = clock
         self._queue = queue
@@ -76,8 +70,13 @@ class Receiver:
         self._batcher: Batcher | None = None
         self._followers: Followers | None = None
         self._process = 0
-        self._threads: ThreadPoolExecutor | None = None
-        self._loop_thread = LoopThread()
+        self._inline = InlineLane(
+            database.begin or database.blocking,
+            database.begin or database.awaited,
+            at_once=max(1, database.connections - SPARE),
+            most=queue,
+            deadline=self._deadline,
+        )
         self.reports = Reports(database.blocking, database.awaited)
 
     def now(self) -> float:
@@ -86,57 +85,47 @@ class Receiver:
 
     async def receive(self, route: Route, request: Request, body: bytes) -> Reply:
         """Judge a delivery and answer it after its commit."""
-        now = self.now()
-        if len(body) > LARGE:
-            found = await asyncio.to_thread(judged, route, request, body, now)
-        else:
-            found = judged(route, request, body, now)
-        if isinstance(found, Reply):
-            self.reports.refused(route, found)
-            return found
         try:
-            arrivals = arrivals_of(found)
-            outcomes = await self._commit(found, arrivals)
+            if len(body) > LARGE:
+                found = await asyncio.to_thread(prepared, route, request, body, self.now())
+            else:
+                found = prepared(route, request, body, self.now())
+            delivery, arrivals = found
+            outcomes = await self._commit(delivery, arrivals)
         except Refused as problem:
+            self.reports.refused(route, problem.reply)
             return problem.reply
         except Exception as problem:
             return self._failed(route, problem)
-        self.reports.awaited(found, arrivals, outcomes)
-        return acknowledged(found, arrivals, outcomes)
+        self.reports.awaited(delivery, arrivals, outcomes)
+        return acknowledged(delivery, arrivals, outcomes)
 
     async def _commit(self, delivery: Delivery, arrivals: Sequence[Arrival]) -> list[Outcome]:
         if not delivery.route.inline:
             return await self.batcher().receive(arrivals)
-        works = works_of(delivery, arrivals)
-        if colour_of(delivery.route) == "async":
-            return await receive_inline(self._begin or self._awaited, works)
-        work = partial(receive_inline, self._begin or self._blocking, works)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._handler_threads(), lambda: finish(work()))
+        return await self._inline.receive(
+            works_of(delivery, arrivals), delivery.route.handlers.colour
+        )
 
     def receive_blocking(self, route: Route, request: Request, body: bytes) -> Reply:
         """The same on the calling thread."""
-        found = judged(route, request, body, self.now())
-        if isinstance(found, Reply):
-            self.reports.refused(route, found)
-            return found
         try:
-            arrivals = arrivals_of(found)
-            outcomes = self._commit_blocking(found, arrivals)
+            delivery, arrivals = prepared(route, request, body, self.now())
+            outcomes = self._commit_blocking(delivery, arrivals)
         except Refused as problem:
+            self.reports.refused(route, problem.reply)
             return problem.reply
         except Exception as problem:
             return self._failed(route, problem)
-        self.reports.blocking(found, arrivals, outcomes)
-        return acknowledged(found, arrivals, outcomes)
+        self.reports.blocking(delivery, arrivals, outcomes)
+        return acknowledged(delivery, arrivals, outcomes)
 
     def _commit_blocking(self, delivery: Delivery, arrivals: Sequence[Arrival]) -> list[Outcome]:
         if not delivery.route.inline:
             return self.followers().receive(arrivals)
-        works = works_of(delivery, arrivals)
-        if colour_of(delivery.route) == "async":
-            return self._loop_thread.run(receive_inline(self._begin or self._awaited, works))
-        return finish(receive_inline(self._begin or self._blocking, works))
+        return self._inline.receive_blocking(
+            works_of(delivery, arrivals), delivery.route.handlers.colour
+        )
 
     def _failed(self, route: Route, problem: Exception) -> Reply:
         reply = failed(route, problem)
@@ -163,28 +152,12 @@ class Receiver:
             self._process = os.getpid()
         return self._followers
 
-    def _handler_threads(self) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(HANDLER_THREADS, "duly-handler")
-        return self._threads
-
     def close(self) -> None:
         """Write what is counted, and end the threads."""
         self.reports.flush_blocking()
-        self._end_threads()
+        self._inline.close(self._release)
 
     async def aclose(self) -> None:
         """The same, awaited."""
         await self.reports.flush_awaited()
-        await asyncio.to_thread(self._end_threads)
-
-    def _end_threads(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown()
-            self._threads = None
-        self._loop_thread.close(self._release)
-
-
-def colour_of(route: Route) -> str:
-    """The colour of an inline source's handlers, which is the same for all of them."""
-    return next((handler.colour for handler in route.handlers.all()), "sync")
+        await asyncio.to_thread(self._inline.close, self._release)

@@ -83,9 +83,14 @@ class Reply(NamedTuple):
 class Refused(Exception):  # an answer on its way out, not an error of anybody's
     """A request that goes no further; the reply is complete."""
 
-    def __init__(self, fault: Fault, reason: str, **headers: str) -> None:
-        super().__init__(reason)
-        self.reply = refusal(fault, reason, headers)
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.said)
+        self.reply = reply
+
+
+def refused(fault: Fault, reason: str, **headers: str) -> Refused:
+    """The end of a request that the edge itself refuses."""
+    return Refused(refusal(fault, reason, headers))
 
 
 def refusal(fault: Fault, reason: str, headers: Mapping[str, str]) -> Reply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from duly.edge.replies import Fault, Refused
+from duly.edge.replies import Fault, Refused, refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Request(NamedTuple):
 def checked_headers(sizes: Sequence[int]) -> None:
     """Refuse more headers, or larger ones, than a webhook has."""
     if len(sizes) > MOST_HEADERS or sum(sizes) > HEADER_BYTES:
-        raise Refused(
+        raise refused(
             Fault.HEADERS_TOO_LARGE,
             f"at most {MOST_HEADERS} headers of {HEADER_BYTES} bytes together are read",
         )
@@ -47,13 +47,13 @@ def declared_length(text: str | None) -> int | None:
     if text is None or text == "":
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise Refused(Fault.MALFORMED, "Content-Length is not a number of bytes")
+        raise refused(Fault.MALFORMED, "Content-Length is not a number of bytes")
     return int(text)
 
 
 def too_large(limit: int) -> Refused:
     """The refusal of a body beyond its limit."""
-    return Refused(Fault.TOO_LARGE, f"a body here has at most {limit} bytes")
+    return refused(Fault.TOO_LARGE, f"a body here has at most {limit} bytes")
 
 
 def refuse_encoding(encoding: str | None, *, decompress: bool) -> None:
@@ -61,7 +61,7 @@ def refuse_encoding(encoding: str | None, *, decompress: bool) -> None:
     if encoding is None or encoding == "identity":
         return
     if not decompress or encoding not in INFLATABLE:
-        raise Refused(
+        raise refused(
             Fault.UNSUPPORTED_ENCODING,
             "compressed bodies are not read here: send the body as it is",
             accept_encoding="gzip, deflate" if decompress else "identity",
@@ -77,9 +77,9 @@ def plain(body: bytes, encoding: str | None, limit: int) -> bytes:
     try:
         inflated = inflating.decompress(body, most + 1)
     except zlib.error:
-        raise Refused(Fault.MALFORMED, "the body cannot be decompressed") from None
+        raise refused(Fault.MALFORMED, "the body cannot be decompressed") from None
     if len(inflated) > most:
         raise too_large(limit)
     if not inflating.eof or inflating.unused_data:
-        raise Refused(Fault.MALFORMED, "the compressed body has no end, or something after it")
+        raise refused(Fault.MALFORMED, "the compressed body has no end, or something after it")
     return inflated

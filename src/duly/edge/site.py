@@ -12,7 +12,7 @@ from duly._kernel.errors import DulyError
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
 from duly.edge.lanes import RETRY_AFTER
-from duly.edge.replies import Fault, Refused, Reply
+from duly.edge.replies import Fault, Reply, refused
 from duly.edge.reports import alive
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Room:
         """Take more, or refuse the request: others are large enough already."""
         self._taken += size
         if self._site.taken(size) > BODY_ROOM:
-            raise Refused(
+            raise refused(
                 Fault.OVERLOADED,
                 "too many large bodies are being received: come again in a moment",
                 retry_after=str(RETRY_AFTER.seconds),

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from duly.edge.asgi import access, log
 from duly.edge.judging import allows, not_allowed
-from duly.edge.replies import Fault, Refused
+from duly.edge.replies import Fault, Refused, refused
 from duly.edge.requests import (
     Request,
     checked_headers,
@@ -61,7 +61,7 @@ def replied(site: Site, environ: Environ, method: str, path: str) -> Reply:
         own = site.own_blocking(path, method)
         if own is not None:
             return own
-        raise Refused(Fault.UNKNOWN_SOURCE, "nothing is received here")
+        raise refused(Fault.UNKNOWN_SOURCE, "nothing is received here")
     return received(site, route, environ)
 
 
@@ -85,7 +85,7 @@ class Deadline:
     def check(self) -> None:
         """Refuse to go on reading."""
         if time.monotonic() > self._until:
-            raise Refused(Fault.TOO_SLOW, "the body did not arrive in time")
+            raise refused(Fault.TOO_SLOW, "the body did not arrive in time")
 
 
 def read(
@@ -109,7 +109,7 @@ def read(
         chunks.append(chunk)
         deadline.check()
     if declared is not None and size < declared:
-        raise Refused(Fault.MALFORMED, "the body is shorter than its Content-Length")
+        raise refused(Fault.MALFORMED, "the body is shorter than its Content-Length")
     return b"".join(chunks)
 
 

@@ -99,6 +99,11 @@ class Handlers:
         """The names that are taken."""
         return {handler.name for _, handler in self._entries}
 
+    @property
+    def colour(self) -> Colour:
+        """The colour of an inline source's handlers, which is the same for all of them."""
+        return self._entries[0][1].colour if self._entries else "sync"
+
     def patterns(self) -> tuple[str, ...]:
         """What was asked for, in order."""
         return tuple(pattern for pattern, _ in self._entries)

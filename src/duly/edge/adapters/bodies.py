@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import kind
 from duly.edge.asgi import access, log
-from duly.edge.replies import Fault, Refused
+from duly.edge.replies import Fault, Refused, refused
 from duly.edge.site import Site
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def body_taken(route: Route) -> Refused:
         "duly; reading the whole raw body, which the framework keeps, is fine",
         route.name,
     )
-    return Refused(
+    return refused(
         Fault.BODY_TAKEN,
         "something here read the body before it could be verified: exclude this path in the "
         "middleware that reads bodies, or put it behind duly",
