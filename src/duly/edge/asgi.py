@@ -11,6 +11,7 @@ from duly.edge.judging import allows, not_allowed
 from duly.edge.replies import Fault, Refused, Reply, refused
 from duly.edge.requests import (
     Request,
+    body_taken,
     checked_headers,
     declared_length,
     refuse_encoding,
@@ -124,6 +125,8 @@ async def received(site: Site, route: Route, scope: Scope, receive: Receive) -> 
                 body = await read(receive, route.limit, request.declared, room.grow)
         except TimeoutError:
             raise refused(Fault.TOO_SLOW, "the body did not arrive in time") from None
+        if request.declared is not None and len(body) < request.declared:
+            raise body_taken(route.name)  # servers see to the length: something ate of it
         return await site.receiver.receive(route, request, body)
 
 

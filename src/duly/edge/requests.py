@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from duly.gate.delivery import Headers
 
+logger = logging.getLogger("duly")
 # More than any provider sends; a server's own limits are wider.
 MOST_HEADERS: Final = 128
 HEADER_BYTES: Final = 32 * 1024
@@ -54,6 +56,21 @@ def declared_length(text: str | None) -> int | None:
 def too_large(limit: int) -> Refused:
     """The refusal of a body beyond its limit."""
     return refused(Fault.TOO_LARGE, f"a body here has at most {limit} bytes")
+
+
+def body_taken(source: str) -> Refused:
+    """The refusal of a delivery whose bytes are gone; the log tells whoever can change that."""
+    logger.error(
+        "a delivery to %s cannot be verified: its body was read before duly saw it, and the bytes "
+        "were not kept. Exclude this path in the middleware that reads bodies, or put it behind "
+        "duly; reading the whole raw body, which the framework keeps, is fine",
+        source,
+    )
+    return refused(
+        Fault.BODY_TAKEN,
+        "something here read the body before it could be verified: exclude this path in the "
+        "middleware that reads bodies, or put it behind duly",
+    )
 
 
 def refuse_encoding(encoding: str | None, *, decompress: bool) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import kind
 from duly.edge.asgi import access, log
-from duly.edge.replies import Fault, Refused, refused
+from duly.edge.requests import body_taken
 from duly.edge.site import Site
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from duly.edge.replies import Reply
     from duly.edge.routes import Route
 
-logger = logging.getLogger("duly")
 # Every method is ours to answer, so that a wrong one is told in the words of the others.
 METHODS: Final = ("POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")
 
@@ -70,19 +69,9 @@ def route_of(app: object, name: object) -> Route:
     return route
 
 
-def body_taken(route: Route) -> Refused:
-    """The refusal of a delivery whose bytes are gone; the log tells whoever can change that."""
-    logger.error(
-        "a delivery to %s cannot be verified: its body was read before duly saw it, and the bytes "
-        "were not kept. Exclude this path in the middleware that reads bodies, or put it behind "
-        "duly; reading the whole raw body, which the framework keeps, is fine",
-        route.name,
-    )
-    return refused(
-        Fault.BODY_TAKEN,
-        "something here read the body before it could be verified: exclude this path in the "
-        "middleware that reads bodies, or put it behind duly",
-    )
+def function_name(route: Route) -> str:
+    """A name for the function of a source; Flask allows no dots in it."""
+    return f"receive_{route.name}".replace(".", "_").replace("-", "_")
 
 
 class Whole:
@@ -101,7 +90,7 @@ class Whole:
         chunk = self._stream.read(size)
         if self._left is not None:
             if not chunk and size and self._left:
-                raise body_taken(self._route)
+                raise body_taken(self._route.name)
             self._left -= len(chunk)
         return chunk
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from duly._kernel.extras import needs
 from duly.edge import asgi, wsgi
-from duly.edge.adapters.bodies import Whole, body_taken, note, route_of, site_of, start
+from duly.edge.adapters.bodies import Whole, function_name, note, route_of, site_of, start
 from duly.edge.replies import Refused
+from duly.edge.requests import body_taken
 
 with needs("django", "Django"):
     from django.db import connections, transaction
@@ -51,7 +52,7 @@ def view(app: Served, name: str) -> View:
         note(request.method, request.path, reply, begun)
         return response_of(reply, request.method)
 
-    receive.__name__ = f"receive_{name}"
+    receive.__name__ = function_name(route)
     for alias in connections:  # with ATOMIC_REQUESTS an answer would be made before the commit
         transaction.non_atomic_requests(using=alias)(receive)
     exempt: View = csrf_exempt(receive)
@@ -80,7 +81,7 @@ def environ_of(request: HttpRequest, asked: Request, route: Route) -> dict[str, 
         try:
             return {**environ, "wsgi.input": Whole(BytesIO(request.body), asked.declared, route)}
         except RawPostDataException:
-            raise body_taken(route) from None
+            raise body_taken(route.name) from None
     if asked.declared is None and "wsgi.input" in request.META:
         # In Django's eyes there is no body without a length; the server may know better.
         terminated = request.META.get("wsgi.input_terminated", False)

@@ -9,7 +9,16 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from duly.edge import wsgi
-from duly.edge.adapters.bodies import METHODS, Whole, framework, note, route_of, site_of, start
+from duly.edge.adapters.bodies import (
+    METHODS,
+    Whole,
+    framework,
+    function_name,
+    note,
+    route_of,
+    site_of,
+    start,
+)
 from duly.edge.replies import Refused
 
 with framework("Flask"):
@@ -38,7 +47,7 @@ def view(app: Served, name: str) -> Callable[..., Response]:
         note(request.method, request.path, reply, begun)
         return response_of(reply, request.method)
 
-    receive.__name__ = f"receive_{name}"
+    receive.__name__ = function_name(route)
     return receive
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.edge.adapters.bodies import body_taken, framework, note, route_of, site_of, start
+from duly.edge.adapters.bodies import framework, function_name, note, route_of, site_of, start
 from duly.edge.asgi import Gone, received
 from duly.edge.replies import Refused
-from duly.edge.requests import declared_length
+from duly.edge.requests import body_taken
 
 with framework("Starlette"):
     from starlette.requests import ClientDisconnect, Request
@@ -40,7 +40,7 @@ def endpoint(app: Served, name: str) -> Callable[[Request], Coroutine[Any, Any, 
         note(request.method, request.url.path, reply, begun)
         return response_of(reply, request.method)
 
-    receive.__name__ = f"receive_{name}"
+    receive.__name__ = function_name(route)
     return receive
 
 
@@ -48,10 +48,8 @@ class Body:
     """The body through Starlette's own stream, which yields kept bytes again and knows if not."""
 
     def __init__(self, request: Request, route: Route) -> None:
-        self._request = request
         self._chunks = request.stream()
         self._route = route
-        self._seen = 0
 
     async def receive(self) -> MutableMapping[str, Any]:
         """The next piece as a message of ASGI."""
@@ -60,17 +58,8 @@ class Body:
         except ClientDisconnect:
             return {"type": "http.disconnect"}
         except RuntimeError:  # Starlette's "Stream consumed"
-            raise body_taken(self._route) from None
-        self._seen += len(chunk)
-        if not chunk:
-            self._refuse_partial()
+            raise body_taken(self._route.name) from None
         return {"type": "http.request", "body": chunk, "more_body": bool(chunk)}
-
-    def _refuse_partial(self) -> None:
-        """A middleware that consumed the stream leaves an empty body to those after it."""
-        declared = declared_length(self._request.headers.get("content-length"))
-        if declared is not None and declared != self._seen:
-            raise body_taken(self._route)
 
 
 def response_of(reply: Reply, method: str) -> Response:

@@ -33,7 +33,8 @@ def postgres_address(parameters: Mapping[str, Any]) -> str:
     """The address of a PostgreSQL database, by the parameters that its driver is given."""
     with needs("postgres", "psycopg and psycopg_pool"):
         from psycopg.pq import Conninfo
-    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    # duly's own connections go by their own name, where somebody looks at who is connected.
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()} - {"application_name"}
     named = {ASYNCPG.get(name, name): text_of(value) for name, value in parameters.items()}
     given = {name: value for name, value in named.items() if name in known and value}
     account = quote(given.pop("user", ""), safe="")

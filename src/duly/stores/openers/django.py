@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
     from duly.stores.drivers import Colour
+
+LEAVING = threading.local()
 
 
 class Alias:
@@ -65,25 +68,47 @@ class Alias:
         close_old_connections()  # as Django does before and after each request of its own
         try:
             connection = self._connection()
-            refuse_open(connection)
-            with Ending() as ending, transaction.atomic(using=self._alias, durable=True):
+            with Ending() as ending, committing(connection):
                 joined = join(connection, self._names, self._clock, colour="sync", verb="begin")
-                yield Opened(joined, connection, connection)
+                yield Opened(joined, connection.connection, connection)
                 ending.handled = True
                 if connection.needs_rollback or not connection.in_atomic_block:
                     raise ended()
                 await refuse_unsound(connection.connection)
         finally:
             close_old_connections()
+            close_with_thread(self._alias)
 
 
-def refuse_open(connection: Any) -> None:
-    """Refuse a connection on which leaving ``atomic`` would not commit."""
-    if connection.in_atomic_block:
-        return  # `durable` refuses it, but for the blocks of Django's own test cases
-    connection.ensure_connection()
-    if not connection.get_autocommit():
-        raise Misuse(
-            f"the Django database {connection.alias!r} has AUTOCOMMIT off, so that atomic() commits "
-            "nothing: leave it on for the database of duly.django(…)"
-        )
+class ThreadEnd:
+    """Goes with its thread, and closes what Django would leave open there: it has no such moment.
+
+    Handlers run on threads of duly's where the server is asynchronous, and those end with the app.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def __del__(self) -> None:
+        self._connection.close()
+
+
+def close_with_thread(alias: str) -> None:
+    """Have a connection that outlives its request, by CONN_MAX_AGE, not outlive its thread."""
+    connection = connections[alias]
+    if connection.connection is None or threading.current_thread() is threading.main_thread():
+        return
+    if getattr(LEAVING, alias, None) is None:
+        setattr(LEAVING, alias, ThreadEnd(connection))
+
+
+def committing(connection: Any) -> Any:
+    """A block of ``atomic`` that commits at its end, and not with some block around it."""
+    if not connection.in_atomic_block:
+        connection.ensure_connection()
+        if not connection.get_autocommit():
+            raise Misuse(
+                f"the Django database {connection.alias!r} has AUTOCOMMIT off, so that atomic() "
+                "commits nothing: leave it on for the database of duly.django(…)"
+            )
+    return transaction.atomic(using=connection.alias, durable=True)

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 # 08: connection failures. 57P0x: the server is shutting down, crashed or starting up.
 LOST = ("08", "57P")
-DISCONNECTED = frozenset(
-    {"psycopg.OperationalError", "asyncpg.InterfaceError", "asyncpg.PostgresConnectionError"}
-)
 # What only the opening of a transaction can raise: nothing of the user's has run by then.
 UNREACHED = frozenset({"builtins.OSError", "sqlalchemy.TimeoutError"})
 
@@ -98,4 +95,7 @@ def disconnected(problem: BaseException) -> bool:
     sqlstate = getattr(problem, "sqlstate", None)
     if isinstance(sqlstate, str):
         return sqlstate.startswith(LOST)
-    return bool(DISCONNECTED.intersection(type_names(problem)))
+    names = type_names(problem)
+    if "asyncpg.InterfaceError" in names:  # its mistakes of use are of this type, too
+        return "closed" in str(problem)
+    return "psycopg.OperationalError" in names

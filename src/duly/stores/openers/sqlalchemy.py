@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from duly._kernel.errors import Misuse
 from duly._kernel.session import Opened, ended
+from duly.jobs.tx import unending
 from duly.stores.join import join
 from duly.stores.openers.addresses import postgres_address, sqlite_address
 from duly.stores.openers.endings import Ending, refuse_unsound
 from duly.stores.owners.sqlalchemy import checked_dialect
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from datetime import timedelta
 
     from duly._kernel.clock import Clock
@@ -53,14 +56,21 @@ class Blocking(Maker):
     @asynccontextmanager
     async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:  # noqa: ARG002
         """A session in a transaction; the bound is set where the claim is made."""
-        with Ending() as ending, self._maker() as session, session.begin() as transaction:
-            joined = join(session, self._names, self._clock, colour="sync", verb="begin")
-            yield Opened(joined, session.connection(), session)
-            ending.handled = True
-            if not transaction.is_active:
-                raise ended()
-            session.flush()
-            await refuse_unsound(session.connection().connection.driver_connection)
+        with Ending() as ending, self._maker() as session:
+            transaction = session.begin()
+            try:
+                joined = join(session, self._names, self._clock, colour="sync", verb="begin")
+                with staying(session):
+                    yield Opened(joined, session.connection(), session)
+                ending.handled = True
+                refuse_ended(transaction)
+                session.flush()
+                await refuse_unsound(session.connection().connection.driver_connection)
+                transaction.commit()
+            except BaseException:
+                with suppress(SQLAlchemyError):  # the connection may be gone; closing drops it then
+                    session.rollback()
+                raise
 
 
 class Awaited(Maker):
@@ -72,15 +82,44 @@ class Awaited(Maker):
     async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:  # noqa: ARG002
         """A session in a transaction; the bound is set where the claim is made."""
         with Ending() as ending:
-            async with self._maker() as session, session.begin() as transaction:
-                joined = join(session, self._names, self._clock, colour="async", verb="begin")
-                yield Opened(joined, await session.connection(), session)
-                ending.handled = True
-                if not transaction.is_active:
-                    raise ended()
-                await session.flush()
-                pooled = await (await session.connection()).get_raw_connection()
-                await refuse_unsound(pooled.driver_connection)
+            async with self._maker() as session:
+                transaction = await session.begin()
+                try:
+                    joined = join(session, self._names, self._clock, colour="async", verb="begin")
+                    connection = await session.connection()
+                    # An AsyncConnection takes no attributes, and asks the one below for everything.
+                    with unending(connection.sync_connection), staying(session):
+                        yield Opened(joined, connection, session)
+                    ending.handled = True
+                    refuse_ended(transaction)
+                    await session.flush()
+                    pooled = await (await session.connection()).get_raw_connection()
+                    await refuse_unsound(pooled.driver_connection)
+                    await transaction.commit()
+                except BaseException:
+                    with suppress(SQLAlchemyError):
+                        await session.rollback()
+                    raise
+
+
+@contextmanager
+def staying(session: Any) -> Iterator[None]:
+    """Refuse the other two ways in which a session lets go of its connection."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise Misuse("a handler's session is ended by duly: return to commit, raise to roll back")
+
+    session.reset = session.invalidate = refuse
+    try:
+        yield
+    finally:
+        del session.reset, session.invalidate
+
+
+def refuse_ended(transaction: Any) -> None:
+    """Refuse to commit another transaction than the one that the claim was made in."""
+    if not transaction.is_active:
+        raise ended()
 
 
 def engine_of(maker: Any) -> Any:

@@ -21,6 +21,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from duly._kernel.onestep import finish
+from duly._kernel.options import BATCH_WAIT
 from duly._kernel.session import Opened
 from duly.stores.forks import FreshLock
 from duly.stores.postgres.patience import ANSWER, PatientAsyncConnection, PatientConnection
@@ -57,6 +58,8 @@ def raise_if_lost(problem: psycopg.Error) -> None:
 class BlockingRunner:
     """Operations on the calling thread."""
 
+    waits_for_keys = True
+
     def __init__(self, target: Target) -> None:
         self._target = target
         self._opening = FreshLock()
@@ -67,9 +70,9 @@ class BlockingRunner:
         """Run in one transaction; returns without ever waiting."""
         return self._run(operation, wait, in_transaction, after_loss=after_loss)
 
-    async def run_batch(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_batch(self, operation: Operation[T]) -> T:
         """Run one statement, which the connection commits, once."""
-        return self._run(operation, wait, nullcontext, after_loss=False)
+        return self._run(operation, BATCH_WAIT, nullcontext, after_loss=False)
 
     async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
         """The same: nothing cancels a blocking call."""
@@ -161,6 +164,8 @@ class BlockingRunner:
 class AwaitedRunner:
     """Operations awaited, with a pool for each event loop: connections belong to their loop."""
 
+    waits_for_keys = True
+
     def __init__(self, target: Target) -> None:
         self._target = target
         self._pools: dict[asyncio.AbstractEventLoop, LoopPool] = {}
@@ -169,9 +174,9 @@ class AwaitedRunner:
         """Run in one transaction."""
         return await self._run(operation, wait, in_transaction, after_loss=after_loss)
 
-    async def run_batch(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_batch(self, operation: Operation[T]) -> T:
         """Run one statement, which the connection commits, once."""
-        return await self._run(operation, wait, nullcontext, after_loss=False)
+        return await self._run(operation, BATCH_WAIT, nullcontext, after_loss=False)
 
     async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction to its end, even if the caller is cancelled meanwhile."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakKeyDictionary, finalize
 
 from duly._kernel.onestep import finish
+from duly._kernel.options import WAIT
 from duly._kernel.session import Opened
 from duly.stores.base import Capabilities, Store
 from duly.stores.sql.migrations import check, schema_version
@@ -37,6 +38,8 @@ T = TypeVar("T")
 class BlockingRunner:
     """Operations on the calling thread."""
 
+    waits_for_keys = False
+
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
 
@@ -59,9 +62,9 @@ class BlockingRunner:
         """The same: nothing cancels a blocking call."""
         return await self.run(operation, wait=wait)
 
-    async def run_batch(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_batch(self, operation: Operation[T]) -> T:
         """The same, for many events."""
-        return await self.run(operation, wait=wait)
+        return await self.run(operation, wait=WAIT)
 
     @asynccontextmanager
     async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:
@@ -87,6 +90,8 @@ def nothing(_: sqlite3.Connection) -> None:
 class AwaitedRunner:
     """The same operations on duly's own thread, so that there is one implementation to trust."""
 
+    waits_for_keys = False
+
     def __init__(self, blocking: BlockingRunner) -> None:
         self._blocking = blocking
         self._thread = Thread()
@@ -102,9 +107,9 @@ class AwaitedRunner:
         """Run in one transaction."""
         return await self._on_thread(self._blocking.run, operation, wait)
 
-    async def run_batch(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_batch(self, operation: Operation[T]) -> T:
         """The same, for many events."""
-        return await self._on_thread(self._blocking.run, operation, wait)
+        return await self._on_thread(self._blocking.run, operation, WAIT)
 
     def opened(self, *, wait: timedelta) -> AbstractAsyncContextManager[Opened]:
         """A transaction for code of the user's, its statements on a thread."""
