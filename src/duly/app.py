@@ -69,6 +69,7 @@ class Duly:
         connections: how many connections duly's own pool may open to PostgreSQL.
         deadline: how long a delivery may wait for its commit before its sender is told to come
             again.
+        body_deadline: how long a body may take to arrive.
         queue: how many events may wait for a commit.
     """
 
@@ -83,6 +84,7 @@ class Duly:
         durability: str = "required",
         connections: int = 10,
         deadline: timedelta = DEADLINE,
+        body_deadline: timedelta = BODY_DEADLINE,
         queue: int = QUEUE,
     ) -> None:
         names, trusted_clock = table_names(prefix, schema), checked_clock(clock)
@@ -92,6 +94,7 @@ class Duly:
                 raise Misuse("which database? Duly('sqlite:///shop.db'), or begin= of your ORM")
             url = self._begin.url()
         checked_duration("deadline", deadline)
+        checked_duration("body_deadline", body_deadline)
         checked_count("queue", queue, most=1_000_000)
         self.store: Store = store(
             url,
@@ -106,7 +109,7 @@ class Duly:
             self.store.blocking, self.store.awaited, opener, self.store.aclose, connections
         )
         self.receiver = Receiver(database, clock=trusted_clock, deadline=deadline, queue=queue)
-        self.site = Site(self.receiver, self.store.blocking, self.store.awaited, BODY_DEADLINE)
+        self.site = Site(self.receiver, self.store.blocking, self.store.awaited, body_deadline)
         self.aio = Awaited(self)
 
     def source(

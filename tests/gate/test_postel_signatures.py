@@ -6,34 +6,22 @@ signatures, timestamps, headers, several secrets, raw bytes, and the choice of a
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 import duly
-from duly.gate import Provider, Secret, Source, StandardWebhooks
-from tests.gate.postel import CODES, NOW, Case, cases, key, missing
+from duly.gate import Source
+from tests.postel.vectors import BY_KEY_ID, CODES, NOW, TOLERANCE, Case, cases, missing, secrets
 
 if reason := missing():
     pytest.skip(reason, allow_module_level=True)
 
-CASES = cases()
-BY_KEY_ID = Provider("by-key-id", StandardWebhooks(key_id=r"(kid_[^.]+)\."), id="header:webhook-id")
+# The one that asks for the public keys is the server's.
+CASES = [case for case in cases() if case.method == "POST"]
 
 
 def receiver() -> Source:
     """The receiver that the cases are written for."""
-    ended = datetime(2025, 1, 1, tzinfo=UTC)
-    return Source(
-        BY_KEY_ID,
-        [
-            Secret(key("hmac_primary"), name="primary"),
-            Secret(key("hmac_secondary"), name="secondary"),
-            Secret(key("ed25519_a", "public_key"), name="a", key_id="kid_a"),
-            Secret(key("ed25519_b", "public_key"), name="b", key_id="kid_b", not_after=ended),
-        ],
-        tolerance=timedelta(seconds=300),
-    )
+    return Source(BY_KEY_ID, secrets(), tolerance=TOLERANCE)
 
 
 def answer(case: Case) -> str:

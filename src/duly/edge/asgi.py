@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
     Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+logger = logging.getLogger("duly")
 access = logging.getLogger("duly.access")
 
 
@@ -73,19 +74,22 @@ async def answer(site: Site, scope: Scope, receive: Receive, send: Send) -> None
         reply = problem.reply
     if access.isEnabledFor(logging.INFO):
         log(scope["method"], scope["path"], reply, begun)
-    await send(
-        {
-            "type": "http.response.start",
-            "status": reply.status,
-            "headers": [(name.encode(), value.encode()) for name, value in reply.pairs()],
-        }
-    )
-    await send(
-        {
-            "type": "http.response.body",
-            "body": b"" if scope["method"] == "HEAD" else reply.body,
-        }
-    )
+    try:
+        await send(
+            {
+                "type": "http.response.start",
+                "status": reply.status,
+                "headers": [(name.encode(), value.encode()) for name, value in reply.pairs()],
+            }
+        )
+        await send(
+            {
+                "type": "http.response.body",
+                "body": b"" if scope["method"] == "HEAD" else reply.body,
+            }
+        )
+    except (OSError, RuntimeError) as problem:  # the connection has gone: nobody to tell
+        logger.debug("an answer could not be sent: %s", problem)
 
 
 def log(method: str, path: str, reply: Reply, begun: float) -> None:
@@ -126,6 +130,8 @@ async def received(site: Site, route: Route, scope: Scope, receive: Receive) -> 
         except TimeoutError:
             raise refused(Fault.TOO_SLOW, "the body did not arrive in time") from None
         if request.declared is not None and len(body) < request.declared:
+            if any(name == b"upgrade" for name, _ in scope["headers"]):
+                raise refused(Fault.MALFORMED, "a delivery cannot ask for another protocol")
             raise body_taken(route.name)  # servers see to the length: something ate of it
         return await site.receiver.receive(route, request, body)
 

@@ -41,7 +41,10 @@ def prepared(
 ) -> tuple[Delivery, list[Arrival]]:
     """A genuine delivery and its events; `Refused` has the answer to anything else."""
     delivery = judged(route, request, body, now)
-    return delivery, arrivals_of(delivery)
+    arrivals = arrivals_of(delivery)
+    if not route.inline:
+        delivery.verified.let_go()  # or much JSON would be held by many that wait for a commit
+    return delivery, arrivals
 
 
 def judged(route: Route, request: Request, body: bytes, now: float) -> Delivery:

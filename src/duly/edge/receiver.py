@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duly.inbox.arrivals import Arrival, Outcome
     from duly.inbox.inline import Opener
 
-# A body larger than this is judged on a thread: parsing it would hold up the event loop.
+# A body larger than this, or compressed, is judged on a thread: it would hold up the event loop.
 LARGE = 128 * 1024
 # What is left for everything else when all inline handlers that may run are running.
 SPARE = 4
@@ -86,7 +86,7 @@ class Receiver:
     async def receive(self, route: Route, request: Request, body: bytes) -> Reply:
         """Judge a delivery and answer it after its commit."""
         try:
-            if len(body) > LARGE:
+            if len(body) > LARGE or request.encoding is not None:
                 found = await asyncio.to_thread(prepared, route, request, body, self.now())
             else:
                 found = prepared(route, request, body, self.now())

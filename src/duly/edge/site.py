@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("duly")
 # What bodies may take in memory while they arrive and are judged, all together.
 BODY_ROOM: Final = 256 * 1024 * 1024
+# Kept for bodies as most providers send them, whatever large ones take.
+SPARE_ROOM: Final = 64 * 1024 * 1024
+SMALL: Final = 64 * 1024
 HEALTH, READY = "/healthz", "/readyz"
 
 
@@ -40,7 +43,8 @@ class Room:
     def grow(self, size: int) -> None:
         """Take more, or refuse the request: others are large enough already."""
         self._taken += size
-        if self._site.taken(size) > BODY_ROOM:
+        spare = SPARE_ROOM if self._taken <= SMALL else 0
+        if self._site.taken(size) > BODY_ROOM + spare:
             raise refused(
                 Fault.OVERLOADED,
                 "too many large bodies are being received: come again in a moment",

@@ -141,6 +141,10 @@ class Verified:
         texts = {name: delivery.text(name) for name in delivery.fields if name in kept}
         return {name: text for name, text in texts.items() if text is not None}
 
+    def let_go(self) -> None:
+        """Drop what was read of the body; it is read again when asked for."""
+        self._read = self._events = None
+
     def header(self, name: str) -> str | None:
         """One header by its lower-case name; None where it is missing or repeated."""
         return self._delivery.text(name)

@@ -2,6 +2,8 @@
 
 One YAML file is one case: a request, the keys it is signed with, and what a receiver must make of
 it. ``DULY_POSTEL_VECTORS`` names the folder; without it, the one beside the repository is taken.
+The receiver that the cases are written for is described here as well, so that the gate alone and a
+whole server are asked about the same one.
 """
 
 from __future__ import annotations
@@ -11,13 +13,14 @@ import hmac
 import os
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from duly.gate import Code
+from duly.gate import Code, Provider, Secret, StandardWebhooks
 
 VARIABLE: Final = "DULY_POSTEL_VECTORS"
 NOW: Final = 1767225600
@@ -31,20 +34,41 @@ CODES: Final = {
     Code.STALE_TIMESTAMP: "TIMESTAMP_TOO_OLD",
     Code.UNKNOWN_KEY: "UNKNOWN_KEY_ID",
 }
+# What the receiver is to have seen before the case is tried.
+SEEN_BEFORE: Final = "pre_seen_"
+TOLERANCE: Final = timedelta(seconds=300)
+BY_KEY_ID: Final = Provider(
+    "by-key-id",
+    StandardWebhooks(key_id=r"(kid_[^.]+)\."),
+    id="header:webhook-id",
+    type="body:type",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One request, ready to be sent, and the answer that it must get at the gate."""
+    """One request, ready to be sent, and what each copy of it must be answered."""
 
     name: str
     method: str
+    path: str
     headers: dict[str, str]
     body: bytes
-    expected: str
+    outcomes: tuple[str, ...]
+    schema: dict[str, Any] | None
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def seen_before(self) -> bool:
+        """Whether the receiver must know its id already."""
+        return self.headers.get("webhook-id", "").startswith(SEEN_BEFORE)
+
+    @property
+    def expected(self) -> str:
+        """The answer at the gate, which has no memory: what is a duplicate is genuine there."""
+        return "accept" if self.outcomes[0] == "duplicate" else self.outcomes[0]
 
 
 def folder() -> Path:
@@ -71,11 +95,22 @@ def key(name: str, half: str = "key_material") -> str:
     return found
 
 
+def secrets() -> list[Secret]:
+    """What the receiver knows: two secrets, a public key, and one that has ended."""
+    ended = datetime(2025, 1, 1, tzinfo=UTC)
+    return [
+        Secret(key("hmac_primary"), name="primary"),
+        Secret(key("hmac_secondary"), name="secondary"),
+        Secret(key("ed25519_a", "public_key"), name="a", key_id="kid_a"),
+        Secret(key("ed25519_b", "public_key"), name="b", key_id="kid_b", not_after=ended),
+    ]
+
+
 def cases() -> list[Case]:
-    """Every case that sends a delivery; the one that asks for the public keys is the server's."""
+    """Every case of a receiver."""
     paths = [path for path in sorted(folder().rglob("*.yaml")) if path.parent.name != "_keys"]
     found = [told for told in map(read, paths) if told.get("mode", "receiver") == "receiver"]
-    return [case_of(told) for told in found if told["input"]["method"] == "POST"]
+    return [case_of(told) for told in found]
 
 
 def case_of(told: dict[str, Any]) -> Case:
@@ -84,7 +119,8 @@ def case_of(told: dict[str, Any]) -> Case:
     body = base64.b64decode(given["body_b64"])
     if told["signature_mode"] == "computed":
         headers |= signature(headers, body, key(told["secrets"][0]["fixture"]))
-    return Case(told["id"], given["method"], headers, body, expected(told["expected"]))
+    schema = told["expected"].get("response_body_schema")
+    return Case(told["id"], given["method"], given["url"], headers, body, outcomes(told), schema)
 
 
 def moment(found: re.Match[str]) -> str:
@@ -105,8 +141,11 @@ def signature(headers: dict[str, str], body: bytes, secret: str) -> dict[str, st
     return {"webhook-signature": f"{version},{base64.b64encode(made).decode()}"}
 
 
-def expected(told: dict[str, Any]) -> str:
-    """The answer at the gate, which has no memory: what is a duplicate there is genuine here."""
-    if told.get("outcome") == "reject":
-        return str(told["error_code"])
-    return "accept"
+def outcomes(told: dict[str, Any]) -> tuple[str, ...]:
+    """What the copies must be answered, in no order: accept, duplicate, or the error's code."""
+    expected = told["expected"]
+    if expected.get("outcome") == "reject":
+        return (str(expected["error_code"]),)
+    found = tuple(sorted(expected.get("outcomes", [expected.get("outcome")])))
+    assert len(found) == told.get("concurrency", 1), told["id"]
+    return found

@@ -1,0 +1,43 @@
+"""A server for each module of tests, checked when they are over, and a way to report figures."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.hostile.application import BODY_DEADLINE
+from tests.hostile.servers import serving
+from tests.hostile.serving import HEADER_DEADLINE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.hostile.servers import Server
+
+
+# How long the bodies and the headers of slow senders may take here.
+BODY_SECONDS = 2.0
+HEADER_SECONDS = 3.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """``duly serve`` on SQLite."""
+    folder = tmp_path_factory.mktemp("hostile")
+    hurried = {BODY_DEADLINE: str(BODY_SECONDS), HEADER_DEADLINE: str(HEADER_SECONDS)}
+    with serving(f"sqlite:///{folder / 'duly.db'}", folder, settings=hurried) as running:
+        yield running
+        running.check_alive()
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Print a figure that people want to see also of a good run."""
+
+    def said(text: str) -> None:
+        with capsys.disabled():
+            print(f"\nhostile: {text}", file=sys.stderr)
+
+    return said

@@ -1,0 +1,124 @@
+"""Senders that take their time: they are answered or closed at the deadline, and slow nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tests.hostile.conftest import BODY_SECONDS, HEADER_SECONDS
+from tests.hostile.crowds import closed, healthy_meanwhile
+from tests.hostile.servers import MEGABYTE, serving
+from tests.hostile.wire import BODY, awaited_answer, delivery, request, signed
+from tests.processes.leading import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.hostile.servers import Server
+    from tests.hostile.wire import Address
+
+SOCKETS = 500
+# Between two bytes of a slow sender.
+TRICKLE = 0.2
+# What a healthy request may take while 500 slow ones knock at once, on two busy cores.
+HEALTHY = 5.0
+ROOM = 50 * MEGABYTE
+# Their seconds begin when the server sees the connection, ours when all 500 have been opened.
+CLOCKS = 3.0
+
+
+async def trickle(address: Address, head: bytes, rest: bytes, limit: float) -> tuple[str, float]:
+    """Send a byte now and then until the server answers or hangs up; its answer, and after when."""
+    reader, writer = await asyncio.open_connection(*address)
+    begun = time.monotonic()
+    answer = asyncio.create_task(awaited_answer(reader))
+    try:
+        writer.write(head)
+        for byte in rest:
+            done, _ = await asyncio.wait([answer], timeout=TRICKLE)
+            if done or time.monotonic() - begun > limit:
+                break
+            writer.write(bytes([byte]))
+        if not answer.done():
+            answer.cancel()
+            return "still open", time.monotonic() - begun
+        found = answer.result()
+        return "closed" if found is None else found.said, time.monotonic() - begun
+    finally:
+        await closed(writer)
+
+
+async def trickle_from_all(
+    server: Server, head: bytes, rest: bytes, limit: float
+) -> tuple[Counter[str], float, str]:
+    """What 500 slow senders were told, after when at the latest, and how the healthy ones fared."""
+    async with healthy_meanwhile(server.address, f"slow_{len(head)}") as healthy:
+        ends = await asyncio.gather(
+            *[trickle(server.address, head, rest, limit) for _ in range(SOCKETS)]
+        )
+    healthy.check(at_least=20, within=HEALTHY)
+    return Counter(end for end, _ in ends), max(seconds for _, seconds in ends), str(healthy)
+
+
+def test_slow_bodies_end_at_the_deadline_and_healthy_requests_do_not_notice(
+    server: Server, say: Callable[[str], None]
+) -> None:
+    length = ("content-length", str(len(BODY) + 1000))
+    head = request("POST", "/hooks", [*signed("slow"), length], BODY)
+    before = server.memory()
+    told, seconds, healthy = asyncio.run(
+        trickle_from_all(server, head, b" " * 1000, BODY_SECONDS + 5)
+    )
+    assert told.total() == SOCKETS
+    assert set(told) <= {"TOO_SLOW", "closed"}, told
+    assert told["TOO_SLOW"] > SOCKETS / 2, told
+    assert abs(seconds - BODY_SECONDS) < CLOCKS
+    assert server.memory("VmHWM") - before < ROOM
+    say(f"{SOCKETS} slow bodies: {dict(told)}, the last after {seconds:.1f} s; {healthy}")
+
+
+HEAD = b"POST /hooks HTTP/1.1\r\nhost: duly.test\r\nx: "
+
+
+def test_slow_headers_end_at_the_deadline_and_healthy_requests_do_not_notice(
+    server: Server, say: Callable[[str], None]
+) -> None:
+    told, seconds, healthy = asyncio.run(
+        trickle_from_all(server, HEAD, b"y" * 1000, HEADER_SECONDS + 5)
+    )
+    assert told.total() == SOCKETS
+    assert set(told) <= {"TOO_SLOW", "closed"}, told
+    assert abs(seconds - HEADER_SECONDS) < CLOCKS
+    say(f"{SOCKETS} slow headers: {dict(told)}, the last after {seconds:.1f} s; {healthy}")
+
+
+def test_plain_uvicorn_leaves_slow_headers_open_as_the_documents_say_but_slows_nobody(
+    tmp_path: Path, say: Callable[[str], None]
+) -> None:
+    """The application is not asked before the headers are complete: it cannot end this."""
+    store = f"sqlite:///{tmp_path / 'duly.db'}"
+    with serving(store, tmp_path, server="uvicorn") as server:
+        told, seconds, healthy = asyncio.run(
+            trickle_from_all(server, HEAD, b"y" * 1000, HEADER_SECONDS)
+        )
+        server.check_alive()
+    assert told == {"still open": SOCKETS}
+    say(f"{SOCKETS} slow headers, plain uvicorn: {dict(told)} after {seconds:.1f} s; {healthy}")
+
+
+def test_a_body_that_stops_half_way_and_hangs_up_leaves_nothing_behind(server: Server) -> None:
+    async def hang_up() -> None:
+        _, writer = await asyncio.open_connection(*server.address)
+        writer.write(delivery("half")[:-1])
+        await writer.drain()
+        await closed(writer)
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*[hang_up() for _ in range(200)])
+
+    asyncio.run(all_of_them())
+    until(lambda: server.descriptors() < 200 or None)
+    server.check_alive()

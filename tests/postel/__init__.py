@@ -1,0 +1,1 @@
+"""Postel's conformance cases for receivers, sent over HTTP to a real server on every store."""
