@@ -7,15 +7,18 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
-SOURCES := src tests benchmarks fuzz
+SOURCES := src tests benchmarks fuzz examples
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format docs bench fuzz clean
+.PHONY: help run demo test check format docs bench fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(READY) ## set up and start the demo: duly on SQLite, no server needed
+run: $(READY) ## set up and serve the sample shop on SQLite; ARGS="--port 9000" for duly serve
+	@$(BIN)/duly serve examples/shop/app.py:app $(ARGS)
+
+demo: $(READY) ## eight processes race for the same events while some are killed with -9
 	@$(BIN)/python -m duly.tools.demo $(ARGS)
 
 test: $(READY) ## set up, bring up real servers, run all tests on every Python here; ARGS= for pytest
@@ -35,7 +38,7 @@ docs: $(READY) ## write the page of all providers from their profiles
 	@$(BIN)/python -m duly.tools.shelf > $(VENV)/providers.md
 	@mv $(VENV)/providers.md docs/providers.md
 
-bench: $(READY) ## SUITE=claims or verify: ratios in one run, JSON last; ARGS= for the suite
+bench: $(READY) ## SUITE=claims, verify or ingest: ratios in one run, JSON last; ARGS= for the suite
 	@$(if $(filter verify,$(SUITE)),,$(BIN)/python -m tests.servers --) \
 	  $(BIN)/python -m benchmarks $(SUITE) $(ARGS)
 

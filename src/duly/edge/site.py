@@ -94,6 +94,8 @@ class Site:
             return None
         if path == HEALTH:
             return health()
+        if self.draining:
+            return self.readiness(None)
         try:
             async with asyncio.timeout(WAIT.total_seconds()):
                 await self._awaited.run_single(alive, wait=WAIT)
@@ -107,6 +109,8 @@ class Site:
             return None
         if path == HEALTH:
             return health()
+        if self.draining:
+            return self.readiness(None)
         try:
             finish(self._blocking.run_single(alive, wait=WAIT))
         except DulyError as problem:

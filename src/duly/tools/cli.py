@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import duly
 from duly._kernel.errors import DulyError, Misuse
-from duly.tools.commands import init, migrate, prune, send
+from duly.tools.commands import forget, init, migrate, prune, send, serve
 from duly.tools.output import one_line, without_passwords
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ examples:
   duly migrate postgresql://shop@db/shop     make or update duly's tables
   duly migrate sqlite:///shop.db --check     only ask whether they are up to date
   DULY_URL=sqlite:///shop.db duly prune      forget claims whose time is over
+  duly serve shop:app                        receive deliveries over HTTP
   duly send stripe --concurrent 200          the same signed event, 200 times at one instant
 
 `duly COMMAND --help` tells more. The exit code is 0 for success, 1 for a failure and 2 for a
@@ -53,7 +54,14 @@ class Command(Protocol):
         """Do it, and return the exit code."""
 
 
-COMMANDS: dict[str, Command] = {"init": init, "migrate": migrate, "prune": prune, "send": send}
+COMMANDS: dict[str, Command] = {
+    "forget": forget,
+    "init": init,
+    "migrate": migrate,
+    "prune": prune,
+    "send": send,
+    "serve": serve,
+}
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,0 +1,1 @@
+"""``duly serve``: an application found, opened, announced, served, and drained at its end."""

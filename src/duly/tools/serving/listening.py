@@ -1,0 +1,45 @@
+"""The socket on which deliveries arrive: bound before anything else is promised."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import DulyError
+from duly.tools.serving.settings import BACKLOG
+
+if TYPE_CHECKING:
+    from duly.tools.serving.settings import Settings
+
+REMEDIES = {
+    errno.EADDRINUSE: "is in use: end the other program, or choose another with --port (0 = any)",
+    errno.EACCES: "is not yours to use: choose one above 1023 with --port",
+    errno.EADDRNOTAVAIL: "is no address of this machine: choose another with --host",
+}
+
+
+class CannotListen(DulyError):
+    """The address cannot be had; the message says why, and what to do."""
+
+
+def listening(settings: Settings) -> socket.socket:
+    """Bind and listen; connections queue from here on."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+    except OSError as problem:
+        code = problem.errno
+        remedy = REMEDIES.get(code, f"cannot be listened on: {problem.strerror}") if code else ""
+        told = remedy or f"cannot be listened on: {problem}"
+        raise CannotListen(f"port {settings.port} of {settings.host} {told}") from None
+
+
+def base_url(host: str, port: int) -> str:
+    """The address as a client would write it."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def reachable(host: str) -> str:
+    """A host that leads here from this machine."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # named, not bound

@@ -1,0 +1,169 @@
+"""The log of a server: readable on a terminal, plain in a pipe, or one JSON object a line.
+
+The access log is a part of it: one line for each request, with the event id and never a body. No
+line shows a password of an address or a secret of a source, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from duly.tools.output import without_passwords
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from duly.app import Duly
+    from duly.tools.serving.settings import Settings
+
+ACCESS = "duly.access"
+HIDDEN = "***"
+# A very short secret would be found in any word.
+SHORTEST_HIDDEN = 6
+GREEN, YELLOW, RED, GREY, PLAIN = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[90m", "\x1b[0m"
+COLOURS = {"WARNING": YELLOW, "ERROR": RED, "CRITICAL": RED, "DEBUG": GREY}
+
+
+class Request(NamedTuple):
+    """What the edge says of a request that was answered, in the order in which it says it."""
+
+    method: str
+    path: str
+    status: int
+    said: str
+    event: str
+    milliseconds: float
+
+
+def request_of(record: logging.LogRecord) -> Request | None:
+    """The request that a line of the access log is about."""
+    told = record.args
+    if record.name != ACCESS or not isinstance(told, tuple) or len(told) != len(Request._fields):
+        return None
+    return Request(*told)  # type: ignore[arg-type]  # objects, as logging declares them
+
+
+class Form(logging.Formatter):
+    """One record as text in which no secret stands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.secrets: tuple[str, ...] = ()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The whole entry."""
+        text = without_passwords(self.entry(record))
+        for secret in self.secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def entry(self, record: logging.LogRecord) -> str:
+        """The entry as it would be if there were no secrets."""
+        return f"{self.head(record)}{self.with_traceback(record)}"
+
+    def head(self, record: logging.LogRecord) -> str:
+        """What stands before the message."""
+        return f"{moment(record)} {record.levelname} {record.name} "
+
+    def with_traceback(self, record: logging.LogRecord) -> str:
+        """The message, and below it where an error came from."""
+        trace = self.formatException(record.exc_info) if record.exc_info else ""
+        return f"{record.getMessage()}\n{trace}" if trace else record.getMessage()
+
+
+class Terminal(Form):
+    """For a person who watches: the time of day, and what matters in colour."""
+
+    def entry(self, record: logging.LogRecord) -> str:
+        """Columns for requests, a coloured level for anything else."""
+        request = request_of(record)
+        clock = f"{GREY}{datetime.fromtimestamp(record.created):%H:%M:%S}{PLAIN}"
+        if request is None:
+            colour = COLOURS.get(record.levelname, GREEN)
+            level = f"{colour}{record.levelname.lower()}{PLAIN}"
+            return f"{clock} {level} {self.with_traceback(record)}"
+        colour = GREEN if request.status < 400 else YELLOW if request.status < 500 else RED
+        return (
+            f"{clock} {colour}{request.status} {request.said:<10}{PLAIN} {request.method} "
+            f"{request.path} {request.event} {GREY}{request.milliseconds:.1f} ms{PLAIN}"
+        )
+
+
+class Objects(Form):
+    """For programs: one JSON object a line, its members named."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The object; texts are made safe one by one, so that it stays an object."""
+        return json.dumps(self.safe(self.members(record)), default=str)
+
+    def members(self, record: logging.LogRecord) -> dict[str, Any]:
+        """What is known of it."""
+        told: dict[str, Any] = {
+            "time": moment(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "process": record.process,
+        }
+        request = request_of(record)
+        if request is not None:
+            return {
+                **told,
+                **request._asdict(),
+                "said": None if request.said == "-" else request.said,
+                "event": None if request.event == "-" else request.event,
+                "milliseconds": round(request.milliseconds, 1),
+            }
+        told |= {"message": record.getMessage(), **getattr(record, "members", {})}
+        if record.exc_info:
+            told["traceback"] = self.formatException(record.exc_info)
+        return told
+
+    def safe(self, value: Any) -> Any:
+        """A value in which no secret stands."""
+        if isinstance(value, dict):
+            return {name: self.safe(one) for name, one in value.items()}
+        if isinstance(value, list):
+            return [self.safe(one) for one in value]
+        if not isinstance(value, str):
+            return value
+        text = without_passwords(value)
+        for secret in self.secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+
+def moment(record: logging.LogRecord) -> str:
+    """The time of a record, for machines in any time zone."""
+    told = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    return told.replace("+00:00", "Z")
+
+
+def begin_log(settings: Settings) -> Form:
+    """Send everything that is logged to stderr, before the application is imported."""
+    form = Objects() if settings.json else Terminal() if sys.stderr.isatty() else Form()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(form)
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    # What the server beneath says in passing is said better by the lines of this one.
+    beneath = level if level < logging.INFO else max(level, logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(beneath)
+    if not settings.access:
+        logging.getLogger(ACCESS).setLevel(logging.CRITICAL)
+    return form
+
+
+def secrets_of(app: Duly) -> Iterable[str]:
+    """The secrets of an application's sources, as they may turn up in a text."""
+    for route in app.site.routes.values():
+        for secret in route.source.secrets:
+            value = secret.reveal()
+            text = value.decode("latin-1") if isinstance(value, bytes) else value
+            if isinstance(text, str) and len(text) >= SHORTEST_HIDDEN:
+                yield text

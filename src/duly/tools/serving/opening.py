@@ -1,0 +1,126 @@
+"""What is told when a server starts: where to POST, who handles it, and a line to try it with."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import duly
+from duly._kernel.errors import DulyError
+from duly.gate import provider_named, provider_names
+from duly.tools.output import without_passwords
+from duly.tools.shelf.examples import secrets_for
+from duly.tools.templates.rendering import sample_type
+
+if TYPE_CHECKING:
+    from duly._kernel.results import Json
+    from duly.app import Duly
+    from duly.edge.routes import Route
+
+
+class Opening(NamedTuple):
+    """An application about to be served."""
+
+    name: str
+    app: Duly
+    base: str
+    workers: int = 0  # none where it is only looked at
+    local: str | None = None  # where it can be tried from this machine, if it is served
+
+    def lines(self) -> list[str]:
+        """For a person."""
+        told = f"duly {duly.__version__} serves {self.name} at {self.base} (Ctrl-C ends it)"
+        if not self.workers:
+            told = f"{self.name} can be served"
+        rows = [("store", without_passwords(self.app.store.url))]
+        if self.workers > 1:
+            rows.append(("workers", str(self.workers)))
+        rows += [
+            (route.name, f"POST {self.base}{path}  {described(route, names=not self.workers)}")
+            for path, route in self.app.site.routes.items()
+        ]
+        if self.workers:
+            rows.append(("ready?", f"GET {self.base}/readyz"))
+        width = max(len(name) for name, _ in rows)
+        lines = [told, *(f"  {name:<{width}}  {text}" for name, text in rows)]
+        command = self.command()
+        if command is not None:
+            lines += ["try it from another terminal:", f"  {command}"]
+        return lines
+
+    def members(self) -> dict[str, Json]:
+        """For a program."""
+        return {
+            "app": self.name,
+            "url": self.base,
+            "store": without_passwords(self.app.store.url),
+            "workers": self.workers or None,
+            "sources": [
+                {
+                    "name": route.name,
+                    "provider": route.source.provider.name,
+                    "url": f"{self.base}{path}",
+                    "inline": route.inline,
+                    "handlers": [handler.name for handler in route.handlers.all()],
+                }
+                for path, route in self.app.site.routes.items()
+            ],
+        }
+
+    def command(self) -> str | None:
+        """A `duly send` for a source whose handlers want what it sends, or else for any."""
+        routes = [
+            (path, route)
+            for path, route in self.app.site.routes.items()
+            if route.source.provider.name in provider_names()
+            and provider_named(route.source.provider.name) is route.source.provider
+        ]
+        if not routes or self.local is None:
+            return None
+        path, route = next((one for one in routes if handles_sample(one[1])), routes[0])
+        words = [*own_command(), "send", route.source.provider.name, f"{self.local}{path}"]
+        return shlex.join([*words, *secret_option(route)])
+
+
+def described(route: Route, *, names: bool) -> str:
+    """Whose deliveries, and what becomes of them."""
+    provider = route.source.provider
+    count = len(route.handlers)
+    handlers = f"{count or 'no'} {'handler' if count == 1 else 'handlers'}"
+    how = "" if not count else ", inline" if route.inline else ", as jobs"
+    told = f"{provider.title or provider.name}, {handlers}{how}"
+    if names and count:
+        told += f": {', '.join(handler.name for handler in route.handlers.all())}"
+    return told
+
+
+def handles_sample(route: Route) -> bool:
+    """Whether somebody handles the event that `duly send` sends unless it is told another."""
+    try:
+        return bool(route.handlers.matching(sample_type(route.source.provider)))
+    except DulyError:  # a library that signs is not installed
+        return False
+
+
+def secret_option(route: Route) -> list[str]:
+    """The secret, if it is the one that the documentation shows, and so none at all.
+
+    Any other is asked for by `duly send`, or taken from its environment.
+    """
+    example, private = secrets_for(route.source.provider)
+    known = any(secret.reveal() == example for secret in route.source.secrets)
+    return ["--secret", example] if known and private is None else []
+
+
+def own_command() -> list[str]:
+    """This program as a shell in the same directory would find it."""
+    called = Path(sys.argv[0])
+    if called.name != "duly":
+        return [sys.executable, "-m", "duly"]
+    on_path = shutil.which("duly")
+    if on_path is not None and Path(on_path).resolve() == called.resolve():
+        return ["duly"]
+    return [str(called)]

@@ -1,0 +1,30 @@
+"""How an application is to be served: everything the command line says, for every process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+# Shorter than the 30 seconds after which container platforms kill, with room to linger.
+DRAIN: Final = 20.0
+# Connections of a client that asks nothing more are closed after so many seconds.
+KEEP_ALIVE: Final = 5
+BACKLOG: Final = 2048
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What every process of one server knows. Plain values: they are sent to the workers."""
+
+    app: str
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    level: str = "info"
+    access: bool = True
+    json: bool = False
+    drain: float = DRAIN
+    linger: float = 0.0
+    most: int | None = None
+    proxies: str | None = None
