@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 SUITES = {
     "claims": "claims per second, one durable commit each",
     "verify": "verifications per second, next to the libraries of three senders",
+    "ingest": "deliveries accepted per second over HTTP; has options of its own, ingest --help",
 }
 STORES = ("sqlite", "postgres")
 # The suites that measure stores; the others have no use for the options of a store.
 STORED = ("claims",)
+# The suites that are no duels: each reads its own options and reports in its own words.
+APART = ("ingest",)
 
 
 class Suite(Protocol):
@@ -33,10 +36,23 @@ class Suite(Protocol):
         """Open what the suite needs, and close it when the run is over."""
 
 
+class SuiteApart(Protocol):
+    """What the module of a suite apart offers."""
+
+    def main(self, arguments: Sequence[str]) -> int:
+        """Run it with these options."""
+
+
 def main(arguments: Sequence[str]) -> int:
+    if arguments and arguments[0] in APART:
+        apart = cast("SuiteApart", import_module(f"benchmarks.{arguments[0]}"))
+        return apart.main(arguments[1:])
     options = parsed(arguments)
     if options.suite not in SUITES:
         say(f"there is no suite {options.suite!r}; the suites are: {', '.join(SUITES)}")
+        return 2
+    if options.suite in APART:
+        say(f"the options of the suite {options.suite!r} come after its name")
         return 2
     if options.suite not in STORED and (options.store or options.lean):
         say(f"the suite {options.suite!r} uses no store: leave --store and --lean out")

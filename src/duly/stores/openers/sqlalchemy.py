@@ -64,7 +64,6 @@ class Blocking(Maker):
                     yield Opened(joined, session.connection(), session)
                 ending.handled = True
                 refuse_ended(transaction)
-                session.flush()
                 await refuse_unsound(session.connection().connection.driver_connection)
                 transaction.commit()
             except BaseException:
@@ -92,7 +91,6 @@ class Awaited(Maker):
                         yield Opened(joined, connection, session)
                     ending.handled = True
                     refuse_ended(transaction)
-                    await session.flush()
                     pooled = await (await session.connection()).get_raw_connection()
                     await refuse_unsound(pooled.driver_connection)
                     await transaction.commit()
