@@ -229,3 +229,58 @@ BAD_AT_THE_GATE: dict[str, list[object]] = {
     "key_id": ["", 0, True, b"key", *ODDITIES],
     "others": [None, 0, True, CANARY, [CANARY], [5], object(), Hostile(), ...],
 }
+SWITCHES: list[object] = [None, 0, 1, "yes", CANARY, *ODDITIES]
+DURATIONS: list[object] = [
+    0,
+    5,
+    True,
+    CANARY,
+    timedelta(0),
+    timedelta(-1),
+    timedelta.max,
+    *ODDITIES,
+]
+NAMES: list[object] = [None, "", 0, True, b"shop", "a/b", "a\nb", "\ud800", "x" * 300, *ODDITIES]
+COUNTS: list[object] = BAD["limit"]
+# And for an application; what is optional there is not among its bad values.
+BAD_IN_AN_APP: dict[str, list[object]] = {
+    "url": [one for one in BAD["url"] if one is not None],
+    "begin": [0, True, CANARY, *ODDITIES],
+    "prefix": IDENTIFIERS,
+    "schema": IDENTIFIERS,
+    "clock": BAD["clock"],
+    "durability": BAD["durability"],
+    "connections": BAD["connections"],
+    "deadline": LENGTHS,
+    "queue": COUNTS,
+}
+BAD_IN_A_SOURCE: dict[str, list[object]] = {
+    "name": NAMES,
+    "secret": SECRETS,
+    "provider": ["", 0, True, b"stripe", "no such provider", *ODDITIES],
+    "tenant": [0, True, CANARY, *ODDITIES],
+    "inline": SWITCHES,
+    "keep": DURATIONS,
+    "bodies": LENGTHS,
+    "limit": COUNTS,
+    "headers": [None, 0, True, CANARY, b"x", [5], [None], ["a b"], [""], ["cookie"], [Hostile()]],
+    "decompress": SWITCHES,
+    "url": [0, True, b"https://example.com", "no scheme", *ODDITIES],
+    **{
+        name: BAD_AT_THE_GATE[name]
+        for name in ("tolerance", "missing_id", "parse", "replayed_body", "legacy", "limits")
+    },
+}
+BAD_IN_A_CALL: dict[str, list[object]] = {
+    "source": ["unknown", *NAMES],
+    "pattern": [None, "", 0, True, b"*", "\ud800", CANARY * 50, *ODDITIES],
+    "name": ["", 0, True, b"name", "a\nb", "\ud800", "<x>", CANARY * 30, *ODDITIES],
+    "event_id": [None, "", 0, True, b"evt_1", "unknown", "\ud800", "a\0b", *ODDITIES],
+    "tenant": [None, "", 0, True, b"a", "a\0", "\ud800", CANARY * 30, *ODDITIES],
+    "headers": BAD_AT_THE_GATE["headers"],
+    "body": BAD_AT_THE_GATE["body"],
+    "method": BAD_AT_THE_GATE["method"],
+    "url": [0, True, b"https://example.com", *ODDITIES],
+    "remote": [0, True, b"192.0.2.1", *ODDITIES],
+    "alias": [None, "", 0, True, b"default", *ODDITIES],
+}

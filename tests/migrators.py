@@ -29,9 +29,9 @@ from duly.stores.sqlite.wires import BlockingWire as SqliteWire
 # Steps before and after each statement are numbered on: statement n has 2n before, 2n + 1 after.
 Order = tuple[str, str, int]
 
-SECOND = Migration(
-    2,
-    "0002_second",
+LATER = Migration(
+    3,
+    "0003_later",
     """
     -- A later version's migration, so that there is something between two of them.
     ALTER TABLE {versions} ADD COLUMN remark text CHECK (remark <> 'a;b');
@@ -100,13 +100,25 @@ def trapped(trap: Trap) -> Iterator[None]:
 
 
 @contextmanager
-def second_migration() -> Iterator[None]:
+def later_migration() -> Iterator[None]:
     """A duly that knows one more migration than the real one."""
     real = migrations.migrations
-    assert SECOND.number == real("postgres")[-1].number + 1
+    assert LATER.number == real("postgres")[-1].number + 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(migrations, "migrations", lambda dialect: (*real(dialect), SECOND))
+        patch.setattr(migrations, "migrations", lambda dialect: (*real(dialect), LATER))
         yield
+
+
+@contextmanager
+def earlier_duly(version: int) -> Iterator[None]:
+    """A duly that knows only the first migrations, as an older release did."""
+    real = migrations.migrations
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(migrations, "migrations", lambda dialect: real(dialect)[:version])
+        yield
+
+
+second_migration = later_migration
 
 
 def migrated(url: str, prefix: str) -> list[str]:
@@ -133,7 +145,7 @@ def wait_for_waiters(holder: psycopg.Connection, count: int) -> None:
 def steps_of(url: str, prefix: str) -> int:
     """How many points there are to die at: counted in a run that nothing happens to."""
     trap = Trap(None, crash)
-    with second_migration(), trapped(trap):
+    with later_migration(), trapped(trap):
         migrated(url, prefix)
     return trap.steps
 
@@ -143,7 +155,7 @@ def killed(order: Order) -> int:
     url, prefix, step = order
     child = os.fork()
     if child == 0:
-        with second_migration(), trapped(Trap(step, die)):
+        with later_migration(), trapped(Trap(step, die)):
             migrated(url, prefix)
         os._exit(0)
     _, status = os.waitpid(child, 0)

@@ -12,13 +12,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BEGIN = """
 import asyncio, os, sys, threading
+from datetime import timedelta
 import duly
 
 url, scope = sys.argv[1:]
 store = duly.store(url)
+LONG = timedelta(minutes=1)  # processes that share one write lock on a busy machine
 
 def claim(key):
-    return duly.dedup(store, scope, key).first
+    return duly.dedup(store, scope, key, wait=LONG).first
 
 async def awaited(key):
     return (await duly.aio.dedup(store, scope, key)).first
@@ -132,6 +134,36 @@ keys = ["parent", "orphan", "orphan 0", "orphan 1"]
 assert not any(answer.first for answer in duly.dedup_many(store, scope, keys))
 store.close()
 """
+# What handlers run in: a transaction of duly's own that is open to the user's code.
+OPENED = """
+from duly._kernel.onestep import finish
+
+async def handle(runner, name):
+    async with runner.opened(wait=LONG) as opened:
+        await opened.session.execute("INSERT INTO duly_meta (name, value) VALUES (:name, 'x')",
+                                     {"name": f"{scope} {name}"})
+
+def work():
+    finish(handle(store.blocking, "child"))
+    asyncio.run(handle(store.awaited, "child, awaited"))
+
+async def main():
+    await handle(store.awaited, "before, awaited")
+    ended_well(in_child(work))
+    await handle(store.awaited, "after, awaited")
+
+store.migrate()
+finish(handle(store.blocking, "before"))
+ended_well(in_child(lambda: finish(handle(store.blocking, "first child"))))
+asyncio.run(main())
+finish(handle(store.blocking, "after"))
+
+async def count(session):
+    return sum(row["name"].startswith(scope) for row in await session.rows("meta_read"))
+
+assert finish(store.blocking.run_single(count, wait=LONG)) == 7
+store.close()
+"""
 MEMORY = """
 child = os.fork()
 if child == 0:
@@ -174,6 +206,10 @@ def test_a_store_used_before_a_fork_is_used_by_all_at_once(url: str, scope: str)
 
 def test_a_fork_inside_an_event_loop_leaves_both_colours_usable(url: str, scope: str) -> None:
     play(AWAITED_FIRST, url, scope)
+
+
+def test_handlers_run_in_a_child_as_in_its_parent(url: str, scope: str) -> None:
+    play(OPENED, url, scope)
 
 
 @pytest.mark.slow

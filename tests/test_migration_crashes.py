@@ -10,19 +10,20 @@ import pytest
 
 from tests.catalogs import Catalog, catalog, facts
 from tests.migrators import (
-    SECOND,
+    LATER,
     Crashed,
     Order,
     Trap,
     crash,
+    earlier_duly,
+    later_migration,
     migrated,
-    second_migration,
     steps_of,
     trapped,
 )
 
 ROOT = Path(__file__).parents[1]
-NAMES = ["0001_ledger", SECOND.name]
+NAMES = ["0001_ledger", "0002_inbox", LATER.name]
 
 
 @pytest.fixture(params=["postgres", "sqlite"])
@@ -41,14 +42,14 @@ def order(folder: str, step: int) -> Order:
 
 
 def whole_states(folder: str) -> list[Catalog]:
-    """What a place looks like with none, the first, and both of the migrations."""
+    """What a place looks like with none of the migrations, and after each of them."""
     url, prefix, _ = order(folder, 998)
-    nothing = catalog(url, prefix)
-    migrated(url, prefix)
-    first = catalog(url, prefix)
-    with second_migration():
-        migrated(url, prefix)
-    return [nothing, first, catalog(url, prefix)]
+    states = [catalog(url, prefix)]
+    for version, name in enumerate(NAMES, start=1):
+        with later_migration(), earlier_duly(version):
+            assert migrated(url, prefix) == [name]
+        states.append(catalog(url, prefix))
+    return states
 
 
 def assert_whole_and_resumable(place: Order, states: list[Catalog]) -> int:
@@ -58,12 +59,12 @@ def assert_whole_and_resumable(place: Order, states: list[Catalog]) -> int:
     assert found in states, f"step {step} left something half done"
     version = states.index(found)
     assert facts(url, prefix).get("schema_version", "0") == str(version)
-    with second_migration():
+    with later_migration():
         assert migrated(url, prefix) == NAMES[version:]
     assert catalog(url, prefix) == states[-1]
     noted = facts(url, prefix)
     assert noted.pop("installation_id")
-    assert noted == {"schema_version": "2"}
+    assert noted == {"schema_version": str(len(NAMES))}
     return version
 
 
@@ -72,10 +73,10 @@ def test_a_migrator_that_fails_at_any_statement_leaves_each_migration_whole(fold
     versions = set()
     for step in range(steps_of(*order(folder, 999)[:2])):
         url, prefix, _ = place = order(folder, step)
-        with second_migration(), trapped(Trap(step, crash)), pytest.raises(Crashed):
+        with later_migration(), trapped(Trap(step, crash)), pytest.raises(Crashed):
             migrated(url, prefix)
         versions.add(assert_whole_and_resumable(place, states))
-    assert versions == {0, 1, 2}
+    assert versions == set(range(len(NAMES) + 1))
 
 
 @pytest.mark.slow
@@ -93,4 +94,6 @@ def test_a_migrator_that_is_killed_at_any_statement_leaves_each_migration_whole(
         text=True,
     )
     assert json.loads(answer.stdout) == [signal.SIGKILL] * len(places)
-    assert {assert_whole_and_resumable(place, states) for place in places} == {0, 1, 2}
+    assert {assert_whole_and_resumable(place, states) for place in places} == set(
+        range(len(NAMES) + 1)
+    )

@@ -207,9 +207,10 @@ def await_often(url: str) -> None:
 def migrate_often(url: str) -> None:
     """As a duly with many more migrations would: they all run on one connection."""
     real = migrations.migrations
+    known = migrations.latest("postgres")
     more = tuple(
         Migration(number, f"{number:04}_more", f"CREATE TABLE {{prefix}}more_{number} (n int);")
-        for number in range(2, OFTEN + 2)
+        for number in range(known + 1, known + OFTEN + 1)
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migrations, "migrations", lambda dialect: (*real(dialect), *more))
@@ -255,5 +256,5 @@ def test_migrators_take_turns_through_the_pooler(empty_bouncer_url: str) -> None
             lambda _: duly.store(empty_bouncer_url).migrate(),
             range(MANY),
         )
-        assert sorted(applied) == [[]] * (MANY - 1) + [["0001_ledger"]]
+        assert sorted(name for each in applied for name in each) == ["0001_ledger", "0002_inbox"]
     duly.store(empty_bouncer_url).check()

@@ -11,7 +11,7 @@ import pytest
 
 from duly.tools.cli import main
 from tests.catalogs import catalog, facts, sqlite_path
-from tests.migrators import migrated, second_migration
+from tests.migrators import LATER, earlier_duly, later_migration, migrated
 
 Output = pytest.CaptureFixture[str]
 
@@ -62,12 +62,30 @@ def test_the_printed_script_makes_what_migrate_makes(empty_url: str, capsys: Out
 def test_the_printed_script_goes_on_from_where_the_database_is(url: str, capsys: Output) -> None:
     assert main(["migrate", "--print", url]) == 0
     assert capsys.readouterr().out.startswith("-- Nothing to do")
-    with second_migration():
+    with later_migration():
         assert main(["migrate", "--print", url]) == 0
         script = capsys.readouterr().out
         assert "CREATE TABLE" not in script
         run_script(script, url)
         assert main(["migrate", "--check", url]) == 0
+
+
+def test_the_printed_script_goes_on_from_the_tables_of_the_first_release(
+    empty_url: str, capsys: Output
+) -> None:
+    with earlier_duly(1):
+        migrated(empty_url, "duly_")
+    named = facts(empty_url)["installation_id"]
+    assert main(["migrate", "--print", empty_url]) == 0
+    script = capsys.readouterr().out
+    assert 'duly_claims" (' not in script
+    run_script(script, empty_url)
+    migrated(empty_url, "other_")
+    assert catalog(empty_url, "duly_") == catalog(empty_url, "other_")
+    assert facts(empty_url) == {
+        "installation_id": named,
+        "schema_version": facts(empty_url, "other_")["schema_version"],
+    }
 
 
 def test_the_printed_script_is_the_same_each_time_and_names_each_database_anew(
@@ -89,7 +107,7 @@ def test_an_old_script_that_is_run_late_does_not_take_the_version_back(
 ) -> None:
     assert main(["migrate", "--print", "sqlite://"]) == 0
     script = capsys.readouterr().out
-    with second_migration():
+    with later_migration():
         migrated(sqlite_url, "duly_")
     program = shutil.which("sqlite3")
     if program is None:
@@ -101,7 +119,7 @@ def test_an_old_script_that_is_run_late_does_not_take_the_version_back(
         capture_output=True,
         check=False,
     )
-    assert facts(sqlite_url)["schema_version"] == "2"
+    assert facts(sqlite_url)["schema_version"] == str(LATER.number)
 
 
 def test_a_script_needs_neither_a_database_nor_a_driver(tmp_path: Path) -> None:

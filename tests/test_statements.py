@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from importlib.resources import files
+from types import ModuleType
 
 import psycopg
 import pytest
@@ -11,6 +12,9 @@ from psycopg.pq import ExecStatus
 from duly._kernel.options import Names
 from duly._kernel.session import Dialect
 from duly._ledger import statements as ledger
+from duly.inbox import statements as inbox
+from duly.jobs import statements as jobs
+from duly.stores.sql import migrations as migrating_module
 from duly.stores.sql.migrations import migrations, split
 from duly.stores.sql.placeholders import names_in, prepare
 from duly.stores.sql.statements import SLOT, TABLES, fill, read, statement_text
@@ -18,8 +22,8 @@ from tests.catalogs import sqlite_path
 from tests.migrators import migrated
 
 DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
-# What PostgreSQL needs and SQLite does not: a server to look at, lock waits.
-POSTGRES_ONLY = re.compile(r"_moment|server_check|wait_.*")
+# What PostgreSQL needs and SQLite does not: a server to look at, lock waits, and few round trips.
+POSTGRES_ONLY = re.compile(r"_moment|server_check|wait_.*|inbox_accept")
 BRACKETS = re.compile(r"\([^()]*\)")
 # One value of the right kind for every parameter, for the statements of SQLite.
 VALUES: dict[str, object] = {
@@ -27,8 +31,13 @@ VALUES: dict[str, object] = {
     "ttl": 1, "state": "held", "token": b"t" * 16, "lease": 1, "now": 1, "epoch": 1,
     "result": b"{}", "limit": 1, "kind": "number", "version": b"v", "tie": True,
     "name": "name", "value": "value", "table": "duly_meta", "schema": "schema",
-    "each": '[["scope", "key"]]',
+    "each": '[["scope", "key"]]', "id": "id", "replay": None, "source": "source",
+    "event_id": "evt_1", "type": None, "flags": "", "event_time": None, "headers": b"{}",
+    "body": b"{}", "body_ttl": 1, "event": "id", "outcome": "accepted", "secret": None,
+    "remote": None, "at": 1, "most": 1, "age": 1, "n": 1, "queue": "default", "payload": None,
+    "delay": 0, "priority": 0, "max_attempts": 1, "events": "[]",
 }  # fmt: skip
+MODULES = [ledger, inbox, jobs]
 
 
 def names_of(dialect: Dialect) -> set[str]:
@@ -75,10 +84,21 @@ def test_both_dialects_have_the_same_statements_but_for_what_only_postgres_needs
     assert {name for name in postgres if not POSTGRES_ONLY.fullmatch(name)} == sqlite
 
 
-def test_every_statement_the_ledger_names_has_its_file() -> None:
-    wanted = {value for name, value in vars(ledger).items() if name.isupper()}
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_every_statement_that_a_stage_names_has_its_file(module: ModuleType) -> None:
+    wanted = {value for name, value in vars(module).items() if name.isupper()}
     assert wanted
-    assert wanted <= names_of("sqlite")
+    assert wanted <= names_of("postgres")
+    assert {name for name in wanted if not POSTGRES_ONLY.fullmatch(name)} <= names_of("sqlite")
+
+
+def test_every_file_is_named_by_a_stage_or_by_a_store() -> None:
+    stages = {value for one in MODULES for name, value in vars(one).items() if name.isupper()}
+    named = stages | {f"{name}_many" for name in stages}
+    named |= {value for value in vars(migrating_module).values() if isinstance(value, str)}
+    for dialect in DIALECTS:
+        left = {name for name in names_of(dialect) if name not in named}
+        assert all(POSTGRES_ONLY.fullmatch(name) for name in left), left
 
 
 @pytest.mark.parametrize(("dialect", "name"), every_file())

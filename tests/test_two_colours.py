@@ -3,7 +3,7 @@
 import inspect
 import pickle
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,9 +12,12 @@ import duly
 from duly import aio, verbs
 from duly._kernel.errors import Code, DulyError
 from duly._ledger.turns import Turn
+from duly.app import Awaited
+from duly.jobs.tx import AsyncTx, Tx
 
-# An address makes a store for both colours; the gate is pure, so that nothing in it could wait.
-ONE_COLOUR = {"store", "verify", "sign", "explain"}
+# An address makes a store for both colours, a name stands for a database of Django's, and the gate
+# is pure, so that nothing in it could wait.
+ONE_COLOUR = {"store", "django", "verify", "sign", "explain"}
 # Awaits what `fence` was given; blocking, it is `refuse_awaitable`.
 INSIDE = {"expect_awaitable"}
 
@@ -63,6 +66,26 @@ def test_turns_of_both_colours_offer_the_same() -> None:
     assert offered(Turn).items() <= offered(verbs.LeasedTurn).items()
 
 
+def test_verbs_of_an_application_have_their_twins() -> None:
+    awaited = {name for name in vars(Awaited) if not name.startswith("_")}
+    assert awaited == {"forget", "receive"}
+    for name in awaited:
+        one, other = getattr(duly.Duly, name), getattr(Awaited, name)
+        assert shape(one, annotated=True) == shape(other, annotated=True)
+        assert not inspect.iscoroutinefunction(one)
+        assert inspect.iscoroutinefunction(other)
+
+
+def test_transactions_of_both_colours_offer_the_same() -> None:
+    names = {name for name in dir(Tx) if not name.startswith("_")}
+    assert names == {name for name in dir(AsyncTx) if not name.startswith("_")}
+    for name in ("execute", "newer"):
+        one, other = getattr(Tx, name), getattr(AsyncTx, name)
+        assert shape(one, annotated=True) == shape(other, annotated=True)
+        assert not inspect.iscoroutinefunction(one)
+        assert inspect.iscoroutinefunction(other)
+
+
 def subclasses(kind: type[DulyError]) -> list[type[DulyError]]:
     """Every error of duly's, however deep."""
     direct = kind.__subclasses__()
@@ -85,6 +108,26 @@ def test_every_error_of_dulys_is_a_public_name() -> None:
     assert {kind.__name__ for kind in subclasses(DulyError)} <= set(duly.__all__)
 
 
-@pytest.mark.parametrize("answer", [duly.First(None, 3), duly.Duplicate(None, [1], True, True)])
+EVENT = duly.Event(
+    id="evt_1",
+    type="paid",
+    source="shop",
+    tenant=None,
+    body=b"a=b",
+    headers={"a": "b"},
+    json=None,
+    form=(("a", "b"),),
+    time=None,
+    received_at=datetime(2026, 1, 1, tzinfo=UTC),
+)
+ANSWERS: list[object] = [
+    duly.First(None, 3),
+    duly.Duplicate(None, [1], True, True),
+    duly.Forgotten("evt_1", "paid", ("handle",), 2),
+    EVENT,
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
 def test_every_answer_survives_the_way_to_another_process(answer: object) -> None:
     assert pickle.loads(pickle.dumps(answer)) == answer

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import inspect
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, assert_type
 
 import duly
 from duly import aio, verbs
 from duly._kernel.results import Json
+from duly._kernel.session import Row, Rows
 from duly._ledger.turns import Turn
 
 if TYPE_CHECKING:
     import sqlite3
+
+    from duly.jobs.tx import AsyncTx
 
 LEASE = timedelta(minutes=1)
 Answer = duly.First | duly.Duplicate
@@ -37,6 +42,50 @@ async def awaited(store: duly.Store) -> None:
     async with aio.once(store, "a", "b", lease=LEASE) as leased:
         assert_type(leased, aio.LeasedTurn)
         await leased.mark("done")
+
+
+def handled(event: duly.Event, tx: duly.Tx) -> None:
+    """The types of what a handler that blocks is given, for the type checker only."""
+    assert_type(event.id, str)
+    assert_type(event.type, str | None)
+    assert_type(event.tenant, str | None)
+    assert_type(event.body, bytes)
+    assert_type(event.headers, Mapping[str, str])
+    assert_type(event.received_at, datetime)
+    assert_type(event.time, datetime | None)
+    rows = tx.execute("SELECT :n AS n", n=1)
+    assert_type(rows, Rows)
+    assert_type(rows[0], Row)
+    assert_type(rows.rowcount, int)
+    assert_type(tx.newer("order", 1), bool)
+
+
+async def handled_later(tx: AsyncTx) -> None:
+    """The same for one that is awaited."""
+    assert_type(await tx.execute("SELECT 1"), Rows)
+    assert_type(await tx.newer("order", 1), bool)
+
+
+async def application(app: duly.Duly) -> None:
+    """The types of an application, for the type checker only."""
+    assert_type(app.store, duly.Store)
+    assert_type(app.forget("shop", "evt_1"), duly.Forgotten)
+    assert_type(await app.aio.forget("shop", "evt_1"), duly.Forgotten)
+    app.source("shop", secret="a", tenant=lambda verified: verified.id, keep=None)
+    duly.Duly(begin=duly.django())
+
+
+def test_a_handler_is_the_same_function_after_it_was_added() -> None:
+    app = duly.Duly("memory:")
+    app.source("shop", provider="github", secret="a secret")
+
+    @app.on("shop", "paid", name="handle")
+    def handle(event: duly.Event) -> int:
+        return len(event.body)
+
+    checked: Callable[[duly.Event], int] = handle
+    assert inspect.isfunction(checked)
+    app.close()
 
 
 def test_an_answer_is_narrowed_by_matching() -> None:

@@ -16,6 +16,7 @@ from duly._kernel.errors import (
     Rejected,
     SchemaMismatch,
     StaleSnapshot,
+    StoreRefused,
     StoreUnavailable,
     UnsafeStore,
     WrongColour,
@@ -30,7 +31,7 @@ from duly.gate.source import Source
 from duly.gate.verification import verify
 from duly.gate.verified import Verified
 from duly.inbox.events import Event
-from duly.inbox.forget import Forgotten
+from duly.inbox.forget import Forgotten, StillAtWork
 from duly.jobs.tx import Tx
 from duly.stores.base import Store
 from duly.stores.begins import django
@@ -41,7 +42,7 @@ __version__ = "0.1.0"
 
 # Tracebacks and help() show where a name is to be imported from.
 for _public in (
-    *(Duly, Event, Forgotten, Tx),
+    *(Duly, Event, Forgotten, Tx, StoreRefused),
     *(First, Duplicate, Store, Provider, Secret, Signed, Source, Verified),
     *DulyError.__subclasses__(),
     *Misuse.__subclasses__(),
@@ -68,7 +69,9 @@ __all__ = [
     "Signed",
     "Source",
     "StaleSnapshot",
+    "StillAtWork",
     "Store",
+    "StoreRefused",
     "StoreUnavailable",
     "Tx",
     "UnsafeStore",

@@ -7,7 +7,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from duly._kernel.errors import Misuse
-from duly._kernel.inputs import checked_clock, checked_count, checked_duration, kind
+from duly._kernel.inputs import (
+    checked_clock,
+    checked_count,
+    checked_duration,
+    checked_scope,
+    kind,
+)
 from duly._kernel.onestep import finish
 from duly._kernel.options import BODIES_KEPT, WAIT
 from duly._kernel.options import names as table_names
@@ -208,9 +214,8 @@ class Duly:
         route = self.site.routes.get(f"/{source}") if isinstance(source, str) else None
         if route is None:
             known = ", ".join(path[1:] for path in self.site.routes) or "none yet"
-            raise Misuse(
-                f"there is no source {source!r:.60}: call app.source(…) first (there is {known})"
-            )
+            asked = repr(source[:60]) if isinstance(source, str) else kind(source)
+            raise Misuse(f"there is no source {asked}: call app.source(…) first (there is {known})")
         return route
 
     def receive(
@@ -253,9 +258,9 @@ class Duly:
         if (tenant is not None) != (route.tenant is not None):
             told = "has tenants: name one with" if route.tenant else "has no tenants: leave out"
             raise Misuse(f"source {route.name} {told} tenant=")
-        if tenant is not None and not isinstance(tenant, str):
-            raise Misuse(f"tenant must be a string, not {kind(tenant)}")
-        return route, route.scope(tenant)
+        if tenant is not None and (not isinstance(tenant, str) or not tenant):
+            raise Misuse(f"tenant must be a string that is not empty, not {kind(tenant)}")
+        return route, checked_scope(route.scope(tenant))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -286,7 +291,7 @@ def checked_switch(what: str, value: object) -> bool:
 def refuse_taken(route: Route, handler: Handler) -> None:
     """Refuse a second function under a name that the database knows the first by."""
     known = {one.name: one for one in route.handlers.all()}.get(handler.name)
-    if known is not None and known.call is not handler.call:
+    if known is not None and known.call != handler.call:
         raise Misuse(
             f"source {route.name} has a handler {handler.name} already: give this one name="
         )

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Dialect = Literal["postgres", "sqlite"]
 Value = int | str | bytes | bool | None
-Column = list[int] | list[str] | list[bytes]
 Row = Mapping[str, Any]
 T = TypeVar("T")
 
@@ -51,8 +50,8 @@ class Session(Protocol):
     async def begin(self, wait: timedelta | None) -> None:
         """Make sure that a transaction is open; ``wait`` bounds the wait for its lock."""
 
-    async def rows(self, statement: str, **values: Value | Column) -> Sequence[Row]:
-        """Run one named statement and return its rows; only PostgreSQL takes columns."""
+    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
+        """Run one named statement and return its rows."""
 
     async def rows_each(
         self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
@@ -112,20 +111,30 @@ class Runner(Protocol):
     def waits_for_keys(self) -> bool:
         """Whether `Held` speaks of one key; of the whole database where there is one writer."""
 
-    async def run(self, operation: Operation[T], *, wait: timedelta, after_loss: bool = True) -> T:
+    async def run(
+        self,
+        operation: Operation[T],
+        *,
+        wait: timedelta,
+        after_loss: bool = True,
+        within: float | None = None,
+    ) -> T:
         """Run in one transaction and commit it.
 
-        ``after_loss`` is whether it may run again where nobody knows if the first run committed.
+        ``after_loss`` is whether it may run again where nobody knows if the first run committed,
+        ``within`` how many seconds the caller has left.
         """
 
-    async def run_batch(self, operation: Operation[T]) -> T:
+    async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
         """Run in one transaction, and never again after a lost connection.
 
         On PostgreSQL the operation is one statement, which is a transaction by itself, and waits
         only a moment for a key that one of many needs.
         """
 
-    def opened(self, *, wait: timedelta) -> AbstractAsyncContextManager[Opened]:
+    def opened(
+        self, *, wait: timedelta, within: float | None = None
+    ) -> AbstractAsyncContextManager[Opened]:
         """A transaction for code of the user's to run in: committed at the end of the block."""
 
     async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:

@@ -120,7 +120,7 @@ async def replied(site: Site, scope: Scope, receive: Receive) -> Reply:
 async def received(site: Site, route: Route, scope: Scope, receive: Receive) -> Reply:
     """The answer of one source."""
     if not allows(route, scope["method"]):
-        return not_allowed()
+        return not_allowed(route)
     request = request_of(scope)
     refuse_encoding(request.encoding, decompress=route.decompress)
     with site.room() as room:

@@ -7,12 +7,12 @@ in it do not notice, and what was committed for it is a duplicate when its sende
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import StoreUnavailable
 from duly._kernel.options import WAIT
-from duly.edge.lanes import IN_FLIGHT, Queue, Ticket, late
+from duly.edge.lanes import IN_FLIGHT, Queue, Ticket, late, size_of
 from duly.inbox.receive import receive_alone, receive_many
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Waiting(Ticket):
     """A delivery and the future its request waits for."""
 
     answer: asyncio.Future[list[Outcome | None]]
-    until: float = field(default=0.0)
+    until: float
 
 
 class Batcher:
@@ -49,17 +49,16 @@ class Batcher:
 
     async def receive(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Have the events of one delivery committed, and say what became of each."""
-        outcomes = await self._in_batch(arrivals)
+        until = self._loop.time() + self._deadline
+        outcomes = await self._in_batch(arrivals, until)
         return [
-            outcome if outcome is not None else await self._received_alone(arrival)
+            outcome if outcome is not None else await self._received_alone(arrival, until)
             for arrival, outcome in zip(arrivals, outcomes, strict=True)
         ]
 
-    async def _in_batch(self, arrivals: Sequence[Arrival]) -> list[Outcome | None]:
-        size = sum([len(arrival.body) for arrival in arrivals])
-        ticket = Waiting(arrivals, size, self._loop.create_future())
+    async def _in_batch(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome | None]:
+        ticket = Waiting(arrivals, size_of(arrivals), self._loop.create_future(), until)
         self._queue.put(ticket)
-        ticket.until = self._loop.time() + self._deadline
         self._unanswered[ticket] = None
         if self._watch is None:
             self._watch = self._loop.call_at(ticket.until, self._expire)
@@ -102,10 +101,10 @@ class Batcher:
             if not ticket.answer.done():
                 ticket.answer.set_result(told)
 
-    async def _received_alone(self, arrival: Arrival) -> Outcome:
+    async def _received_alone(self, arrival: Arrival, until: float) -> Outcome:
         """One that cannot travel with others, in a transaction of its own."""
         try:
-            async with asyncio.timeout(self._deadline), self._alone:
+            async with asyncio.timeout_at(until), self._alone:
                 return await self._runner.run(
                     lambda session: receive_alone(session, arrival), wait=WAIT, after_loss=False
                 )

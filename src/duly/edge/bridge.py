@@ -45,4 +45,7 @@ class LoopThread:
         asyncio.run_coroutine_threadsafe(last(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        # What was closed tells its transports in the loop's next turns.
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(asyncio.sleep(0))
         loop.close()

@@ -21,8 +21,9 @@ def handed_over(
     route: Route, headers: Headers, body: bytes, *, method: str, url: str | None, remote: str | None
 ) -> tuple[Request, bytes] | Reply:
     """The same checks as for a request that was read here; what fails them is answered at once."""
-    for what, value in (("method", method), ("url", url or ""), ("remote", remote or "")):
-        if not isinstance(value, str):
+    given: dict[str, object] = {"method": method, "url": url, "remote": remote}
+    for what, value in given.items():
+        if not isinstance(value, str) and (value is not None or what == "method"):
             raise Misuse(f"{what} must be a string, not {kind(value)}")
     raw = checked_body(body)
     fields = fields_of(headers)
@@ -30,7 +31,7 @@ def handed_over(
     encoding = None if encoding is None else encoding.strip().lower()
     try:
         if not allows(route, method):
-            return not_allowed()
+            return not_allowed(route)
         if "content-encoding" in fields:
             refuse_encoding(encoding or "several", decompress=route.decompress)
         if len(raw) > route.limit:

@@ -1,8 +1,8 @@
 """The lane of threads: whoever finds room leads a batch, the others follow it.
 
 The first threads become leaders and commit what waits, their own delivery included. A thread that
-comes meanwhile waits; when a leader is done it makes the thread that has waited longest the next
-one, and goes to answer its own request.
+comes meanwhile waits; when a leader is done it makes the thread that came last the next one, which
+has most of its time left, and goes to answer its own request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from duly._kernel.errors import StoreUnavailable
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
-from duly.edge.lanes import IN_FLIGHT, Queue, Ticket, late
+from duly.edge.lanes import IN_FLIGHT, Queue, Ticket, late, size_of
 from duly.inbox.receive import receive_alone, receive_many
 
 if TYPE_CHECKING:
@@ -58,20 +58,20 @@ class Followers:
 
     def receive(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Have the events of one delivery committed, and say what became of each."""
-        outcomes = self._in_batch(arrivals)
+        until = time.monotonic() + self._deadline
+        outcomes = self._in_batch(arrivals, until)
         return [
-            outcome if outcome is not None else self._received_alone(arrival)
+            outcome if outcome is not None else self._received_alone(arrival, until)
             for arrival, outcome in zip(arrivals, outcomes, strict=True)
         ]
 
-    def _in_batch(self, arrivals: Sequence[Arrival]) -> list[Outcome | None]:
-        ticket = Waiting(arrivals, sum(len(arrival.body) for arrival in arrivals))
+    def _in_batch(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome | None]:
+        ticket = Waiting(arrivals, size_of(arrivals))
         with self._lock:
             self._queue.put(ticket)
             if self._leaders < IN_FLIGHT:
                 self._leaders += 1
                 self._appoint(ticket)
-        until = time.monotonic() + self._deadline
         while True:
             self._wait(ticket, until)
             with self._lock:
@@ -82,7 +82,7 @@ class Followers:
             if leads and answered:
                 self._hand_on()  # another leader was quicker
             elif leads:
-                self._lead()
+                self._lead(until - time.monotonic())
             if answered:
                 return ticket.told()
 
@@ -95,15 +95,16 @@ class Followers:
                 self._queue.drop(ticket)  # a leader that has it already finds nobody to tell
                 raise late(self._deadline)
 
-    def _lead(self) -> None:
-        """Commit the oldest that wait, then hand the lead on."""
+    def _lead(self, within: float) -> None:
+        """Commit the oldest that wait, in the time this thread has, then hand the lead on."""
         with self._lock:
             batch = self._queue.take()
         problem: Exception = StoreUnavailable("the receiver is shutting down: send it again")
         outcomes: list[Outcome | None] | None = None
         arrivals = [arrival for ticket in batch for arrival in ticket.arrivals]
         try:
-            outcomes = finish(receive_many(self._runner, arrivals)) if arrivals else []
+            if arrivals:
+                outcomes = finish(receive_many(self._runner, arrivals, within=within))
         except Exception as found:  # nobody knows how it ended: nothing is acknowledged
             problem = found
         finally:  # also if this thread is being ended
@@ -124,9 +125,9 @@ class Followers:
                 ticket.called.set()
 
     def _hand_on(self) -> None:
-        """Make the thread that has waited longest the next leader, if there is one."""
+        """Make the thread that came last the next leader: it has most of its time left."""
         with self._lock:
-            heir = next((ticket for ticket in self._queue if not ticket.leads), None)
+            heir = next((ticket for ticket in reversed(self._queue) if not ticket.leads), None)
             if heir is None:
                 self._leaders -= 1
             else:
@@ -136,10 +137,16 @@ class Followers:
         ticket.leads = True
         ticket.called.set()
 
-    def _received_alone(self, arrival: Arrival) -> Outcome:
+    def _received_alone(self, arrival: Arrival, until: float) -> Outcome:
         """One that cannot travel with others, in a transaction of its own."""
+        within = until - time.monotonic()
+        if within <= 0:
+            raise late(self._deadline)
         return finish(
             self._runner.run(
-                lambda session: receive_alone(session, arrival), wait=WAIT, after_loss=False
+                lambda session: receive_alone(session, arrival),
+                wait=WAIT,
+                after_loss=False,
+                within=within,
             )
         )

@@ -8,9 +8,11 @@ server blocks.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from duly._kernel.onestep import finish
 from duly.edge.bridge import LoopThread
@@ -19,17 +21,61 @@ from duly.inbox.inline import receive_inline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from datetime import timedelta
 
+    from duly._kernel.session import Opened, Runner
     from duly.inbox.arrivals import Outcome
     from duly.inbox.inline import Opener, Work
     from duly.jobs.handlers import Colour
+
+
+class Bounded(Protocol):
+    """Who opens transactions, told how long the caller has."""
+
+    def within(self, seconds: float) -> Opener:
+        """The same, for a caller who has so many seconds left."""
+
+
+class OwnTransactions:
+    """Transactions of duly's own."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def within(self, seconds: float) -> Opener:
+        """Opened, and answered by the database, in the time that is left."""
+        return InTime(self._runner, seconds)
+
+
+class InTime:
+    """A runner and the time that is left."""
+
+    def __init__(self, runner: Runner, seconds: float) -> None:
+        self._runner = runner
+        self._seconds = seconds
+
+    def opened(self, *, wait: timedelta) -> AbstractAsyncContextManager[Opened]:
+        """A transaction of duly's own."""
+        return self._runner.opened(wait=wait, within=self._seconds)
+
+
+class OrmTransactions:
+    """Transactions of the user's ORM, whose own settings say how long it waits."""
+
+    def __init__(self, begin: Opener) -> None:
+        self._begin = begin
+
+    def within(self, seconds: float) -> Opener:  # noqa: ARG002  # theirs to bound
+        """As they are."""
+        return self._begin
 
 
 class InlineLane:
     """Runs handlers in the transactions of whoever opens them, in either colour."""
 
     def __init__(
-        self, blocking: Opener, awaited: Opener, *, at_once: int, most: int, deadline: float
+        self, blocking: Bounded, awaited: Bounded, *, at_once: int, most: int, deadline: float
     ) -> None:
         self._blocking = blocking
         self._awaited = awaited
@@ -40,36 +86,43 @@ class InlineLane:
         self._free = threading.BoundedSemaphore(at_once)
         self._loops: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
         self._threads: ThreadPoolExecutor | None = None
+        self._process = 0
         self._loop_thread = LoopThread()
 
     async def receive(self, works: Sequence[Work], colour: Colour) -> list[Outcome]:
         """Receive and handle one delivery, for a server that is awaited."""
-        free = self._free_in_loop()
+        free, loop = self._free_in_loop(), asyncio.get_running_loop()
+        until = loop.time() + self._deadline
         self._let_in()
         try:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout_at(until):
                 await free.acquire()
         except TimeoutError:
             raise late(self._deadline) from None
         finally:
             self._waiting -= 1
         try:
+            within = until - loop.time()
             if colour == "async":
-                return await receive_inline(self._awaited, works)
-            return await asyncio.get_running_loop().run_in_executor(
-                self._handler_threads(), lambda: finish(receive_inline(self._blocking, works))
+                return await receive_inline(self._awaited.within(within), works)
+            opener = self._blocking.within(within)
+            return await loop.run_in_executor(
+                self._handler_threads(), lambda: finish(receive_inline(opener, works))
             )
         finally:
             free.release()
 
     def receive_blocking(self, works: Sequence[Work], colour: Colour) -> list[Outcome]:
         """Receive and handle one delivery on the calling thread."""
+        until = time.monotonic() + self._deadline
         if not self._free.acquire(timeout=self._deadline):
             raise late(self._deadline)
         try:
+            within = until - time.monotonic()
             if colour == "async":
-                return self._loop_thread.run(receive_inline(self._awaited, works))
-            return finish(receive_inline(self._blocking, works))
+                work = receive_inline(self._awaited.within(within), works)
+                return self._loop_thread.run(work)
+            return finish(receive_inline(self._blocking.within(within), works))
         finally:
             self._free.release()
 
@@ -89,13 +142,15 @@ class InlineLane:
         return found
 
     def _handler_threads(self) -> ThreadPoolExecutor:
-        if self._threads is None:
+        """The threads of this process: a forked child has none of its parent's."""
+        if self._threads is None or self._process != os.getpid():
             self._threads = ThreadPoolExecutor(self._at_once, "duly-handler")
+            self._process = os.getpid()
         return self._threads
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """End the threads; ``last`` gives back the connections of duly's own event loop."""
-        if self._threads is not None:
+        if self._threads is not None and self._process == os.getpid():
             self._threads.shutdown()
-            self._threads = None
+        self._threads = None
         self._loop_thread.close(last)

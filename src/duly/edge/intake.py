@@ -6,9 +6,9 @@ import hashlib
 import json
 import logging
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.clock import to_microseconds
+from duly._kernel.clock import from_microseconds, to_microseconds
 from duly._kernel.errors import Misuse
 from duly._kernel.ids import new_id
 from duly._kernel.inputs import checked_scope, kind
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from duly.jobs.handlers import Handler
 
 logger = logging.getLogger("duly")
-TYPE_LENGTH = 200
+TYPE_LENGTH = 500
 REMOTE_LENGTH = 100
 
 
@@ -81,8 +81,7 @@ def arrival(delivery: Delivery, facts: Facts, body: bytes) -> Arrival:
     """One event, complete."""
     route, verified = delivery.route, delivery.verified
     scope = route.scope(delivery.tenant)
-    event_type = storable(facts.type)
-    handlers: tuple[Handler, ...] = route.handlers.matching(event_type)
+    handlers: tuple[Handler, ...] = route.handlers.matching(facts.type)
     status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.keep, route.bodies
     if too_old(delivery, facts):
         # It waits for a person, who may take any time.
@@ -99,10 +98,10 @@ def arrival(delivery: Delivery, facts: Facts, body: bytes) -> Arrival:
         signed=facts.id_kind != "unsigned",
         source=route.name,
         event_id=facts.id,
-        type=event_type,
+        type=storable(facts.type),
         status=status,
         flag=flag,
-        event_time=None if facts.time is None else to_microseconds(facts.time),
+        event_time=event_time(facts.time),
         headers=kept(route, verified),
         body=body,
         fingerprint=hashlib.sha256(body).digest(),
@@ -130,9 +129,17 @@ def too_old(delivery: Delivery, facts: Facts) -> bool:
 
 def storable(event_type: str | None) -> str | None:
     """A type that every store can take: most are as they are, the rest is made readable."""
-    if event_type is None or (event_type.isascii() and event_type.isprintable()):
-        return event_type if event_type is None else event_type[:TYPE_LENGTH]
+    if event_type is None or (event_type.isprintable() and len(event_type) <= TYPE_LENGTH):
+        return event_type
     return readable(as_bytes(event_type))
+
+
+def event_time(moment: datetime | None) -> int | None:
+    """When it happened, where that is a time that every store can give back."""
+    try:
+        return None if moment is None else to_microseconds(moment.astimezone(UTC))
+    except OverflowError:  # beyond the calendar, seen from Greenwich
+        return None
 
 
 def kept(route: Route, verified: Verified) -> bytes:
@@ -142,19 +149,17 @@ def kept(route: Route, verified: Verified) -> bytes:
     return json.dumps(found).encode()
 
 
-def event_of(delivery: Delivery, written: Arrival, value: Any) -> Event:
+def event_of(delivery: Delivery, written: Arrival, facts: Facts) -> Event:
     """The event as its handler sees it."""
     return Event(
         id=written.event_id,
-        type=written.type,
+        type=facts.type,
         source=written.source,
         tenant=delivery.tenant,
-        body=written.body,
+        body=written.body or b"",
         headers=json.loads(written.headers),
-        json=value,
+        json=facts.json,
         form=tuple(delivery.verified.form),
-        time=None
-        if written.event_time is None
-        else datetime.fromtimestamp(written.event_time / 1_000_000, UTC),
+        time=None if written.event_time is None else from_microseconds(written.event_time),
         received_at=datetime.fromtimestamp(delivery.now, UTC),
     )

@@ -60,7 +60,7 @@ def judged(route: Route, request: Request, body: bytes, now: float) -> Delivery:
             if reply is not None:
                 raise Refused(greeting(reply))
         if request.method != "POST":
-            raise Refused(not_allowed())
+            raise Refused(not_allowed(route))
         verified = verify(
             source, request.headers, raw, now=now, url=source.url or request.url,
             method=request.method,
@@ -72,16 +72,17 @@ def judged(route: Route, request: Request, body: bytes, now: float) -> Delivery:
         raise Refused(rejection(problem)) from None
 
 
-def not_allowed() -> Reply:
+def not_allowed(route: Route) -> Reply:
     """The answer to a method that means nothing here."""
-    return refusal(Fault.METHOD_NOT_ALLOWED, "deliveries are POSTed here", {"allow": "POST"})
+    allow = {"allow": "GET, POST" if route.asks else "POST"}
+    return refusal(Fault.METHOD_NOT_ALLOWED, "deliveries are POSTed here", allow)
 
 
 def works_of(delivery: Delivery, arrivals: Sequence[Arrival]) -> list[Work]:
     """The arrivals of an inline source, with the handlers that run in their transaction."""
     handlers = delivery.route.handlers
     return [
-        Work(arrival, event_of(delivery, arrival, facts.json), handlers.matching(arrival.type))
+        Work(arrival, event_of(delivery, arrival, facts), handlers.matching(facts.type))
         for arrival, facts in zip(arrivals, delivery.verified.items, strict=True)
     ]
 

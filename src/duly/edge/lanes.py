@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from duly._kernel.errors import DulyError, StoreUnavailable
+from duly._kernel.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ WAITING_BYTES: Final = 64 * 1024 * 1024
 RETRY_AFTER: Final = timedelta(seconds=1)
 
 
-class Overloaded(DulyError):
+class Overloaded(Exception):  # a state, not an error of anybody's
     """More is waiting for a commit than may wait; the sender is to come again."""
 
 
@@ -42,6 +42,11 @@ def late(deadline: float) -> StoreUnavailable:
     return StoreUnavailable(
         f"the database did not commit this within {deadline:g} seconds: send it again"
     )
+
+
+def size_of(arrivals: Sequence[Arrival]) -> int:
+    """What the bodies of a delivery take in memory."""
+    return sum([len(arrival.body or b"") for arrival in arrivals])
 
 
 @dataclass(slots=True, eq=False)
@@ -81,8 +86,8 @@ class Queue(Generic[T]):
         self._events += len(ticket.arrivals)
         self._bytes += ticket.size
 
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._tickets)
+    def __reversed__(self) -> Iterator[T]:
+        return reversed(self._tickets)
 
     def take(self) -> list[T]:
         """The next batch: the oldest tickets, at least one, as many as may travel together."""

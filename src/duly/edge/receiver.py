@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.edge.batch import Batcher
 from duly.edge.followers import Followers
-from duly.edge.inline import InlineLane
+from duly.edge.inline import InlineLane, OrmTransactions, OwnTransactions
 from duly.edge.judging import acknowledged, failed, prepared, works_of
 from duly.edge.replies import Refused, Reply
 from duly.edge.reports import Reports
@@ -70,9 +70,10 @@ class Receiver:
         self._batcher: Batcher | None = None
         self._followers: Followers | None = None
         self._process = 0
+        begin = database.begin
         self._inline = InlineLane(
-            database.begin or database.blocking,
-            database.begin or database.awaited,
+            OrmTransactions(begin) if begin is not None else OwnTransactions(database.blocking),
+            OrmTransactions(begin) if begin is not None else OwnTransactions(database.awaited),
             at_once=max(1, database.connections - SPARE),
             most=queue,
             deadline=self._deadline,
@@ -92,11 +93,10 @@ class Receiver:
                 found = prepared(route, request, body, self.now())
             delivery, arrivals = found
             outcomes = await self._commit(delivery, arrivals)
-        except Refused as problem:
-            self.reports.refused(route, problem.reply)
-            return problem.reply
         except Exception as problem:
-            return self._failed(route, problem)
+            reply = self._refused(route, problem)
+            self.reports.flush_soon()
+            return reply
         self.reports.awaited(delivery, arrivals, outcomes)
         return acknowledged(delivery, arrivals, outcomes)
 
@@ -112,11 +112,10 @@ class Receiver:
         try:
             delivery, arrivals = prepared(route, request, body, self.now())
             outcomes = self._commit_blocking(delivery, arrivals)
-        except Refused as problem:
-            self.reports.refused(route, problem.reply)
-            return problem.reply
         except Exception as problem:
-            return self._failed(route, problem)
+            reply = self._refused(route, problem)
+            self.reports.flush_soon_blocking()
+            return reply
         self.reports.blocking(delivery, arrivals, outcomes)
         return acknowledged(delivery, arrivals, outcomes)
 
@@ -127,8 +126,9 @@ class Receiver:
             works_of(delivery, arrivals), delivery.route.handlers.colour
         )
 
-    def _failed(self, route: Route, problem: Exception) -> Reply:
-        reply = failed(route, problem)
+    def _refused(self, route: Route, problem: Exception) -> Reply:
+        """What is answered, and counted, where a delivery was not taken."""
+        reply = problem.reply if isinstance(problem, Refused) else failed(route, problem)
         self.reports.refused(route, reply)
         return reply
 
@@ -154,10 +154,10 @@ class Receiver:
 
     def close(self) -> None:
         """Write what is counted, and end the threads."""
-        self.reports.flush_blocking()
+        self.reports.close()
         self._inline.close(self._release)
 
     async def aclose(self) -> None:
         """The same, awaited."""
-        await self.reports.flush_awaited()
+        await self.reports.aclose()
         await asyncio.to_thread(self._inline.close, self._release)

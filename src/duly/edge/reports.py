@@ -38,17 +38,20 @@ class Reports:
         self._blocking = blocking
         self._awaited = awaited
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self._tally = Tally()
         self._due: asyncio.TimerHandle | threading.Timer | None = None
         # Whose timer that is: it dies with its event loop, and stays behind in a fork.
         self._owner: object = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._flushing: threading.Thread | None = None
         self._said: set[str] = set()
         # Whether jobs were enqueued and nobody has asked yet who does them; None once asked.
         self._enqueued: bool | None = False
 
     def refused(self, route: Route, reply: Reply) -> None:
         """Count a delivery that was not taken; nothing else is written of it."""
+        self._leave_parent()
         with self._lock:
             self._tally.count(route.name, reply.said)
 
@@ -57,6 +60,10 @@ class Reports:
     ) -> None:
         """Count a delivery, and have the sums written soon by the running event loop."""
         self._count(delivery, arrivals, outcomes)
+        self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """Have the sums written by the running event loop."""
         loop = asyncio.get_running_loop()
         if self._due is None or self._owner is not loop:
             self._due, self._owner = loop.call_later(PAUSE, self._begin_flush, loop), loop
@@ -66,6 +73,10 @@ class Reports:
     ) -> None:
         """Count a delivery, and have the sums written soon by a thread."""
         self._count(delivery, arrivals, outcomes)
+        self.flush_soon_blocking()
+
+    def flush_soon_blocking(self) -> None:
+        """Have the sums written by a thread."""
         if self._due is None or self._owner != os.getpid():
             self._due, self._owner = threading.Timer(PAUSE, self.flush_blocking), os.getpid()
             self._due.daemon = True
@@ -74,6 +85,7 @@ class Reports:
     def _count(
         self, delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]
     ) -> None:
+        self._leave_parent()
         with self._lock:
             for arrival, outcome in zip(arrivals, outcomes, strict=True):
                 said = "body_differs" if outcome.body_differs else outcome.status.value
@@ -88,6 +100,12 @@ class Reports:
                 f'nothing else. Add one with @app.on("{delivery.route.name}")'
             )
 
+    def _leave_parent(self) -> None:
+        """A forked child counts from nothing: what it was born with is its parent's to write."""
+        if self._process != os.getpid():
+            self._process, self._lock, self._tally = os.getpid(), threading.Lock(), Tally()
+            self._due = self._owner = None
+
     def _say(self, warning: str) -> None:
         """Warn once in the life of the process."""
         if warning not in self._said:
@@ -99,9 +117,25 @@ class Reports:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def aclose(self) -> None:
+        """Write everything, also what is being written just now."""
+        loop = asyncio.get_running_loop()
+        under_way = [task for task in self._tasks if task.get_loop() is loop]
+        await asyncio.gather(*under_way)
+        await self.flush_awaited()
+
+    def close(self) -> None:
+        """The same on a thread."""
+        due = self._flushing
+        if due is not None and due is not threading.current_thread() and due.is_alive():
+            due.join()
+        self.flush_blocking()
+
     async def flush_awaited(self) -> None:
         """Write the sums; what cannot be written now is kept for the next time."""
         tally = self._taken()
+        if not tally:
+            return
         try:
             await flush(self._awaited, tally)
             if self._enqueued:
@@ -111,7 +145,10 @@ class Reports:
 
     def flush_blocking(self) -> None:
         """The same on a thread."""
+        self._flushing = threading.current_thread()
         tally = self._taken()
+        if not tally:
+            return
         try:
             finish(flush(self._blocking, tally))
             if self._enqueued:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +15,7 @@ from duly._kernel.options import CLAIM_TTL
 from duly.jobs.handlers import Handlers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from duly.gate.provider import Provider
     from duly.gate.schemes.base import Scheme
@@ -135,7 +136,10 @@ def checked_tenant(tenant: object) -> Callable[[Verified], object] | None:
 
 def kept_headers(provider: Provider, more: Iterable[str]) -> tuple[str, ...]:
     """The names of the headers that are stored: those a profile names, and those asked for."""
-    if isinstance(more, str) or not all(isinstance(name, str) for name in more):
+    given: object = more
+    listed = isinstance(given, Iterable) and not isinstance(given, str)
+    names: list[object] = list(more) if listed else [None]
+    if not all(isinstance(name, str) for name in names):
         raise Misuse("headers must be a list of header names, such as ['X-Shop-Domain']")
     named = [
         part.name
@@ -144,12 +148,14 @@ def kept_headers(provider: Provider, more: Iterable[str]) -> tuple[str, ...]:
         for part in parts
         if part.kind == "header"
     ]
-    wanted = [name.lower() for name in more]
+    wanted = [str(name).lower() for name in names]
     for name in wanted:
         if HEADER.fullmatch(name) is None:
-            raise Misuse(f"{name!r:.60} is no name of a header")
+            raise Misuse(f"{name!r:.60} is no name of a header: write one such as X-Shop-Domain")
     secret = {"authorization", "proxy-authorization", "cookie"}
     secret |= {name for scheme in provider.schemes for name in scheme.secret_headers()}
     if refused := secret.intersection(wanted):
-        raise Misuse(f"the header {sorted(refused)[0]} holds a secret and is never stored")
+        raise Misuse(
+            f"the header {sorted(refused)[0]} holds a secret and is never stored: leave it out"
+        )
     return tuple(dict.fromkeys([*ALWAYS_KEPT, *named, *wanted]))

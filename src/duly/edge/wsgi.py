@@ -68,7 +68,7 @@ def replied(site: Site, environ: Environ, method: str, path: str) -> Reply:
 def received(site: Site, route: Route, environ: Environ, request: Request | None = None) -> Reply:
     """The answer of one source; an adapter knows the request already, in its framework's words."""
     if not allows(route, environ["REQUEST_METHOD"]):
-        return not_allowed()
+        return not_allowed(route)
     request = request_of(environ) if request is None else request
     refuse_encoding(request.encoding, decompress=route.decompress)
     with site.room() as room:

@@ -56,7 +56,7 @@ class Arrival(NamedTuple):
     flag: Flag
     event_time: int | None
     headers: bytes
-    body: bytes
+    body: bytes | None  # None where it is kept with another
     fingerprint: bytes
     ttl: int | None
     body_ttl: int | None
@@ -120,11 +120,7 @@ def event_key(scope: str, event_id: str) -> Key:
     return Key(scope, event_digest(scope, event_id), readable(as_bytes(event_id)))
 
 
-def audit_key(arrival: Arrival) -> Key:
-    """The key under which a conflict is stored once, however often it is sent."""
-    what = arrival.replay or arrival.digest
-    return Key(
-        arrival.scope,
-        digest(b"conflict", as_bytes(arrival.scope), what, arrival.fingerprint),
-        arrival.key_text,
-    )
+def audit_key(arrival: Arrival, *more: bytes) -> Key:
+    """The key under which the body of a conflict is stored once, however often it is sent."""
+    parts = (b"conflict", as_bytes(arrival.scope), arrival.fingerprint, *more)
+    return Key(arrival.scope, digest(*parts), arrival.key_text)

@@ -1,7 +1,8 @@
 """Many arrivals as the few parameters of one statement.
 
-What they have in common, which is most of what a source's events have, is sent once as a row of
-``kinds``. What is of one length is sent end to end. So a batch costs little more than its bodies.
+What they have in common, which is most of what a source's events have, is sent once, as a row of
+``kinds``. What is plain text goes as JSON, what is bytes end to end. A driver turns an array into
+bytes element by element, and a dozen arrays would cost more than the statement.
 """
 
 from __future__ import annotations
@@ -12,53 +13,56 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly._kernel.session import Column, Value
+    from duly._kernel.session import Value
     from duly.inbox.arrivals import Arrival
 
-# What an array carries for no time.
-NO_TIME = -(2**63)
 NO_DIGEST = bytes(32)
 
 
-class Columns:
-    """The parameters of ``inbox_accept`` for one batch."""
+def batch_values(arrivals: Sequence[Arrival]) -> dict[str, Value]:
+    """All parameters of ``inbox_accept``."""
+    return {**event_values(arrivals), **job_values(arrivals)}
 
-    def __init__(self, arrivals: Sequence[Arrival]) -> None:
-        self._arrivals = arrivals
 
-    def values(self) -> dict[str, Value | Column]:
-        """All of them."""
-        return {**self._events(), **self._jobs()}
+def event_values(arrivals: Sequence[Arrival]) -> dict[str, Value]:
+    """What is written about the events themselves."""
+    kinds: dict[tuple[object, ...], int] = {}
+    each: list[tuple[object, ...]] = []
+    fixed: list[bytes] = []
+    blobs: list[bytes] = []
+    start = 0
+    for one in arrivals:
+        body = one.body or b""
+        kind = kinds.setdefault(shared(one), len(kinds))
+        sizes = (start, len(one.headers), len(body))
+        each.append((kind, one.event_id, one.event_time, *sizes))
+        fixed += (one.digest, one.fingerprint, one.token)
+        blobs += (one.headers, body)
+        start += sizes[1] + sizes[2]
+    guarded = any([one.replay is not None for one in arrivals])
+    return {
+        "kinds": json.dumps(list(kinds), ensure_ascii=False),
+        "each": json.dumps(each, ensure_ascii=False),
+        "fixed": b"".join(fixed),
+        "guards": b"".join([one.replay or NO_DIGEST for one in arrivals]) if guarded else b"",
+        "blobs": b"".join(blobs),
+    }
 
-    def _events(self) -> dict[str, Value | Column]:
-        arrivals = self._arrivals
-        kinds: dict[tuple[object, ...], int] = {}
-        guarded = any([one.replay is not None for one in arrivals])
-        return {
-            "kind": [kinds.setdefault(shared(one), len(kinds)) for one in arrivals],
-            "kinds": json.dumps(list(kinds)),
-            "fixed": b"".join([one.digest + one.fingerprint + one.token for one in arrivals]),
-            "guards": b"".join([one.replay or NO_DIGEST for one in arrivals]) if guarded else b"",
-            "event_id": [one.event_id for one in arrivals],
-            "event_time": [
-                NO_TIME if one.event_time is None else one.event_time for one in arrivals
-            ],
-            "headers": [one.headers for one in arrivals],
-            "body": [one.body for one in arrivals],
-        }
 
-    def _jobs(self) -> dict[str, Value | Column]:
-        handlers: dict[tuple[str, str, int], int] = {}
-        jobs = [(place, job) for place, one in enumerate(self._arrivals) for job in one.jobs]
-        return {
-            "job_event": [place for place, _ in jobs],
-            "job_handler": [
-                handlers.setdefault((job.name, job.queue, job.attempts), len(handlers))
-                for _, job in jobs
-            ],
-            "job_ids": bytes.fromhex("".join([job.id for _, job in jobs]).replace("-", "")),
-            "handlers": json.dumps(list(handlers)),
-        }
+def job_values(arrivals: Sequence[Arrival]) -> dict[str, Value]:
+    """The jobs of all events, each with the place of its own."""
+    handlers: dict[tuple[str, str, int], int] = {}
+    jobs = [(place, job) for place, one in enumerate(arrivals) for job in one.jobs]
+    return {
+        "jobs": json.dumps(
+            [
+                (place, handlers.setdefault((job.name, job.queue, job.attempts), len(handlers)))
+                for place, job in jobs
+            ]
+        ),
+        "job_ids": bytes.fromhex("".join([job.id for _, job in jobs]).replace("-", "")),
+        "handlers": json.dumps(list(handlers)),
+    }
 
 
 def shared(one: Arrival) -> tuple[object, ...]:
@@ -67,8 +71,8 @@ def shared(one: Arrival) -> tuple[object, ...]:
         one.scope,
         one.source,
         one.type,
-        one.flag.value,
-        one.status.value,
+        one.flag,
+        one.status,
         one.secret,
         one.remote,
         one.ttl,

@@ -18,7 +18,7 @@ from duly._kernel.states import ClaimState
 from duly._ledger.claims import Terms, claim, claim_values, key_values, release, terms_values
 from duly._ledger.statements import CLAIMS_INSERT, CLAIMS_READ
 from duly.inbox.arrivals import Flag, Outcome, Status, audit_key
-from duly.inbox.columns import Columns
+from duly.inbox.columns import batch_values
 from duly.inbox.statements import DELIVERIES_INSERT, EVENTS_INSERT, INBOX_ACCEPT
 from duly.jobs.enqueue import job_row
 from duly.jobs.statements import JOBS_INSERT, JOBS_OF_EVENT
@@ -26,6 +26,8 @@ from duly.jobs.statements import JOBS_INSERT, JOBS_OF_EVENT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from duly._kernel.keys import Key
+    from duly._kernel.records import Answer
     from duly._kernel.session import Row, Runner, Session, Value
     from duly.inbox.arrivals import Arrival
 
@@ -34,14 +36,16 @@ DIFFERENT = Outcome(Status.DUPLICATE, body_differs=True)
 CONFLICT = Outcome(Status.CONFLICT)
 
 
-async def receive_many(runner: Runner, arrivals: Sequence[Arrival]) -> list[Outcome | None]:
+async def receive_many(
+    runner: Runner, arrivals: Sequence[Arrival], *, within: float | None = None
+) -> list[Outcome | None]:
     """Receive many at once; None stands for those that must be received alone.
 
     Raises `StoreUnavailable` where nobody knows how it ended: then nothing may be acknowledged.
     """
     leading = Leaders(arrivals)
     try:
-        outcomes = await runner.run_batch(lambda session: accept(session, leading))
+        outcomes = await runner.run_batch(lambda session: accept(session, leading), within=within)
     except (Held, StoreRefused) as problem:
         if isinstance(problem, Held) and not runner.waits_for_keys:
             raise  # each of them would wait for the same lock
@@ -91,7 +95,7 @@ def told(arrival: Arrival, leading: Leaders, outcomes: Outcomes) -> Outcome | No
 async def accept(session: Session, arrivals: Sequence[Arrival]) -> Outcomes:
     """Claim and write whatever nobody had; the outcomes of those and of no others."""
     if session.dialect == "postgres":
-        rows = await session.rows(INBOX_ACCEPT, **Columns(arrivals).values())
+        rows = await session.rows(INBOX_ACCEPT, **batch_values(arrivals))
         claimed = {bytes(row["digest"]) for row in rows}
     else:
         claimed = await accept_each(session, arrivals)
@@ -199,14 +203,14 @@ async def receive_alone(session: Session, arrival: Arrival) -> Outcome:
     seen = None
     if guard is not None:
         seen = await claim(session, guard, terms, fingerprint=arrival.fingerprint)
-    if isinstance(seen, Duplicate):
+    if isinstance(seen, Duplicate) or (
+        guard is not None and await still_at_work(session, guard, seen)
+    ):
         return await replayed(session, arrival, terms)
     answer = await claim(session, arrival.key, terms, fingerprint=arrival.fingerprint)
     if isinstance(answer, First):
-        if answer.epoch > 1 and await session.rows(
-            JOBS_OF_EVENT, scope=arrival.scope, digest=arrival.digest
-        ):
-            return DUPLICATE  # its time was over, but its work is not: the claim starts anew
+        if await still_at_work(session, arrival.key, answer):
+            return DUPLICATE
         await write(session, arrival)
         return Outcome(arrival.status)
     if guard is not None:
@@ -214,6 +218,13 @@ async def receive_alone(session: Session, arrival: Arrival) -> Outcome:
     if not answer.body_differs:
         return DUPLICATE
     return DIFFERENT if arrival.signed else await conflict(session, arrival, Flag.CONFLICT, terms)
+
+
+async def still_at_work(session: Session, key: Key, answer: Answer | None) -> bool:
+    """Whether a claim whose time was over, and that was just taken anew, has jobs all the same."""
+    if not isinstance(answer, First) or answer.epoch == 1:
+        return False
+    return bool(await session.rows(JOBS_OF_EVENT, scope=key.scope, digest=key.digest))
 
 
 async def replayed(session: Session, arrival: Arrival, terms: Terms) -> Outcome:
@@ -227,8 +238,16 @@ async def replayed(session: Session, arrival: Arrival, terms: Terms) -> Outcome:
 
 
 async def conflict(session: Session, arrival: Arrival, flag: Flag, terms: Terms) -> Outcome:
-    """Store what will not be processed, once, for a person to look at. It claims no event."""
-    answer = await claim(session, audit_key(arrival), terms, fingerprint=arrival.fingerprint)
-    if isinstance(answer, First):
-        await write(session, arrival._replace(flag=flag, status=Status.CONFLICT, jobs=()))
+    """Store what will not be processed, for a person to look at. It claims no event.
+
+    Each id is recorded once for a body, and the body itself with the first of them: whoever sends
+    it again and again under new ids fills no disk with it.
+    """
+    recorded = await claim(session, audit_key(arrival, arrival.digest), terms)
+    if isinstance(recorded, First):
+        kept = await claim(session, audit_key(arrival), terms)
+        body = arrival.body if isinstance(kept, First) else None
+        await write(
+            session, arrival._replace(flag=flag, status=Status.CONFLICT, jobs=(), body=body)
+        )
     return CONFLICT

@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import kind
+from duly._kernel.keys import as_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 Colour = Literal["sync", "async"]
 PARAMETERS = ("event", "job", "tx")
@@ -44,14 +45,17 @@ def handler_of(call: Any, name: str | None) -> Handler:
     if not callable(call):
         raise Misuse(f"a handler must be a function, not {kind(call)}")
     chosen = getattr(call, "__qualname__", None) if name is None else name
-    if not isinstance(chosen, str) or not 1 <= len(chosen.encode()) <= NAME_BYTES:
+    if not isinstance(chosen, str) or not 1 <= len(as_bytes(chosen)) <= NAME_BYTES:
         raise Misuse(f"a handler's name must be text of 1 to {NAME_BYTES} bytes: give it name=")
     if not chosen.isprintable() or "<" in chosen:
         raise Misuse(
             f"this handler has no lasting name ({chosen!r:.60}): define it at the top of a module, "
             "or give it name="
         )
-    target: Any = call if inspect.isroutine(call) else type(call).__call__
+    inner = call
+    while isinstance(inner, partial):
+        inner = inner.func
+    target: Any = inner if inspect.isroutine(inner) else type(inner).__call__
     colour: Colour = "async" if inspect.iscoroutinefunction(target) else "sync"
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise Misuse(f"handler {chosen} is a generator and would never run: write no `yield` in it")
@@ -60,7 +64,12 @@ def handler_of(call: Any, name: str | None) -> Handler:
 
 def wanted(call: Callable[..., Any], name: str) -> frozenset[str]:
     """The parameters by which a function asks for what it needs."""
-    parameters = inspect.signature(call).parameters.values()
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except ValueError:
+        raise Misuse(
+            f"the parameters of handler {name} cannot be told: wrap it in a function of your own"
+        ) from None
     plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     named = {one.name for one in parameters if one.kind in plain}
     known = named.intersection(PARAMETERS)
@@ -85,7 +94,7 @@ class Handlers:
     def __init__(self) -> None:
         self._entries: list[tuple[str, Handler]] = []
         # Types are few and come again and again; a sender that makes them up must not fill memory.
-        self.matching = lru_cache(maxsize=1024)(self._matching)
+        self._known = lru_cache(maxsize=1024)(self._matching)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -93,11 +102,13 @@ class Handlers:
     def add(self, pattern: str, handler: Handler) -> None:
         """Have a handler called for events whose type matches."""
         self._entries.append((pattern, handler))
-        self.matching.cache_clear()
+        self._known.cache_clear()
 
-    def names(self) -> Iterable[str]:
-        """The names that are taken."""
-        return {handler.name for _, handler in self._entries}
+    def matching(self, event_type: str | None) -> tuple[Handler, ...]:
+        """The handlers of a type, each once, however many of its patterns match."""
+        if event_type is not None and len(event_type) > PATTERN_BYTES:
+            return self._matching(event_type)  # too long to be kept
+        return self._known(event_type)
 
     @property
     def colour(self) -> Colour:
@@ -113,15 +124,18 @@ class Handlers:
         return tuple(handler for _, handler in self._entries)
 
     def _matching(self, event_type: str | None) -> tuple[Handler, ...]:
-        """The handlers of a type, each once, however many of its patterns match."""
         said = "" if event_type is None else event_type
-        found = [handler for pattern, handler in self._entries if fnmatchcase(said, pattern)]
-        return tuple(dict.fromkeys(found))
+        found = {
+            handler.name: handler
+            for pattern, handler in self._entries
+            if said == pattern or fnmatchcase(said, pattern)
+        }
+        return tuple(found.values())
 
 
 def checked_pattern(pattern: object) -> str:
     """An event type, or a glob of them."""
-    if not isinstance(pattern, str) or not 1 <= len(pattern.encode()) <= PATTERN_BYTES:
+    if not isinstance(pattern, str) or not 1 <= len(as_bytes(pattern)) <= PATTERN_BYTES:
         raise Misuse(
             f"a pattern is an event type such as 'invoice.paid', or a glob such as 'invoice.*', of "
             f"at most {PATTERN_BYTES} bytes"

@@ -32,6 +32,8 @@ async def run_inside(handlers: Sequence[Handler], event: object, opened: Opened)
                 if handler.colour == "async":
                     await done
                 elif hasattr(done, "__await__"):
+                    if hasattr(done, "close"):
+                        done.close()  # or Python complains that it was never awaited
                     raise Misuse(
                         f"handler {handler.name} returned something to await: make it `async def`"
                     )

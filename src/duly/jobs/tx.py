@@ -6,6 +6,7 @@ handler's to do: return to commit, raise to roll back.
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from duly._kernel.versions import Tie, Version
 
 ENDINGS = ("commit", "rollback", "close")
+# A statement that begins or ends a transaction, whatever comments stand before it.
+ENDS = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+    r"(?:commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!\s.*\bto\b))\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class OpenTransaction:
@@ -55,7 +62,8 @@ class OpenTransaction:
     def lasting(self) -> Iterator[None]:
         """While the handler runs: nobody ends the transaction under it, nobody uses it after."""
         opened = self._now()
-        with unending(opened.connection), unending(opened.orm):
+        orm = None if opened.orm is opened.connection else opened.orm
+        with unending(opened.connection), unending(orm):
             try:
                 yield
             finally:
@@ -107,7 +115,17 @@ def checked_statement(statement: object) -> str:
             "tx.execute takes SQL as text, and its values by name: "
             'tx.execute("… WHERE id = :id", id=7)'
         )
+    if ENDS.match(statement):
+        raise ending_is_ours()
     return statement
+
+
+def ending_is_ours() -> Misuse:
+    """The error of a handler that tries to end its transaction."""
+    return Misuse(
+        "a handler's transaction is ended by duly: return to commit it together with the event, "
+        "raise to roll it back"
+    )
 
 
 @contextmanager
@@ -115,10 +133,7 @@ def unending(target: Any) -> Iterator[None]:
     """Refuse commit, rollback and close on a connection or session while a handler has it."""
 
     def refuse(*_: object, **__: object) -> None:
-        raise Misuse(
-            "a handler's transaction is ended by duly: return to commit it together with the "
-            "event, raise to roll it back"
-        )
+        raise ending_is_ours()
 
     kept: list[str] = []
     try:

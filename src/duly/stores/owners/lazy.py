@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from duly._kernel.options import Names
-    from duly._kernel.session import Column, Dialect, Row, Rows, Value
+    from duly._kernel.session import Dialect, Row, Rows, Value
 
 
 class Keeper(Protocol):
@@ -61,7 +61,7 @@ class LazySession:
         self._found = await self._find()
         await self._session.begin(wait)
 
-    async def rows(self, statement: str, **values: Value | Column) -> Sequence[Row]:
+    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run one named statement."""
         return await self._session.rows(statement, **values)
 

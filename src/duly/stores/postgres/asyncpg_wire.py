@@ -39,7 +39,7 @@ class AsyncpgWire:
         """Run a statement of the user's; its errors stay the driver's own."""
         prepared = await self._connection.prepare(statement.text)
         found = await prepared.fetch(*(values[name] for name in statement.order))
-        return Rows(found, touched(prepared.get_statusmsg()))
+        return Rows([dict(row) for row in found], touched(prepared.get_statusmsg()))
 
     async def plain(self, text: str) -> None:
         """Run one statement without parameters."""

@@ -12,17 +12,19 @@ from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
+    contextmanager,
     nullcontext,
 )
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from duly._kernel.onestep import finish
 from duly._kernel.options import BATCH_WAIT
-from duly._kernel.session import Opened
+from duly._kernel.session import Opened, ended
 from duly.stores.forks import FreshLock
 from duly.stores.postgres.patience import ANSWER, PatientAsyncConnection, PatientConnection
 from duly.stores.postgres.psycopg_wires import AwaitedWire, BlockingWire
@@ -30,7 +32,7 @@ from duly.stores.postgres.reruns import died, give_up, lost, may_run_again
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from datetime import timedelta
 
     from duly._kernel.session import Operation
@@ -42,6 +44,8 @@ T = TypeVar("T")
 RECONNECT = 2.0
 # How long a caller waits for a free connection before it is told that the store is unavailable.
 POOL_WAIT = 5.0
+# And not less, however late it is: a server that is well answers in a moment.
+LEAST = 0.1
 
 
 def in_transaction(connection: Any) -> Any:
@@ -49,10 +53,42 @@ def in_transaction(connection: Any) -> Any:
     return connection.transaction()
 
 
-def raise_if_lost(problem: psycopg.Error) -> None:
+def refuse_unsound(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Refuse to commit what is not whole.
+
+    After an error that somebody swallowed, PostgreSQL answers COMMIT with a quiet rollback.
+    """
+    if connection.pgconn.transaction_status != TransactionStatus.INTRANS:
+        raise ended()
+
+
+@contextmanager
+def given_up() -> Iterator[None]:
     """A lost connection in duly's words; what the user's own statements met stays as it is."""
-    if lost(problem):
-        give_up(problem)
+    try:
+        yield
+    except psycopg.Error as problem:
+        if lost(problem):
+            give_up(problem)
+        raise
+
+
+@contextmanager
+def unless_lost(
+    connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any],
+) -> Iterator[None]:
+    """Whatever the code inside made of it: a connection that is gone is told as such."""
+    try:
+        yield
+    except Exception as problem:
+        if connection.closed:
+            raise psycopg.OperationalError("the connection was lost") from problem
+        raise
+
+
+def bounded(usual: float, within: float | None) -> float:
+    """Seconds to wait: as always, or what the caller has left if that is less."""
+    return usual if within is None else max(min(usual, within), LEAST)
 
 
 class BlockingRunner:
@@ -66,13 +102,20 @@ class BlockingRunner:
         self._pool: ConnectionPool[PatientConnection] | None = None
         self._process = 0
 
-    async def run(self, operation: Operation[T], *, wait: timedelta, after_loss: bool = True) -> T:
+    async def run(
+        self,
+        operation: Operation[T],
+        *,
+        wait: timedelta,
+        after_loss: bool = True,
+        within: float | None = None,
+    ) -> T:
         """Run in one transaction; returns without ever waiting."""
-        return self._run(operation, wait, in_transaction, after_loss=after_loss)
+        return self._run(operation, wait, in_transaction, after_loss=after_loss, within=within)
 
-    async def run_batch(self, operation: Operation[T]) -> T:
+    async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
         """Run one statement, which the connection commits, once."""
-        return self._run(operation, BATCH_WAIT, nullcontext, after_loss=False)
+        return self._run(operation, BATCH_WAIT, nullcontext, after_loss=False, within=within)
 
     async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
         """The same: nothing cancels a blocking call."""
@@ -83,20 +126,20 @@ class BlockingRunner:
         return self._run(operation, wait, nullcontext)
 
     @asynccontextmanager
-    async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:
+    async def opened(
+        self, *, wait: timedelta, within: float | None = None
+    ) -> AsyncIterator[Opened]:
         """A transaction for code of the user's, which runs once whatever happens."""
         pool = self.pool()
-        try:
-            connection = pool.getconn()
+        with given_up():
+            connection = pool.getconn(bounded(POOL_WAIT, within))
             try:
-                connection.patience = ANSWER + wait.total_seconds()
-                with connection.transaction():
+                connection.patience = bounded(ANSWER + wait.total_seconds(), within)
+                with unless_lost(connection), connection.transaction():
                     yield Opened(self._target.session(BlockingWire(connection), wait), connection)
+                    refuse_unsound(connection)
             finally:
                 pool.putconn(connection)
-        except psycopg.Error as problem:
-            raise_if_lost(problem)
-            raise
 
     def _run(
         self,
@@ -105,15 +148,16 @@ class BlockingRunner:
         scope: Callable[[PatientConnection], AbstractContextManager[object]],
         *,
         after_loss: bool = True,
+        within: float | None = None,
     ) -> T:
         pool = self.pool()
         runs = 0
         while True:
             runs += 1
             try:
-                connection = pool.getconn()
+                connection = pool.getconn(bounded(POOL_WAIT, within))
                 try:
-                    connection.patience = ANSWER + wait.total_seconds()
+                    connection.patience = bounded(ANSWER + wait.total_seconds(), within)
                     with scope(connection):
                         session = self._target.session(BlockingWire(connection), wait)
                         return finish(operation(session))
@@ -170,13 +214,22 @@ class AwaitedRunner:
         self._target = target
         self._pools: dict[asyncio.AbstractEventLoop, LoopPool] = {}
 
-    async def run(self, operation: Operation[T], *, wait: timedelta, after_loss: bool = True) -> T:
+    async def run(
+        self,
+        operation: Operation[T],
+        *,
+        wait: timedelta,
+        after_loss: bool = True,
+        within: float | None = None,
+    ) -> T:
         """Run in one transaction."""
-        return await self._run(operation, wait, in_transaction, after_loss=after_loss)
+        return await self._run(
+            operation, wait, in_transaction, after_loss=after_loss, within=within
+        )
 
-    async def run_batch(self, operation: Operation[T]) -> T:
+    async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
         """Run one statement, which the connection commits, once."""
-        return await self._run(operation, BATCH_WAIT, nullcontext, after_loss=False)
+        return await self._run(operation, BATCH_WAIT, nullcontext, after_loss=False, within=within)
 
     async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction to its end, even if the caller is cancelled meanwhile."""
@@ -187,20 +240,24 @@ class AwaitedRunner:
         return await self._run(operation, wait, nullcontext)
 
     @asynccontextmanager
-    async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:
+    async def opened(
+        self, *, wait: timedelta, within: float | None = None
+    ) -> AsyncIterator[Opened]:
         """A transaction for code of the user's, which runs once whatever happens."""
         pool = await self.pool()
-        try:
-            connection = await pool.getconn()
+        with given_up():
+            connection = await pool.getconn(bounded(POOL_WAIT, within))
             try:
-                connection.patience = ANSWER + wait.total_seconds()
-                async with connection.transaction():
-                    yield Opened(self._target.session(AwaitedWire(connection), wait), connection)
-            finally:
+                connection.patience = bounded(ANSWER + wait.total_seconds(), within)
+                with unless_lost(connection):
+                    async with connection.transaction():
+                        session = self._target.session(AwaitedWire(connection), wait)
+                        yield Opened(session, connection)
+                        refuse_unsound(connection)
+            except BaseException:  # a second cancellation must not lose the connection
                 await surely(pool.putconn(connection))
-        except psycopg.Error as problem:
-            raise_if_lost(problem)
-            raise
+                raise
+            await pool.putconn(connection)
 
     async def _run(
         self,
@@ -209,15 +266,16 @@ class AwaitedRunner:
         scope: Callable[[PatientAsyncConnection], AbstractAsyncContextManager[object]],
         *,
         after_loss: bool = True,
+        within: float | None = None,
     ) -> T:
         pool = await self.pool()
         runs = 0
         while True:
             runs += 1
             try:
-                connection = await pool.getconn()
+                connection = await pool.getconn(bounded(POOL_WAIT, within))
                 try:
-                    connection.patience = ANSWER + wait.total_seconds()
+                    connection.patience = bounded(ANSWER + wait.total_seconds(), within)
                     async with scope(connection):
                         session = self._target.session(AwaitedWire(connection), wait)
                         result = await operation(session)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from duly._kernel.session import Column, Dialect, Owner, Row, Rows, Value, database_time
+from duly._kernel.session import Dialect, Owner, Row, Rows, Value, database_time
 from duly.stores.sql.placeholders import prepare
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # PostgreSQL keeps lock_timeout in 32 bits: 24 days.
 LONGEST = 2**31 - 1
-Values = Mapping[str, Value | list[Value] | Column]
+Values = Mapping[str, Value | list[Value]]
 
 
 class Wire(Protocol):
@@ -79,7 +79,7 @@ class PostgresSession:
             await self._owner.begin()
         await self._wire.begin()
 
-    async def rows(self, statement: str, **values: Value | Column) -> Sequence[Row]:
+    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run one named statement."""
         values["now"] = database_time(self._clock)
         values["wait"] = self._bound

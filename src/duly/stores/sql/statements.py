@@ -45,11 +45,14 @@ def statements(dialect: Dialect, names: Names, style: Style) -> Statements:
 
 @lru_cache(maxsize=256)
 def statement_text(dialect: Dialect, name: str) -> str:
-    """One file without the comment that opens it, which is for readers and not for the server."""
+    """One file without its opening comment and its indentation, which are for readers.
+
+    psycopg remembers how to read a statement only if it has at most 4,096 characters.
+    """
     lines = read(dialect, "statements", f"{name}.sql").splitlines()
     while lines and lines[0].startswith("--"):
         del lines[0]
-    return "\n".join(lines).strip()
+    return "\n".join(line.strip() for line in lines).strip()
 
 
 def read(dialect: Dialect, folder: str, file: str) -> str:

@@ -17,10 +17,16 @@ OLDEST = (3, 37, 0)  # STRICT tables
 POLL = 0.01
 
 
+class OwnConnection(sqlite3.Connection):
+    """A connection of duly's own; unlike the driver's it can be told to refuse a call."""
+
+
 def connect(path: Path, *, durable: bool, wait: timedelta) -> sqlite3.Connection:
     """Open the database file; ``durable`` makes each COMMIT reach the disk before it returns."""
     refuse_old_sqlite()
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, factory=OwnConnection
+    )
     try:
         switch_to_log(connection, time.monotonic() + wait.total_seconds())
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")

@@ -61,6 +61,9 @@ CREATE TABLE duly_events (
 -- Finding an event by its name.
 CREATE INDEX duly_events_digest ON duly_events (scope, digest);
 
+-- The same by the second name that guards a body, where the id is not signed.
+CREATE INDEX duly_events_replay ON duly_events (scope, replay) WHERE replay IS NOT NULL;
+
 -- For removing the body, and later the row, when their time is over.
 CREATE INDEX duly_events_due_at ON duly_events (due_at) WHERE due_at IS NOT NULL;
 

@@ -6,10 +6,10 @@ import json
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from duly._kernel.errors import NotJoinable
-from duly._kernel.session import Column, Dialect, Owner, Row, Rows, Value, ended, host_time
+from duly._kernel.session import Dialect, Owner, Row, Rows, Value, ended, host_time
 from duly.stores.sqlite.errors import translated
 
 if TYPE_CHECKING:
@@ -82,12 +82,12 @@ class SqliteSession:
         async with self.waiting(wait):
             await self._plain("BEGIN IMMEDIATE")
 
-    async def rows(self, statement: str, **values: Value | Column) -> Sequence[Row]:
+    async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run one named statement."""
         values["now"] = host_time(self._clock)
         self._refuse_ended()
         with translated():
-            return await self._wire.fetch(self._statements[statement].text, cast("Any", values))
+            return await self._wire.fetch(self._statements[statement].text, values)
 
     async def rows_each(
         self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value

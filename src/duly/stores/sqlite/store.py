@@ -20,7 +20,7 @@ from duly.stores.base import Capabilities, Store
 from duly.stores.sql.migrations import check, schema_version
 from duly.stores.sqlite.thread import Thread
 from duly.stores.sqlite.turns import Turns
-from duly.stores.sqlite.writer import OPENING, Writer, transaction
+from duly.stores.sqlite.writer import OPENING, Writer, transaction, unended
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class BlockingRunner:
         *,
         wait: timedelta,
         after_loss: bool = True,  # noqa: ARG002  # a file is never lost half-way
+        within: float | None = None,
     ) -> T:
         """Run in one transaction; returns without ever waiting."""
 
@@ -56,22 +57,24 @@ class BlockingRunner:
             with transaction(connection):
                 return finish(operation(self.writer.session(connection)))
 
-        return self.writer.lend(work, wait)
+        return self.writer.lend(work, bounded(wait, within))
 
     async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
         """The same: nothing cancels a blocking call."""
         return await self.run(operation, wait=wait)
 
-    async def run_batch(self, operation: Operation[T]) -> T:
+    async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
         """The same, for many events."""
-        return await self.run(operation, wait=WAIT)
+        return await self.run(operation, wait=WAIT, within=within)
 
     @asynccontextmanager
-    async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:
+    async def opened(
+        self, *, wait: timedelta, within: float | None = None
+    ) -> AsyncIterator[Opened]:
         """A transaction for code of the user's, which holds SQLite's only write lock."""
-        connection = self.writer.borrow(wait)
+        connection = self.writer.borrow(bounded(wait, within))
         try:
-            with transaction(connection):
+            with transaction(connection), unended(connection):
                 yield Opened(self.writer.session(connection), connection)
         finally:
             self.writer.give_back()
@@ -81,6 +84,11 @@ class BlockingRunner:
         return self.writer.lend(
             lambda connection: finish(operation(self.writer.session(connection))), wait
         )
+
+
+def bounded(wait: timedelta, within: float | None) -> timedelta:
+    """How long to wait for the lock: as asked, or what the caller has left if that is less."""
+    return wait if within is None else min(wait, timedelta(seconds=max(within, 0)))
 
 
 def nothing(_: sqlite3.Connection) -> None:
@@ -103,18 +111,21 @@ class AwaitedRunner:
         *,
         wait: timedelta,
         after_loss: bool = True,  # noqa: ARG002  # a file is never lost half-way
+        within: float | None = None,
     ) -> T:
         """Run in one transaction."""
-        return await self._on_thread(self._blocking.run, operation, wait)
+        return await self._on_thread(self._blocking.run, operation, bounded(wait, within))
 
-    async def run_batch(self, operation: Operation[T]) -> T:
+    async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
         """The same, for many events."""
-        return await self._on_thread(self._blocking.run, operation, WAIT)
+        return await self._on_thread(self._blocking.run, operation, bounded(WAIT, within))
 
-    def opened(self, *, wait: timedelta) -> AbstractAsyncContextManager[Opened]:
+    def opened(
+        self, *, wait: timedelta, within: float | None = None
+    ) -> AbstractAsyncContextManager[Opened]:
         """A transaction for code of the user's, its statements on a thread."""
         turns = self._turns.setdefault(asyncio.get_running_loop(), Turns(self._blocking.writer))
-        return turns.opened(wait)
+        return turns.opened(bounded(wait, within))
 
     async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction to its end, even if the caller is cancelled meanwhile."""

@@ -14,12 +14,12 @@ from duly._kernel.errors import Held
 from duly._kernel.session import Opened
 from duly.stores.sqlite.thread import Thread
 from duly.stores.sqlite.wires import answered, autocommits, run
-from duly.stores.sqlite.writer import begin, commit, roll_back
+from duly.stores.sqlite.writer import begin, commit, roll_back, unended
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from datetime import timedelta
 
     from duly._kernel.session import Row, Rows, Value
@@ -73,13 +73,15 @@ class Turns:
         try:
             connection = await self._borrowed(wait)
             try:
-                await self._do(lambda: begin(connection))
+                await self._thread.run(lambda: begin(connection))
                 wire = ThreadWire(connection, self._thread)
-                yield Opened(self._writer.session_over(wire), connection)
-                await self._do(lambda: commit(connection))
+                with unended(connection):
+                    yield Opened(self._writer.session_over(wire), connection)
+                await self._thread.run(lambda: commit(connection))
+            except BaseException:
+                await surely(self._thread.run(lambda: roll_back(connection)))
+                raise
             finally:
-                # After a COMMIT this finds nothing to roll back.
-                await self._do(lambda: roll_back(connection))
                 self._writer.give_back()
         finally:
             self._turn.release()
@@ -94,10 +96,6 @@ class Turns:
                 self._writer.give_back()
             raise
         return got[0]
-
-    async def _do(self, call: Callable[[], None]) -> None:
-        """Run on the thread to the end, even if the caller is cancelled meanwhile."""
-        await surely(self._thread.run(call))
 
     def close(self) -> None:
         """End the thread."""

@@ -207,6 +207,21 @@ def begin(connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
 
 
+@contextmanager
+def unended(connection: sqlite3.Connection) -> Iterator[None]:
+    """While a handler has the connection, SQLite itself refuses to end the transaction."""
+    connection.set_authorizer(allowed)
+    try:
+        yield
+    finally:
+        connection.set_authorizer(None)
+
+
+def allowed(action: int, *_: object) -> int:
+    """Whether a statement may be run: any but BEGIN, COMMIT and ROLLBACK."""
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
+
+
 def commit(connection: sqlite3.Connection) -> None:
     """Make it last; refuse where somebody else has ended the transaction."""
     if not connection.in_transaction:

@@ -1,6 +1,6 @@
--- Forget a bounded number of claims whose time is over. Rows that somebody is taking over at this
--- instant are skipped; the condition is checked again on the locked row, so a claim is either
--- forgotten or taken over, never both.
+-- Forget a bounded number of claims whose time is over, but none whose event has work left. Rows
+-- that somebody is taking over at this instant are skipped; the condition is checked again on the
+-- locked row, so a claim is either forgotten or taken over, never both.
 -- params: limit, now
 -- columns: digest
 WITH moment AS MATERIALIZED (
@@ -16,6 +16,9 @@ DELETE FROM {claims}
            AND NOT EXISTS (
                 SELECT FROM {events} AS event JOIN {jobs} AS job ON job.event = event.id
                  WHERE event.scope = {claims}.scope AND event.digest = {claims}.digest)
+           AND NOT EXISTS (
+                SELECT FROM {events} AS event JOIN {jobs} AS job ON job.event = event.id
+                 WHERE event.scope = {claims}.scope AND event.replay = {claims}.digest)
          ORDER BY expires_at
          LIMIT :limit::bigint
            FOR UPDATE SKIP LOCKED))

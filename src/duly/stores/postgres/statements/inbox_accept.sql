@@ -3,13 +3,14 @@
 -- is not signed, a second claim guards the body: it is made first, all of these before any other,
 -- and the event counts only if both were free. An event without a row in the answer was known, or
 -- is being received elsewhere; the caller looks closer in its next statement. What many events
--- have in common is sent once, and what is all of one length end to end.
--- params: kinds (JSON: scope, source, type, flags, outcome, secret, remote, ttl, body_ttl), kind[]
---         (the place of each event's), fixed (80 bytes each: digest, fingerprint, id), guards
---         (32 bytes each: the digest of the body's claim, zeros for none; empty if none has one),
---         event_id[], event_time[] (microseconds, the least number for none), headers[], body[],
---         handlers (JSON: name, queue, attempts), job_event[] (the place of its event),
---         job_handler[], job_ids (16 bytes each), now, wait
+-- have in common is sent once, plain text as JSON, and bytes end to end.
+-- params: kinds (JSON: scope, source, type, flags, outcome, secret, remote, ttl, body_ttl), each
+--         (JSON: place of its kind, event_id, event_time in microseconds, where its blobs start,
+--         length of its headers, length of its body), fixed (80 bytes each: digest, fingerprint,
+--         id), guards (32 bytes each: the digest of the body's claim, zeros for none; empty if
+--         none has one), blobs (headers and body of each), handlers (JSON: name, queue,
+--         attempts), jobs (JSON: place of its event, place of its handler), job_ids (16 bytes
+--         each), now, wait
 -- columns: digest
 WITH {moment},
 shared AS MATERIALIZED (
@@ -21,22 +22,24 @@ shared AS MATERIALIZED (
            moment.now + (value ->> 8)::bigint * interval '1 microsecond' AS body_until
       FROM moment, json_array_elements(:kinds::json) WITH ORDINALITY AS each (value, place)
 ),
+given AS MATERIALIZED (
+    SELECT (number - 1)::integer AS place, (value ->> 0)::bigint AS kind, value ->> 1 AS event_id,
+           timestamptz 'epoch' + (value ->> 2)::bigint * interval '1 microsecond' AS event_time,
+           (value ->> 3)::integer AS start, (value ->> 4)::integer AS headers_size,
+           (value ->> 5)::integer AS body_size
+      FROM json_array_elements(:each::json) WITH ORDINALITY AS each (value, number)
+),
 wanted AS MATERIALIZED (
-    SELECT shared.*, given.place, given.event_id, given.headers, given.body,
-           timestamptz 'epoch' + nullif(given.event_time, -9223372036854775808)
-                                 * interval '1 microsecond' AS event_time,
+    SELECT shared.*, given.place, given.event_id, given.event_time,
+           substring(:blobs::bytea FROM start + 1 FOR headers_size) AS headers,
+           substring(:blobs::bytea FROM start + headers_size + 1 FOR body_size) AS body,
            substring(:fixed::bytea FROM given.place * 80 + 1 FOR 32) AS digest,
            substring(:fixed::bytea FROM given.place * 80 + 33 FOR 32) AS fingerprint,
            substring(:fixed::bytea FROM given.place * 80 + 65 FOR 16) AS token,
            encode(substring(:fixed::bytea FROM given.place * 80 + 65 FOR 16), 'hex')::uuid AS id,
            nullif(nullif(substring(:guards::bytea FROM given.place * 32 + 1 FOR 32), ''::bytea),
                   decode(repeat('00', 32), 'hex')) AS replay
-      FROM (SELECT kind, event_id, event_time, headers, body, (number - 1)::integer AS place
-              FROM unnest(:kind::integer[], :event_id::text[], :event_time::bigint[],
-                          :headers::bytea[], :body::bytea[])
-                       WITH ORDINALITY AS each (kind, event_id, event_time, headers, body, number)
-           ) AS given
-      JOIN shared USING (kind)
+      FROM given JOIN shared USING (kind)
 ),
 guarded AS (
     INSERT INTO {claims} (scope, digest, key_text, fingerprint, first_seen, expires_at,
@@ -87,10 +90,9 @@ enqueued AS (
                   'hex')::uuid,
            new.scope, handler.value ->> 0, handler.value ->> 1, new.id, 'ready', new.now, 0, 0, 0,
            (handler.value ->> 2)::integer, 0
-      FROM unnest(:job_event::integer[], :job_handler::integer[])
-               WITH ORDINALITY AS job (place, handler, number)
-      JOIN new USING (place)
-      JOIN json_array_elements(:handlers::json) WITH ORDINALITY AS handler (value, place)
-        ON handler.place = job.handler + 1
+      FROM json_array_elements(:jobs::json) WITH ORDINALITY AS job (value, number)
+      JOIN new ON new.place = (job.value ->> 0)::integer
+      JOIN json_array_elements(:handlers::json) WITH ORDINALITY AS handler (value, number)
+        ON handler.number = (job.value ->> 1)::integer + 1
 )
 SELECT digest FROM claimed

@@ -25,6 +25,9 @@ CREATE TABLE {events} (
 -- Finding an event by its name.
 CREATE INDEX {prefix}events_digest ON {events} (scope, digest);
 
+-- The same by the second name that guards a body, where the id is not signed.
+CREATE INDEX {prefix}events_replay ON {events} (scope, replay) WHERE replay IS NOT NULL;
+
 -- For removing the body, and later the row, when their time is over.
 CREATE INDEX {prefix}events_due_at ON {events} (due_at) WHERE due_at IS NOT NULL;
 

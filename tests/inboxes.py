@@ -1,0 +1,83 @@
+"""Events as they arrive, made by hand, and what the inbox holds of them afterwards."""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+import duly
+from duly._kernel.ids import new_id
+from duly._kernel.keys import as_bytes, readable
+from duly.inbox.arrivals import Arrival, Flag, Status, event_digest
+from duly.jobs.enqueue import EventJob
+from duly.stores.sqlite.store import MemoryStore
+
+DAY = 24 * 60 * 60 * 1_000_000
+BODY = b'{"type": "invoice.paid"}'
+
+
+def arrival(scope: str, event_id: str, **changes: Any) -> Arrival:
+    """One event that nobody had before, remembered for thirty days, with one job."""
+    body: bytes = changes.get("body", BODY)
+    made = Arrival(
+        id=new_id(),
+        scope=scope,
+        digest=event_digest(scope, event_id),
+        key_text=readable(as_bytes(event_id)),
+        replay=None,
+        signed=True,
+        source="shop",
+        event_id=event_id,
+        type="invoice.paid",
+        status=Status.ACCEPTED,
+        flag=Flag.NONE,
+        event_time=None,
+        headers=b"{}",
+        body=body,
+        fingerprint=hashlib.sha256(body).digest(),
+        ttl=30 * DAY,
+        body_ttl=14 * DAY,
+        secret=None,
+        remote=None,
+        jobs=(a_job(),),
+    )
+    return made._replace(**changes)
+
+
+def a_job(name: str = "handle") -> EventJob:
+    """A job with an id of its own."""
+    return EventJob(new_id(), name, "default", 5)
+
+
+@contextmanager
+def looking(store: duly.Store) -> Iterator[Any]:
+    """A connection beside the store that commits by itself, whichever database it is."""
+    if store.url.startswith("postgresql:"):
+        with psycopg.connect(store.url, autocommit=True) as connection:
+            yield connection
+        return
+    with closing(sqlite3.connect(file_of(store), isolation_level=None)) as connection:
+        yield connection
+
+
+def file_of(store: duly.Store) -> Path:
+    """The file under a SQLite store; only a test goes and looks for that of `memory:`."""
+    if isinstance(store, MemoryStore):
+        return Path(store._folder.name) / "memory.db"
+    return Path(store.url.removeprefix("sqlite:///"))
+
+
+def found(store: duly.Store, query: str) -> list[tuple[Any, ...]]:
+    """What a query finds that is committed now."""
+    with looking(store) as connection:
+        return [tuple(row) for row in connection.execute(query).fetchall()]
+
+
+def done(store: duly.Store, statement: str) -> None:
+    """Change something at once, past duly."""
+    with looking(store) as connection:
+        connection.execute(statement)
