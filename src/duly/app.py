@@ -325,7 +325,8 @@ def refuse_colour(handler: Handler, begin: Begin) -> None:
 
 def with_handlers(done: Forgotten, route: Route) -> Forgotten:
     """What was forgotten, with the handlers that the next delivery will run."""
-    again = route.handlers.matching(done.type)
+    parked = done.too_old and route.keep is not None
+    again = () if parked else route.handlers.matching(done.type)
     return replace(done, handlers=tuple(handler.name for handler in again))
 
 

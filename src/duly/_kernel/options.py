@@ -14,6 +14,8 @@ from duly._kernel.errors import Misuse
 CLAIM_TTL = timedelta(days=30)
 # Long enough to look into a complaint; the claim outlives it, so nothing is processed twice.
 BODIES_KEPT = timedelta(days=14)
+# What happened in which minute is of little use after a month.
+COUNTERS_KEPT = timedelta(days=30)
 # A duplicate that races the first should answer while its sender listens; most wait 5 s or more.
 WAIT = timedelta(seconds=2)
 # How long many deliveries wait together for a key that one of them needs: then each goes alone.

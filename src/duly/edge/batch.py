@@ -11,18 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import StoreUnavailable
-from duly._kernel.options import WAIT
+from duly.edge.alone import AwaitedAlone
 from duly.edge.lanes import IN_FLIGHT, Queue, Ticket, late, size_of
-from duly.inbox.receive import receive_alone, receive_many
+from duly.inbox.receive import receive_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly._kernel.session import Runner
     from duly.inbox.arrivals import Arrival, Outcome
-
-# Deliveries that must be received alone, at the same time; each needs a connection.
-ALONE = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -45,14 +42,14 @@ class Batcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = False
         self._watch: asyncio.TimerHandle | None = None
-        self._alone = asyncio.Semaphore(ALONE)
+        self._alone = AwaitedAlone(runner, deadline)
 
     async def receive(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Have the events of one delivery committed, and say what became of each."""
         until = self._loop.time() + self._deadline
         outcomes = await self._in_batch(arrivals, until)
         return [
-            outcome if outcome is not None else await self._received_alone(arrival, until)
+            outcome if outcome is not None else await self._alone.receive(arrival, until)
             for arrival, outcome in zip(arrivals, outcomes, strict=True)
         ]
 
@@ -100,16 +97,6 @@ class Batcher:
             told = [next(outcomes) for _ in ticket.arrivals]
             if not ticket.answer.done():
                 ticket.answer.set_result(told)
-
-    async def _received_alone(self, arrival: Arrival, until: float) -> Outcome:
-        """One that cannot travel with others, in a transaction of its own."""
-        try:
-            async with asyncio.timeout_at(until), self._alone:
-                return await self._runner.run(
-                    lambda session: receive_alone(session, arrival), wait=WAIT, after_loss=False
-                )
-        except TimeoutError:
-            raise late(self._deadline) from None
 
     def _expire(self) -> None:
         """Answer those whose time is over; the oldest come first."""

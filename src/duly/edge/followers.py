@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from duly._kernel.errors import StoreUnavailable
 from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.edge.alone import BlockingAlone
 from duly.edge.lanes import IN_FLIGHT, Queue, Ticket, late, size_of
-from duly.inbox.receive import receive_alone, receive_many
+from duly.inbox.receive import receive_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,13 +55,14 @@ class Followers:
         self._lock = threading.Lock()
         self._queue: Queue[Waiting] = Queue(most)
         self._leaders = 0
+        self._alone = BlockingAlone(runner, deadline)
 
     def receive(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Have the events of one delivery committed, and say what became of each."""
         until = time.monotonic() + self._deadline
         outcomes = self._in_batch(arrivals, until)
         return [
-            outcome if outcome is not None else self._received_alone(arrival, until)
+            outcome if outcome is not None else self._alone.receive(arrival, until)
             for arrival, outcome in zip(arrivals, outcomes, strict=True)
         ]
 
@@ -136,17 +137,3 @@ class Followers:
     def _appoint(self, ticket: Waiting) -> None:
         ticket.leads = True
         ticket.called.set()
-
-    def _received_alone(self, arrival: Arrival, until: float) -> Outcome:
-        """One that cannot travel with others, in a transaction of its own."""
-        within = until - time.monotonic()
-        if within <= 0:
-            raise late(self._deadline)
-        return finish(
-            self._runner.run(
-                lambda session: receive_alone(session, arrival),
-                wait=WAIT,
-                after_loss=False,
-                within=within,
-            )
-        )

@@ -71,6 +71,13 @@ class OrmTransactions:
         return self._begin
 
 
+def ended(running: asyncio.Future[list[Outcome]], free: asyncio.Semaphore) -> None:
+    """A handler's thread is through; there may be nobody left who wants to hear how."""
+    free.release()
+    if not running.cancelled():
+        running.exception()
+
+
 class InlineLane:
     """Runs handlers in the transactions of whoever opens them, in either colour."""
 
@@ -101,14 +108,17 @@ class InlineLane:
             raise late(self._deadline) from None
         finally:
             self._waiting -= 1
-        try:
-            within = until - loop.time()
-            if colour == "async":
-                return await receive_inline(self._awaited.within(within), works)
+        within = until - loop.time()
+        if colour == "sync":
             opener = self._blocking.within(within)
-            return await loop.run_in_executor(
+            running = loop.run_in_executor(
                 self._handler_threads(), lambda: finish(receive_inline(opener, works))
             )
+            # Not when the request ends: it may be cancelled, and a thread cannot be.
+            running.add_done_callback(lambda over: ended(over, free))
+            return await asyncio.shield(running)
+        try:
+            return await receive_inline(self._awaited.within(within), works)
         finally:
             free.release()
 

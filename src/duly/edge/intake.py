@@ -42,7 +42,7 @@ class Delivery(NamedTuple):
 def delivery_of(route: Route, verified: Verified, remote: str | None, now: float) -> Delivery:
     """Ask the user whose delivery it is, if they said how to tell."""
     tenant = None if route.tenant is None else told_tenant(route, verified)
-    return Delivery(route, verified, tenant, remote, now)
+    return Delivery(route, verified, tenant, remote and remote[:REMOTE_LENGTH], now)
 
 
 def told_tenant(route: Route, verified: Verified) -> str:

@@ -108,13 +108,18 @@ def acknowledged(
     return taken_many(success, counts, next(iter(counts)))
 
 
-def failed(route: Route, problem: Exception) -> Reply:
+def failed(route: Route, problem: Exception, event: str | None) -> Reply:
     """The answer where nothing was committed, or nobody knows: the sender is to come again."""
+    return reason_to_retry(route, problem, event)._replace(event=event)
+
+
+def reason_to_retry(route: Route, problem: Exception, event: str | None) -> Reply:
+    """The same, without the event."""
     again = {"retry_after": str(max(1, RETRY_AFTER.seconds))}
     if isinstance(problem, HandlerFailed) and not isinstance(
         problem.__cause__, Held | StoreUnavailable
     ):
-        logger.error("%s", problem, exc_info=problem.__cause__)
+        logger.error("%s: event %r of %s", problem, event, route.name, exc_info=problem.__cause__)
         return refusal(Fault.HANDLER_FAILED, str(problem), again)
     if isinstance(problem, HandlerFailed):
         assert isinstance(problem.__cause__, Exception)  # noqa: S101  # asked just above
@@ -125,7 +130,7 @@ def failed(route: Route, problem: Exception) -> Reply:
         seconds = max(1, round(problem.retry_after.total_seconds()))
         return refusal(
             Fault.HELD,
-            "another delivery of this event is being worked on right now",
+            "this event, or the database, is being worked on right now: send it again",
             {"retry_after": str(seconds)},
         )
     # The sender learns no more than that; the log tells why.

@@ -78,13 +78,17 @@ class Queue(Generic[T]):
         One that is larger than all the room there is may still wait alone.
         """
         if self._tickets and (
-            self._events + len(ticket.arrivals) > self._most
+            self._events + self._weight(ticket) > self._most
             or self._bytes + ticket.size > WAITING_BYTES
         ):
             raise overloaded()
         self._tickets.append(ticket)
-        self._events += len(ticket.arrivals)
+        self._events += self._weight(ticket)
         self._bytes += ticket.size
+
+    def _weight(self, ticket: T) -> int:
+        """How many events it counts for: one large delivery alone must not shut the lane."""
+        return min(len(ticket.arrivals), max(self._most // 2, 1))
 
     def __reversed__(self) -> Iterator[T]:
         return reversed(self._tickets)
@@ -104,7 +108,7 @@ class Queue(Generic[T]):
 
     def _removed(self) -> T:
         ticket = self._tickets.popleft()
-        self._events -= len(ticket.arrivals)
+        self._events -= self._weight(ticket)
         self._bytes -= ticket.size
         return ticket
 
@@ -112,5 +116,5 @@ class Queue(Generic[T]):
         """Take out a ticket whose owner has gone."""
         if ticket in self._tickets:
             self._tickets.remove(ticket)
-            self._events -= len(ticket.arrivals)
+            self._events -= self._weight(ticket)
             self._bytes -= ticket.size

@@ -86,6 +86,7 @@ class Receiver:
 
     async def receive(self, route: Route, request: Request, body: bytes) -> Reply:
         """Judge a delivery and answer it after its commit."""
+        arrivals: list[Arrival] = []
         try:
             if len(body) > LARGE or request.encoding is not None:
                 found = await asyncio.to_thread(prepared, route, request, body, self.now())
@@ -94,7 +95,7 @@ class Receiver:
             delivery, arrivals = found
             outcomes = await self._commit(delivery, arrivals)
         except Exception as problem:
-            reply = self._refused(route, problem)
+            reply = self._refused(route, problem, arrivals)
             self.reports.flush_soon()
             return reply
         self.reports.awaited(delivery, arrivals, outcomes)
@@ -109,11 +110,12 @@ class Receiver:
 
     def receive_blocking(self, route: Route, request: Request, body: bytes) -> Reply:
         """The same on the calling thread."""
+        arrivals: list[Arrival] = []
         try:
             delivery, arrivals = prepared(route, request, body, self.now())
             outcomes = self._commit_blocking(delivery, arrivals)
         except Exception as problem:
-            reply = self._refused(route, problem)
+            reply = self._refused(route, problem, arrivals)
             self.reports.flush_soon_blocking()
             return reply
         self.reports.blocking(delivery, arrivals, outcomes)
@@ -126,9 +128,11 @@ class Receiver:
             works_of(delivery, arrivals), delivery.route.handlers.colour
         )
 
-    def _refused(self, route: Route, problem: Exception) -> Reply:
+    def _refused(self, route: Route, problem: Exception, arrivals: Sequence[Arrival]) -> Reply:
         """What is answered, and counted, where a delivery was not taken."""
-        reply = problem.reply if isinstance(problem, Refused) else failed(route, problem)
+        event = arrivals[0].event_id if len(arrivals) == 1 else None
+        known = problem.reply if isinstance(problem, Refused) else None
+        reply = failed(route, problem, event) if known is None else known
         self.reports.refused(route, reply)
         return reply
 
@@ -143,6 +147,7 @@ class Receiver:
                 found = Batcher(self._awaited, most=self._queue, deadline=self._deadline)
                 self._batchers[loop] = found
             self._loop, self._batcher = loop, found
+            return found
         return self._batcher
 
     def followers(self) -> Followers:

@@ -78,7 +78,7 @@ class Reports:
     def flush_soon_blocking(self) -> None:
         """Have the sums written by a thread."""
         if self._due is None or self._owner != os.getpid():
-            self._due, self._owner = threading.Timer(PAUSE, self.flush_blocking), os.getpid()
+            self._due, self._owner = threading.Timer(PAUSE, self._flush_in_time), os.getpid()
             self._due.daemon = True
             self._due.start()
 
@@ -126,9 +126,9 @@ class Reports:
 
     def close(self) -> None:
         """The same on a thread."""
-        due = self._flushing
-        if due is not None and due is not threading.current_thread() and due.is_alive():
-            due.join()
+        under_way = self._flushing
+        if under_way is not None and under_way.is_alive():
+            under_way.join()
         self.flush_blocking()
 
     async def flush_awaited(self) -> None:
@@ -143,9 +143,13 @@ class Reports:
         except DulyError as problem:
             self._keep(tally, problem)
 
+    def _flush_in_time(self) -> None:
+        """What the timer's thread does; whoever closes waits for it."""
+        self._flushing = threading.current_thread()
+        self.flush_blocking()
+
     def flush_blocking(self) -> None:
         """The same on a thread."""
-        self._flushing = threading.current_thread()
         tally = self._taken()
         if not tally:
             return
@@ -174,8 +178,8 @@ class Reports:
         if not workers:
             self._say(
                 "events are being accepted and no worker is alive: their jobs are safe in the "
-                "database and wait for one. Small work that cannot wait belongs in a source with "
-                "inline=True"
+                "database and wait for one. This version of duly has no worker yet; work that "
+                "cannot wait belongs in a source with inline=True"
             )
 
 

@@ -24,6 +24,8 @@ class Forgotten:
     handlers: tuple[str, ...]
     # How many dead jobs of the event were discarded with it.
     discarded: int
+    # Whether it was parked because of its age: it is again, unless the source's keep= reaches back.
+    too_old: bool = False
 
 
 class StillAtWork(Misuse):
@@ -34,11 +36,13 @@ async def forget(session: Session, scope: str, event_id: str) -> Forgotten:
     """Clear the claims of an event and discard its dead jobs, all of it or nothing."""
     await session.begin(None)
     key = event_key(scope, event_id)
+    # First, because it takes the lock of the claim: whoever receives the event meanwhile waits, and
+    # what they had committed before is seen by the statements that follow.
+    claimed = await session.rows(CLAIMS_FORGET, scope=scope, digest=key.digest)
     rows = await session.rows(EVENTS_FIND, scope=scope, digest=key.digest)
     events = [row for row in rows if row["flags"] in (Flag.NONE, Flag.IGNORED, Flag.TOO_OLD)]
     jobs = await session.rows(JOBS_OF_EVENT, scope=scope, digest=key.digest)
     refuse_at_work(jobs, scope, event_id)
-    claimed = await session.rows(CLAIMS_FORGET, scope=scope, digest=key.digest)
     if not claimed and not events:
         raise Misuse(
             f"there is no event {event_id!r:.80} in {scope}: nothing to forget. Check its id, and "
@@ -50,7 +54,14 @@ async def forget(session: Session, scope: str, event_id: str) -> Forgotten:
         await session.rows(EVENTS_FLAG, id=row["id"], flags=Flag.FORGOTTEN.value)
     for job in jobs:
         await session.rows(JOBS_DISCARD, id=job["id"])
-    return Forgotten(event_id, events[0]["type"] if events else None, (), len(jobs))
+    latest = events[0] if events else None
+    return Forgotten(
+        event_id,
+        None if latest is None else latest["type"],
+        (),
+        len(jobs),
+        too_old=latest is not None and latest["flags"] == Flag.TOO_OLD,
+    )
 
 
 def refuse_at_work(jobs: object, scope: str, event_id: str) -> None:

@@ -5,8 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly._kernel.options import WAIT
-from duly.inbox.statements import DELIVERIES_PRUNE, EVENTS_PRUNE, EVENTS_STRIP
+from duly._kernel.clock import MICROSECOND
+from duly._kernel.options import COUNTERS_KEPT, WAIT
+from duly.inbox.statements import (
+    COUNTERS_PRUNE,
+    DELIVERIES_PRUNE,
+    EVENTS_PRUNE,
+    EVENTS_STRIP,
+)
 
 if TYPE_CHECKING:
     from duly._kernel.session import Runner, Session
@@ -19,6 +25,16 @@ async def prune_bodies(runner: Runner, limit: int) -> int:
         return len(await session.rows(EVENTS_STRIP, limit=limit))
 
     return await runner.run_single(strip, wait=WAIT)
+
+
+async def prune_counters(runner: Runner, limit: int) -> int:
+    """Delete up to ``limit`` counters of minutes long ago, and return how many went."""
+    age = COUNTERS_KEPT // MICROSECOND
+
+    async def delete(session: Session) -> int:
+        return len(await session.rows(COUNTERS_PRUNE, age=age, limit=limit))
+
+    return await runner.run_single(delete, wait=WAIT)
 
 
 async def prune_events(runner: Runner, limit: int) -> int:

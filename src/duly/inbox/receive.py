@@ -19,7 +19,12 @@ from duly._ledger.claims import Terms, claim, claim_values, key_values, release,
 from duly._ledger.statements import CLAIMS_INSERT, CLAIMS_READ
 from duly.inbox.arrivals import Flag, Outcome, Status, audit_key
 from duly.inbox.columns import batch_values
-from duly.inbox.statements import DELIVERIES_INSERT, EVENTS_INSERT, INBOX_ACCEPT
+from duly.inbox.statements import (
+    DELIVERIES_INSERT,
+    EVENTS_CONFLICTS,
+    EVENTS_INSERT,
+    INBOX_ACCEPT,
+)
 from duly.jobs.enqueue import job_row
 from duly.jobs.statements import JOBS_INSERT, JOBS_OF_EVENT
 
@@ -34,6 +39,8 @@ if TYPE_CHECKING:
 DUPLICATE = Outcome(Status.DUPLICATE)
 DIFFERENT = Outcome(Status.DUPLICATE, body_differs=True)
 CONFLICT = Outcome(Status.CONFLICT)
+# How many ids one body is recorded under; the rest is counted.
+CONFLICTS_FOR_BODY = 50
 
 
 async def receive_many(
@@ -89,14 +96,20 @@ def told(arrival: Arrival, leading: Leaders, outcomes: Outcomes) -> Outcome | No
         return outcome
     if leading.bodies.get(arrival.digest) != arrival.fingerprint:
         return None
-    return outcome if outcome.status is Status.DUPLICATE else DUPLICATE
+    return told_as_copy(outcome)
+
+
+def told_as_copy(outcome: Outcome) -> Outcome:
+    """What a copy is told where this became of the first of them."""
+    known = (Status.DUPLICATE, Status.CONFLICT)
+    return outcome if outcome.status in known else DUPLICATE
 
 
 async def accept(session: Session, arrivals: Sequence[Arrival]) -> Outcomes:
     """Claim and write whatever nobody had; the outcomes of those and of no others."""
     if session.dialect == "postgres":
         rows = await session.rows(INBOX_ACCEPT, **batch_values(arrivals))
-        claimed = {bytes(row["digest"]) for row in rows}
+        claimed = {bytes(row["digest"]) for row in rows if row["digest"] is not None}
     else:
         claimed = await accept_each(session, arrivals)
     return {one.digest: Outcome(one.status) for one in arrivals if one.digest in claimed}
@@ -203,10 +216,9 @@ async def receive_alone(session: Session, arrival: Arrival) -> Outcome:
     seen = None
     if guard is not None:
         seen = await claim(session, guard, terms, fingerprint=arrival.fingerprint)
-    if isinstance(seen, Duplicate) or (
-        guard is not None and await still_at_work(session, guard, seen)
-    ):
-        return await replayed(session, arrival, terms)
+    at_work = guard is not None and await still_at_work(session, guard, seen)
+    if at_work or isinstance(seen, Duplicate):
+        return await replayed(session, arrival, terms, at_work=at_work)
     answer = await claim(session, arrival.key, terms, fingerprint=arrival.fingerprint)
     if isinstance(answer, First):
         if await still_at_work(session, arrival.key, answer):
@@ -227,10 +239,13 @@ async def still_at_work(session: Session, key: Key, answer: Answer | None) -> bo
     return bool(await session.rows(JOBS_OF_EVENT, scope=key.scope, digest=key.digest))
 
 
-async def replayed(session: Session, arrival: Arrival, terms: Terms) -> Outcome:
-    """A known body: a duplicate under the id it came with first, a conflict under any other."""
+async def replayed(session: Session, arrival: Arrival, terms: Terms, *, at_work: bool) -> Outcome:
+    """A known body: a duplicate under the id it came with first, a conflict under any other.
+
+    The claim of an event whose work is not over counts, even if its time is.
+    """
     row = await read(session, arrival)
-    if row is not None and not row["held"] and not row["free"]:
+    if row is not None and not row["held"] and (at_work or not row["free"]):
         if same_body(row, arrival):
             return DUPLICATE
         return await conflict(session, arrival, Flag.CONFLICT, terms)
@@ -240,9 +255,11 @@ async def replayed(session: Session, arrival: Arrival, terms: Terms) -> Outcome:
 async def conflict(session: Session, arrival: Arrival, flag: Flag, terms: Terms) -> Outcome:
     """Store what will not be processed, for a person to look at. It claims no event.
 
-    Each id is recorded once for a body, and the body itself with the first of them: whoever sends
-    it again and again under new ids fills no disk with it.
+    Each id is recorded once for a body, a bounded number of ids, and the body with the first of
+    them: whoever sends it again and again under new ids fills no disk with it.
     """
+    if await recorded_enough(session, arrival):
+        return CONFLICT
     recorded = await claim(session, audit_key(arrival, arrival.digest), terms)
     if isinstance(recorded, First):
         kept = await claim(session, audit_key(arrival), terms)
@@ -251,3 +268,13 @@ async def conflict(session: Session, arrival: Arrival, flag: Flag, terms: Terms)
             session, arrival._replace(flag=flag, status=Status.CONFLICT, jobs=(), body=body)
         )
     return CONFLICT
+
+
+async def recorded_enough(session: Session, arrival: Arrival) -> bool:
+    """Whether this body was recorded under so many ids that more of them tell nothing."""
+    if arrival.replay is None:
+        return False
+    rows = await session.rows(
+        EVENTS_CONFLICTS, scope=arrival.scope, replay=arrival.replay, most=CONFLICTS_FOR_BODY
+    )
+    return len(rows) >= CONFLICTS_FOR_BODY

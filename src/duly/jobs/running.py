@@ -22,6 +22,15 @@ class HandlerFailed(Exception):  # a fact about the user's code, not an error of
         self.name = name
 
 
+class Unfinished(HandlerFailed):
+    """The handlers are through, but what they wrote cannot be committed."""
+
+    def __init__(self) -> None:
+        Exception.__init__(
+            self, "what the handlers wrote could not be committed; it was rolled back"
+        )
+
+
 async def run_inside(handlers: Sequence[Handler], event: object, opened: Opened) -> None:
     """Run each handler in turn in the open transaction; the first that raises ends them all."""
     for handler in handlers:
@@ -29,8 +38,9 @@ async def run_inside(handlers: Sequence[Handler], event: object, opened: Opened)
         try:
             with tx.lasting():
                 done = handler.call(**handler.arguments(event=event, tx=tx))
-                if handler.colour == "async":
+                if isinstance(tx, AsyncTx):
                     await done
+                    tx.refuse_unkept()
                 elif hasattr(done, "__await__"):
                     if hasattr(done, "close"):
                         done.close()  # or Python complains that it was never awaited

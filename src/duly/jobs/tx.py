@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from duly._kernel.errors import Misuse
 from duly._kernel.onestep import finish
@@ -17,15 +17,16 @@ from duly._ledger import order
 from duly._ledger.asks import advance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Coroutine, Generator, Iterator
 
     from duly._kernel.session import Opened, Rows, Session
     from duly._kernel.versions import Tie, Version
 
+T = TypeVar("T")
 ENDINGS = ("commit", "rollback", "close")
 # A statement that begins or ends a transaction, whatever comments stand before it.
 ENDS = re.compile(
-    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+    r"(?:\s|--[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*+"
     r"(?:commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!\s.*\bto\b))\b",
     re.IGNORECASE | re.DOTALL,
 )
@@ -89,23 +90,58 @@ class Tx(OpenTransaction):
         return finish(order.newer(self._session(), advance(scope, resource, version, tie)))
 
 
+class Promised(Generic[T]):
+    """Work that begins when it is awaited, and knows whether it was."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self.begun = False
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        self.begun = True
+        return self._work.__await__()
+
+    def give_up(self) -> None:
+        """Never to be awaited any more."""
+        self._work.close()
+
+
 class AsyncTx(OpenTransaction):
     """The transaction of a handler that is awaited."""
 
-    async def execute(self, statement: str, /, **values: Any) -> Rows:
-        """Run a statement with ``:name`` parameters and return its rows."""
-        return await self._session().execute(checked_statement(statement), values)
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        self._promises: list[Promised[Any]] = []
 
-    async def newer(
+    def execute(self, statement: str, /, **values: Any) -> Awaitable[Rows]:
+        """Run a statement with ``:name`` parameters and return its rows."""
+        return self._promised(self._session().execute(checked_statement(statement), values))
+
+    def newer(
         self,
         resource: str | bytes,
         version: Version,
         tie: Tie | None = None,
         *,
         scope: str = ORDER_SCOPE,
-    ) -> bool:
+    ) -> Awaitable[bool]:
         """Whether this version is later than any applied to the resource; it is recorded then."""
-        return await order.newer(self._session(), advance(scope, resource, version, tie))
+        return self._promised(order.newer(self._session(), advance(scope, resource, version, tie)))
+
+    def _promised(self, work: Coroutine[Any, Any, T]) -> Promised[T]:
+        self._promises.append(promise := Promised(work))
+        return promise
+
+    def refuse_unkept(self) -> None:
+        """Refuse a handler that forgot an ``await``: what it asked for was never done."""
+        unkept = [promise for promise in self._promises if not promise.begun]
+        for promise in unkept:
+            promise.give_up()
+        if unkept:
+            raise Misuse(
+                f"tx was asked {len(unkept)} time(s) without `await`, and that was never done: "
+                "write `await tx.execute(…)`"
+            )
 
 
 def checked_statement(statement: object) -> str:

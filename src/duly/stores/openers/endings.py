@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from duly._kernel.errors import StoreUnavailable
 from duly._kernel.session import ended
-from duly.jobs.running import HandlerFailed
+from duly.jobs.running import HandlerFailed, Unfinished
 from duly.stores.drivers import find_driver, type_names
 
 if TYPE_CHECKING:
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
 LOST = ("08", "57P")
 # What only the opening of a transaction can raise: nothing of the user's has run by then.
 UNREACHED = frozenset({"builtins.OSError", "sqlalchemy.TimeoutError"})
-
-
-class Unfinished(HandlerFailed):
-    """The handlers are through, but what they wrote cannot be committed."""
-
-    def __init__(self) -> None:
-        Exception.__init__(
-            self, "what the handlers wrote could not be committed; it was rolled back"
-        )
 
 
 class Ending:

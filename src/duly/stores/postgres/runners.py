@@ -15,16 +15,18 @@ from contextlib import (
     contextmanager,
     nullcontext,
 )
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet
 
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from duly._kernel.errors import Misuse
 from duly._kernel.onestep import finish
 from duly._kernel.options import BATCH_WAIT
 from duly._kernel.session import Opened, ended
+from duly.jobs.running import Unfinished
 from duly.stores.forks import FreshLock
 from duly.stores.postgres.patience import ANSWER, PatientAsyncConnection, PatientConnection
 from duly.stores.postgres.psycopg_wires import AwaitedWire, BlockingWire
@@ -62,15 +64,24 @@ def refuse_unsound(connection: psycopg.Connection[Any] | psycopg.AsyncConnection
         raise ended()
 
 
-@contextmanager
-def given_up() -> Iterator[None]:
-    """A lost connection in duly's words; what the user's own statements met stays as it is."""
-    try:
-        yield
-    except psycopg.Error as problem:
-        if lost(problem):
+class Ending:
+    """Stands around a transaction with a handler in it, and says whose an error is.
+
+    What the handler's own statements meet reaches this as `HandlerFailed`. Any error of the driver
+    comes from duly's statements, or from a COMMIT that what the handler wrote does not allow. Its
+    text may show rows, and is never passed on whole.
+    """
+
+    handled = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if isinstance(problem, psycopg.Error) and (lost(problem) or not self.handled):
             give_up(problem)
-        raise
+        if isinstance(problem, psycopg.Error | Misuse) and self.handled:
+            raise Unfinished from problem
 
 
 @contextmanager
@@ -131,12 +142,13 @@ class BlockingRunner:
     ) -> AsyncIterator[Opened]:
         """A transaction for code of the user's, which runs once whatever happens."""
         pool = self.pool()
-        with given_up():
+        with Ending() as ending:
             connection = pool.getconn(bounded(POOL_WAIT, within))
             try:
                 connection.patience = bounded(ANSWER + wait.total_seconds(), within)
                 with unless_lost(connection), connection.transaction():
                     yield Opened(self._target.session(BlockingWire(connection), wait), connection)
+                    ending.handled = True
                     refuse_unsound(connection)
             finally:
                 pool.putconn(connection)
@@ -245,7 +257,7 @@ class AwaitedRunner:
     ) -> AsyncIterator[Opened]:
         """A transaction for code of the user's, which runs once whatever happens."""
         pool = await self.pool()
-        with given_up():
+        with Ending() as ending:
             connection = await pool.getconn(bounded(POOL_WAIT, within))
             try:
                 connection.patience = bounded(ANSWER + wait.total_seconds(), within)
@@ -253,6 +265,7 @@ class AwaitedRunner:
                     async with connection.transaction():
                         session = self._target.session(AwaitedWire(connection), wait)
                         yield Opened(session, connection)
+                        ending.handled = True
                         refuse_unsound(connection)
             except BaseException:  # a second cancellation must not lose the connection
                 await surely(pool.putconn(connection))

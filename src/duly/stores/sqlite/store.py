@@ -20,7 +20,7 @@ from duly.stores.base import Capabilities, Store
 from duly.stores.sql.migrations import check, schema_version
 from duly.stores.sqlite.thread import Thread
 from duly.stores.sqlite.turns import Turns
-from duly.stores.sqlite.writer import OPENING, Writer, transaction, unended
+from duly.stores.sqlite.writer import OPENING, Writer, finishing, transaction, unended
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class BlockingRunner:
         """A transaction for code of the user's, which holds SQLite's only write lock."""
         connection = self.writer.borrow(bounded(wait, within))
         try:
-            with transaction(connection), unended(connection):
+            with finishing(), transaction(connection), unended(connection):
                 yield Opened(self.writer.session(connection), connection)
         finally:
             self.writer.give_back()

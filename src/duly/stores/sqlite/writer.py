@@ -22,6 +22,7 @@ from weakref import WeakSet
 from duly._kernel.errors import Held, Misuse
 from duly._kernel.onestep import finish
 from duly._kernel.session import ended
+from duly.jobs.running import Unfinished
 from duly.stores.sql.migrations import apply_next, latest, schema_version
 from duly.stores.sql.statements import statements
 from duly.stores.sqlite.connect import connect
@@ -42,6 +43,8 @@ T = TypeVar("T")
 
 # Another process may be creating the same database; that takes milliseconds, not seconds.
 OPENING = timedelta(seconds=30)
+# Longer than any transaction of duly's own; a handler may take longer.
+FORKING_WAIT = 3.0
 
 
 class Writer:
@@ -59,6 +62,7 @@ class Writer:
         self._process = 0
         self._busy_timeout: timedelta | None = None
         self._applied: list[str] = []
+        self._borrower: int | None = None
         WRITERS.add(self)
 
     def lend(self, work: Callable[[sqlite3.Connection], T], wait: timedelta) -> T:
@@ -81,6 +85,7 @@ class Writer:
             with translated():
                 connection = self._opened(left)
                 self._bound(connection, left)
+                self._borrower = threading.get_ident()
                 return connection
         except sqlite3.DatabaseError as problem:
             self._lock.release()
@@ -91,6 +96,7 @@ class Writer:
 
     def give_back(self) -> None:
         """Let the next one in; from any thread."""
+        self._borrower = None
         self._lock.release()
 
     def _queue(self, wait: timedelta) -> timedelta:
@@ -121,8 +127,12 @@ class Writer:
         self._connection = None
 
     def hold(self) -> bool:
-        """Close before a fork and let nobody in; False where somebody never lets go."""
-        if not self._lock.acquire(timeout=OPENING.total_seconds()):
+        """Close before a fork and let nobody in; False where somebody does not let go.
+
+        A handler that forks holds the connection itself, and cannot be waited for.
+        """
+        own = self._borrower == threading.get_ident()
+        if not self._lock.acquire(timeout=0 if own else FORKING_WAIT):
             return False
         self._close()
         return True
@@ -228,6 +238,23 @@ def commit(connection: sqlite3.Connection) -> None:
         raise ended()
     with translated():
         connection.execute("COMMIT")
+
+
+@contextmanager
+def finishing() -> Iterator[None]:
+    """Errors of SQLite around a handler in duly's words; the handler's own come as its failure."""
+    try:
+        yield
+    except sqlite3.IntegrityError as problem:
+        raise Unfinished from problem
+    except sqlite3.Error as problem:
+        raise unavailable(problem) from problem
+
+
+def finish_commit(connection: sqlite3.Connection) -> None:
+    """COMMIT what a handler wrote; a deferred constraint may still refuse it."""
+    with finishing():
+        commit(connection)
 
 
 def roll_back(connection: sqlite3.Connection) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from duly._kernel.onestep import finish
 from duly._kernel.options import PRUNE_CHUNK
-from duly.inbox.prune import prune_bodies, prune_events
+from duly.inbox.prune import prune_bodies, prune_counters, prune_events
 from duly.tools.output import Progress, add_json_option, answer
 from duly.tools.where import add_store_options, lasting_store
 from duly.verbs import prune
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+
+    from duly.stores.base import Store
 
 SUMMARY = "Remove claims, bodies and events whose time is over."
 EXAMPLES = """\
@@ -26,7 +29,13 @@ Each chunk is a transaction of its own that holds its locks for milliseconds: ru
 traffic, from cron or by hand, and interrupt it whenever you like."""
 
 
-SINGULAR = {"claims": "claim", "bodies": "body", "events": "event"}
+SINGULAR = {"claims": "claim", "bodies": "body", "events": "event", "counters": "counter"}
+CHUNKS: dict[str, Callable[["Store", int], int]] = {
+    "claims": lambda store, limit: prune(store, limit=limit),
+    "bodies": lambda store, limit: finish(prune_bodies(store.blocking, limit)),
+    "events": lambda store, limit: finish(prune_events(store.blocking, limit)),
+    "counters": lambda store, limit: finish(prune_counters(store.blocking, limit)),
+}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -46,15 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Delete in chunks and say how many went."""
     with closing(lasting_store(arguments)) as store, Progress() as progress:
         store.check()  # opening a mistyped SQLite path would create an empty database
-        limit = arguments.limit
         gone = {
-            "claims": every(lambda: prune(store, limit=limit), "claims", progress),
-            "bodies": every(
-                lambda: finish(prune_bodies(store.blocking, limit)), "bodies", progress
-            ),
-            "events": every(
-                lambda: finish(prune_events(store.blocking, limit)), "events", progress
-            ),
+            what: every(partial(chunk, store, arguments.limit), what, progress)
+            for what, chunk in CHUNKS.items()
         }
     text = ", ".join(f"{n:,} {SINGULAR[what] if n == 1 else what}" for what, n in gone.items())
     answer(arguments, f"pruned {text}", {**gone})

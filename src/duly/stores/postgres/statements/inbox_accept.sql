@@ -1,7 +1,8 @@
 -- Receive many distinct events at once: claim each, and write its event, its arrival and its jobs
 -- where nobody had claimed it. One statement is one transaction, in one round trip. Where the id
 -- is not signed, a second claim guards the body: it is made first, all of these before any other,
--- and the event counts only if both were free. An event without a row in the answer was known, or
+-- and the event counts only if both were free; a guard without its event fails the whole, so that
+-- none is left behind. An event without a row in the answer was known, or
 -- is being received elsewhere; the caller looks closer in its next statement. What many events
 -- have in common is sent once, plain text as JSON, and bytes end to end.
 -- params: kinds (JSON: scope, source, type, flags, outcome, secret, remote, ttl, body_ttl), each
@@ -11,7 +12,7 @@
 --         none has one), blobs (headers and body of each), handlers (JSON: name, queue,
 --         attempts), jobs (JSON: place of its event, place of its handler), job_ids (16 bytes
 --         each), now, wait
--- columns: digest
+-- columns: digest (null where there is none)
 WITH {moment},
 shared AS MATERIALIZED (
     SELECT place - 1 AS kind, value ->> 0 AS scope, value ->> 1 AS source, value ->> 2 AS type,
@@ -95,4 +96,10 @@ enqueued AS (
       JOIN json_array_elements(:handlers::json) WITH ORDINALITY AS handler (value, number)
         ON handler.number = (job.value ->> 1)::integer + 1
 )
-SELECT digest FROM claimed
+SELECT claimed.digest
+  FROM (SELECT 1 / CASE WHEN count(*) = 0 THEN 1 ELSE 0 END AS whole
+          FROM guarded
+          JOIN wanted ON wanted.scope = guarded.scope AND wanted.replay = guarded.digest
+          LEFT JOIN claimed ON claimed.scope = wanted.scope AND claimed.digest = wanted.digest
+         WHERE claimed.digest IS NULL) AS guards
+  LEFT JOIN claimed ON guards.whole = 1
