@@ -17,4 +17,9 @@ def needs(extra: str, what: str) -> Iterator[None]:
     try:
         yield
     except ImportError as problem:
-        raise Misuse(f"{what} must be installed for this: pip install 'duly[{extra}]'") from problem
+        raise Misuse(f"{what} must be installed for this: {installing(extra)}") from problem
+
+
+def installing(extra: str) -> str:
+    """The command that brings an extra."""
+    return f"pip install 'duly[{extra}]'"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Held, Rejected, StoreUnavailable
+from duly._kernel.errors import DulyError, Held, Rejected, StoreUnavailable
 from duly.edge.intake import arrivals_of, delivery_of, event_of
 from duly.edge.lanes import RETRY_AFTER, Overloaded
 from duly.edge.replies import Fault, Refused, greeting, refusal, rejection, taken, taken_many
@@ -108,6 +109,15 @@ def acknowledged(
     return taken_many(success, counts, next(iter(counts)))
 
 
+def safe(problem: Exception) -> str:
+    """An error for the log: after its first line a driver may show rows, bodies included."""
+    if isinstance(problem, DulyError):
+        return str(problem)
+    said = str(problem).splitlines() or [""]
+    where = "".join(traceback.format_tb(problem.__traceback__))
+    return f"{type(problem).__name__}: {said[0]}\n{where}"
+
+
 def failed(route: Route, problem: Exception, event: str | None) -> Reply:
     """The answer where nothing was committed, or nobody knows: the sender is to come again."""
     return reason_to_retry(route, problem, event)._replace(event=event)
@@ -134,10 +144,7 @@ def reason_to_retry(route: Route, problem: Exception, event: str | None) -> Repl
             {"retry_after": str(seconds)},
         )
     # The sender learns no more than that; the log tells why.
-    SELDOM.error(
-        f"a delivery to {route.name} could not be written: {problem}",
-        None if isinstance(problem, StoreUnavailable) else problem,
-    )
+    SELDOM.error(f"a delivery to {route.name} could not be written: {safe(problem)}")
     return refusal(
         Fault.STORE_UNAVAILABLE, "the delivery could not be written: send it again", again
     )

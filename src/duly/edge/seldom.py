@@ -21,7 +21,7 @@ class Seldom:
         self._logger = logger
         self._said: dict[str, tuple[float, int]] = {}
 
-    def error(self, message: str, problem: Exception | None) -> None:
+    def error(self, message: str) -> None:
         """Say it, or count it if it was said a moment ago."""
         now = time.monotonic()
         before, times = self._said.get(message, (0.0, 0))
@@ -32,4 +32,4 @@ class Seldom:
             self._said.clear()
         self._said[message] = (now, 0)
         more = f" (and {times} times more since)" if times else ""
-        self._logger.error("%s%s", message, more, exc_info=problem)
+        self._logger.error("%s%s", message, more)

@@ -67,9 +67,8 @@ def refuse_unsound(connection: psycopg.Connection[Any] | psycopg.AsyncConnection
 class Ending:
     """Stands around a transaction with a handler in it, and says whose an error is.
 
-    What the handler's own statements meet reaches this as `HandlerFailed`. Any error of the driver
-    comes from duly's statements, or from a COMMIT that what the handler wrote does not allow. Its
-    text may show rows, and is never passed on whole.
+    A lost connection is nobody's. What is left to fail once the handlers are through is the COMMIT
+    of what they wrote. Anything before that stays what it was.
     """
 
     handled = False
@@ -78,7 +77,7 @@ class Ending:
         return self
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        if isinstance(problem, psycopg.Error) and (lost(problem) or not self.handled):
+        if isinstance(problem, psycopg.Error) and lost(problem):
             give_up(problem)
         if isinstance(problem, psycopg.Error | Misuse) and self.handled:
             raise Unfinished from problem

@@ -20,7 +20,15 @@ from duly.stores.base import Capabilities, Store
 from duly.stores.sql.migrations import check, schema_version
 from duly.stores.sqlite.thread import Thread
 from duly.stores.sqlite.turns import Turns
-from duly.stores.sqlite.writer import OPENING, Writer, finishing, transaction, unended
+from duly.stores.sqlite.writer import (
+    OPENING,
+    Writer,
+    begin,
+    commit_handled,
+    roll_back,
+    transaction,
+    unended,
+)
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
@@ -74,8 +82,13 @@ class BlockingRunner:
         """A transaction for code of the user's, which holds SQLite's only write lock."""
         connection = self.writer.borrow(bounded(wait, within))
         try:
-            with finishing(), transaction(connection), unended(connection):
+            begin(connection)
+            with unended(connection):
                 yield Opened(self.writer.session(connection), connection)
+            commit_handled(connection)
+        except BaseException:
+            roll_back(connection)
+            raise
         finally:
             self.writer.give_back()
 

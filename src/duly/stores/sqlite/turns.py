@@ -14,7 +14,7 @@ from duly._kernel.errors import Held
 from duly._kernel.session import Opened
 from duly.stores.sqlite.thread import Thread
 from duly.stores.sqlite.wires import answered, autocommits, run
-from duly.stores.sqlite.writer import begin, finish_commit, finishing, roll_back, unended
+from duly.stores.sqlite.writer import begin, commit_handled, roll_back, unended
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ class Turns:
             try:
                 await self._thread.run(lambda: begin(connection))
                 wire = ThreadWire(connection, self._thread)
-                with finishing(), unended(connection):
+                with unended(connection):
                     yield Opened(self._writer.session_over(wire), connection)
-                await self._thread.run(lambda: finish_commit(connection))
+                await self._thread.run(lambda: commit_handled(connection))
             except BaseException:
                 await surely(self._thread.run(lambda: roll_back(connection)))
                 raise

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
@@ -240,27 +240,19 @@ def commit(connection: sqlite3.Connection) -> None:
         connection.execute("COMMIT")
 
 
-@contextmanager
-def finishing() -> Iterator[None]:
-    """Errors of SQLite around a handler in duly's words; the handler's own come as its failure."""
+def commit_handled(connection: sqlite3.Connection) -> None:
+    """COMMIT what handlers wrote, if it is whole; a deferred constraint may still refuse it."""
     try:
-        yield
-    except sqlite3.IntegrityError as problem:
-        raise Unfinished from problem
-    except sqlite3.Error as problem:
-        raise unavailable(problem) from problem
-
-
-def finish_commit(connection: sqlite3.Connection) -> None:
-    """COMMIT what a handler wrote; a deferred constraint may still refuse it."""
-    with finishing():
         commit(connection)
+    except (sqlite3.IntegrityError, Misuse) as problem:
+        raise Unfinished from problem
 
 
 def roll_back(connection: sqlite3.Connection) -> None:
-    """Undo what is open, if anything is."""
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")
+    """Undo what is open, if anything is; a connection that somebody closed has nothing open."""
+    with suppress(sqlite3.ProgrammingError):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 WRITERS: WeakSet[Writer] = WeakSet()

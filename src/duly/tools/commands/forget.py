@@ -21,8 +21,10 @@ examples:
   {VARIABLE}=shop:app duly forget stripe evt_1 --json
   duly forget shop:app github 72d3162e --tenant acme    where the source tells tenants apart
 
-Refused while a job of the event is ready or leased; its dead jobs are discarded. Nothing runs until
-the sender delivers the event again: redeliver it from the sender's dashboard."""
+Refused while a job of the event waits (ready) or is being worked on (leased); jobs that were given
+up (dead) are discarded. This version has no worker yet, so that jobs go on waiting: forget is for
+events of inline sources, and for those that were ignored. Nothing runs until the sender delivers
+the event again: redeliver it from the sender's dashboard."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
     app, source, event_id = words(arguments)
     with closing(loaded(app)) as application:
         application.store.open()
-        done = application.forget(source, event_id, tenant=arguments.tenant)
+        try:
+            done = application.forget(source, event_id, tenant=arguments.tenant)
+        except Misuse as problem:  # in the words of a shell
+            raise Misuse(str(problem).replace("tenant=", "--tenant")) from None
     answer(
         arguments,
         told(source, done),
@@ -50,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
             "type": done.type,
             "discarded": done.discarded,
             "handlers": list(done.handlers),
+            "too_old": done.too_old,
         },
     )
     return 0
@@ -75,4 +81,6 @@ def told(source: str, done: Forgotten) -> str:
         lines.append(f"discarded {done.discarded} {jobs}")
     again = ", ".join(done.handlers) or "no handler"
     lines.append(f"when it is delivered again, it runs: {again}")
+    if done.too_old and not done.handlers:
+        lines.append("it was too old, and will be again unless keep= of the source reaches back")
     return "\n".join(lines)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
+from duly._kernel.extras import installing
 from duly.gate import provider_named
 from duly.tools.output import add_json_option, answer
 from duly.tools.templates.rendering import App
@@ -59,6 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
     folder = [] if path.parent == Path() else [f"cd {path.parent}"]
     lines = [f"wrote {path}; now", *(f"  {step}" for step in [*folder, *steps])]
     answer(arguments, "\n".join(lines), {"file": str(path), "steps": [*folder, *steps]})
+    if arguments.postgres and not (find_spec("psycopg") and find_spec("psycopg_pool")):
+        print(
+            f"duly: the app needs psycopg and psycopg_pool: {installing('postgres')}",
+            file=sys.stderr,
+        )
     return 0
 
 

@@ -39,12 +39,13 @@ examples:
 The secret is taken from --secret, from DULY_SECRET_STRIPE and the like, or asked for; a command
 line can be seen by other users of the machine. Without --body the event is the profile's sample
 under a fresh id; a file is sent as it stands, unless --id or --type has to be written into it.
+Of more than 20 copies only the unusual replies are shown, and the summary.
 The exit code is 0 if what was to be expected came (2xx, or a refusal of what was changed or stale,
 and no event accepted twice), 1 if not, and 2 for a command that cannot work as written."""
 
 DEFAULT_URL = "http://127.0.0.1:8000/{}"
 MOST_COPIES, MOST_AT_ONCE = 1_000_000, 1_000
-# Fewer are over before anybody could read how far it is.
+# More lines than this nobody reads: then it is how far it is, what is unusual, and the summary.
 LONG = 20
 BAR = 24
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -162,18 +163,22 @@ def parcel_of(arguments: argparse.Namespace) -> Parcel:
 
 
 def deliver(arguments: argparse.Namespace, verdict: Verdict) -> None:
-    """Send all copies: a line for each, as they come, and how far it is where no line can."""
+    """Send all copies: a line for each, as they come; of many only what is unusual, at the end."""
     count = arguments.concurrent or arguments.duplicate or 1
     way = all_at_once if arguments.concurrent else one_by_one
-    # Lines on a terminal are progress enough, and a bar between them would be torn.
-    quiet = count < LONG or (sys.stdout.isatty() and not arguments.json)
+    unusual = []
     with Progress() as progress:
         for told in way(verdict.parcel, count, arguments.timeout):
             line = verdict.add(told)
-            if not arguments.json:
-                print(line)
-            if not quiet:
+            if count > LONG:
                 progress.show(bar(len(verdict.answers), count))
+                unusual += [line] if verdict.last_is_unusual() else []
+            elif not arguments.json:
+                print(line)
+    if unusual and not arguments.json:
+        print("\n".join(unusual[:LONG]))
+        if len(unusual) > LONG:
+            print(f"and {len(unusual) - LONG:,} more that are unusual")
 
 
 def bar(done: int, count: int) -> str:

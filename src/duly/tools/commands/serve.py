@@ -135,7 +135,8 @@ def check(app: Duly, settings: Settings) -> int:
     """Say what would be served."""
     with closing(app):
         app.store.open()
-        found = Opening(settings.app, app, base_url(settings.host, settings.port))
+        base = base_url(settings.host, settings.port) if settings.port else ""  # any that is free
+        found = Opening(settings.app, app, base)
         print(json.dumps(found.members()) if settings.json else "\n".join(found.lines()))
     return 0
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from duly._kernel.errors import Misuse
+from duly._kernel.extras import needs
 from duly.gate.delivery import Delivery, fields_of
 from duly.gate.facts import Facts, facts_of
 from duly.gate.places import Reading
@@ -50,16 +51,17 @@ class Parcel:
 
     def signed(self) -> Signed:
         """The delivery as the provider would send it."""
-        return sign(
-            self.provider,
-            self.event.body,
-            self.secret,
-            id=self.event.id,
-            type=self.event.type,
-            now=time.time() - self.age.total_seconds(),
-            url=self.url,
-            headers=self.headers,
-        )
+        with needs("crypto", "cryptography"):
+            return sign(
+                self.provider,
+                self.event.body,
+                self.secret,
+                id=self.event.id,
+                type=self.event.type,
+                now=time.time() - self.age.total_seconds(),
+                url=self.url,
+                headers=self.headers,
+            )
 
     @property
     def scheme(self) -> Scheme[Any]:

@@ -37,7 +37,8 @@ class Answer:
     """What one delivery met: a reply, or the reason why there was none.
 
     ``word`` is the ``status`` or ``error`` of a reply of duly, else what HTTP calls its status;
-    ``error`` says which of the two it was.
+    ``error`` says which of the two it was. ``body_differs`` is what duly says of a duplicate whose
+    id came with another body before.
     """
 
     status: int | None
@@ -45,6 +46,7 @@ class Answer:
     seconds: float
     error: bool = False
     reason: str = ""
+    body_differs: bool = False
 
 
 def checked_url(url: str) -> str:
@@ -155,6 +157,7 @@ def answer_of(status: int, body: bytes, seconds: float) -> Answer:
         seconds,
         error=bool(shown(members.get("error"))),
         reason=shown(members.get("reason")),
+        body_differs=members.get("body_differs") is True,
     )
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 ACCEPTED = "accepted"
 # In a summary these come first, in this order; whatever else was said follows by its name.
 ORDER = (ACCEPTED, "duplicate", "conflict", "ignored", "too_old")
+# Taken, and yet nothing was done.
+NOTABLE = frozenset({"conflict", "ignored", "too_old"})
+DIFFERS = "body_differs: this id came with another body before"
 # How receivers that are not duly refuse what is not genuine. Not 404: that is another mistake.
 REFUSALS = frozenset({400, 401, 403, 422})
 REASONS: dict[Manner, frozenset[str]] = {
@@ -45,17 +48,33 @@ class Verdict:
         self.answers.append(answer)
         status = "---" if answer.status is None else str(answer.status)
         line = f"{status} {answer.word}  {self.event_id}  {answer.seconds * 1000:.0f} ms"
-        return f"{line}  {answer.reason}" if answer.reason else line
+        told = answer.reason or (DIFFERS if answer.body_differs else "")
+        return f"{line}  {told}" if told else line
+
+    def last_is_unusual(self) -> bool:
+        """Whether the answer that came last should be seen among a thousand others."""
+        last = self.answers[-1]
+        return (
+            not expected(last, self.parcel)
+            or last.body_differs
+            or last.word in NOTABLE
+            or (last.word == ACCEPTED and self._counts()[ACCEPTED] > 1)
+        )
 
     def summary(self) -> str:
         """All of them in one line."""
         counts = ", ".join(f"{count:,} {word}" for word, count in self._counts().items())
-        return f"{len(self.answers):,} copies: {counts}"
+        differ = sum(one.body_differs for one in self.answers)
+        more = f" ({differ:,} with body_differs)" if differ else ""
+        return f"{len(self.answers):,} copies: {counts}{more}"
 
     def surprise(self) -> str | None:
         """What was not to be expected, if anything."""
-        if any(not expected(one, self.parcel) for one in self.answers):
+        unexpected = [one for one in self.answers if not expected(one, self.parcel)]
+        if any(one.status is not None for one in unexpected):
             return SURPRISES[self.parcel.manner]
+        if unexpected:
+            return unanswered(len(unexpected), len(self.answers))
         accepted = self._counts().get(ACCEPTED, 0)
         if accepted > 1:
             return f"one event was accepted {accepted:,} times"
@@ -86,12 +105,20 @@ class Verdict:
         return replace(answer, word=word, reason=reason)
 
 
+def unanswered(count: int, of: int) -> str:
+    """Silence says nothing about the delivery: it may have been taken, or not."""
+    if of == 1:
+        return "there was no answer"
+    return f"{count:,} {'copy' if count == 1 else 'copies'} got no answer"
+
+
 def member(answer: Answer) -> Json:
     """One answer, for programs."""
     return {
         "status": answer.status,
         "reply": answer.word,
         "reason": answer.reason,
+        "body_differs": answer.body_differs,
         "milliseconds": round(answer.seconds * 1000, 3),
     }
 

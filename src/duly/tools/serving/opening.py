@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
 
 import duly
 from duly._kernel.errors import DulyError
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
     from duly.edge.routes import Route
 
 
+# Until there is a worker, whoever defers work must know that nothing does it.
+NO_WORKER = "they wait: this version has no worker yet"
+
+
 class Opening(NamedTuple):
     """An application about to be served."""
 
     name: str
     app: Duly
-    base: str
+    base: str  # empty where the port is not known yet
     workers: int = 0  # none where it is only looked at
     local: str | None = None  # where it can be tried from this machine, if it is served
 
@@ -35,7 +40,7 @@ class Opening(NamedTuple):
         told = f"duly {duly.__version__} serves {self.name} at {self.base} (Ctrl-C ends it)"
         if not self.workers:
             told = f"{self.name} can be served"
-        rows = [("store", without_passwords(self.app.store.url))]
+        rows = [("store", address(self.app))]
         if self.workers > 1:
             rows.append(("workers", str(self.workers)))
         rows += [
@@ -46,6 +51,7 @@ class Opening(NamedTuple):
             rows.append(("ready?", f"GET {self.base}/readyz"))
         width = max(len(name) for name, _ in rows)
         lines = [told, *(f"  {name:<{width}}  {text}" for name, text in rows)]
+        lines += [f"warning: {one}" for one in self.warnings()]
         command = self.command()
         if command is not None:
             lines += ["try it from another terminal:", f"  {command}"]
@@ -55,8 +61,8 @@ class Opening(NamedTuple):
         """For a program."""
         return {
             "app": self.name,
-            "url": self.base,
-            "store": without_passwords(self.app.store.url),
+            "url": self.base or None,
+            "store": address(self.app),
             "workers": self.workers or None,
             "sources": [
                 {
@@ -68,14 +74,31 @@ class Opening(NamedTuple):
                 }
                 for path, route in self.app.site.routes.items()
             ],
+            "warnings": [*self.warnings()],
         }
 
+    def warnings(self) -> list[str]:
+        """What is allowed and hardly meant."""
+        routes = self.app.site.routes.values()
+        if not routes:
+            return ["this app has no sources, so nothing can be received: add app.source(…)"]
+        return [
+            f"{route.name} has no handlers, so its events are recorded as ignored and are "
+            f'duplicates later: add @app.on("{route.name}")'
+            for route in routes
+            if not len(route.handlers)
+        ]
+
     def command(self) -> str | None:
-        """A `duly send` for a source whose handlers want what it sends, or else for any."""
+        """A `duly send` for a source whose handlers want what it sends, or else for any.
+
+        Not for one with tenants: the sample names none.
+        """
         routes = [
             (path, route)
             for path, route in self.app.site.routes.items()
-            if route.source.provider.name in provider_names()
+            if route.tenant is None
+            and route.source.provider.name in provider_names()
             and provider_named(route.source.provider.name) is route.source.provider
         ]
         if not routes or self.local is None:
@@ -85,12 +108,22 @@ class Opening(NamedTuple):
         return shlex.join([*words, *secret_option(route)])
 
 
+def address(app: Duly) -> str:
+    """Where the store is, wherever this process was started."""
+    url = app.store.url
+    parts = urlsplit(url)
+    if parts.scheme != "sqlite":
+        return without_passwords(url)
+    path = Path(unquote(parts.path.removeprefix("/"))).absolute()
+    return f"sqlite:///{quote(str(path))}"
+
+
 def described(route: Route, *, names: bool) -> str:
     """Whose deliveries, and what becomes of them."""
     provider = route.source.provider
     count = len(route.handlers)
     handlers = f"{count or 'no'} {'handler' if count == 1 else 'handlers'}"
-    how = "" if not count else ", inline" if route.inline else ", as jobs"
+    how = "" if not count else ", inline" if route.inline else f", as jobs ({NO_WORKER})"
     told = f"{provider.title or provider.name}, {handlers}{how}"
     if names and count:
         told += f": {', '.join(handler.name for handler in route.handlers.all())}"

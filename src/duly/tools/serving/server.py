@@ -32,6 +32,7 @@ ENDINGS = (signal.SIGTERM, signal.SIGINT)
 # How long the last sums may take to be written when everything else was given up.
 LAST_WRITE = 2.0
 FAILED = 1
+ENDED = "ended: everything that was begun is answered"
 
 
 class Server(uvicorn.Server):
@@ -146,6 +147,8 @@ def serve(
             await last_write(app)
             leave_at_once(FAILED)
         await app.aclose()
+        if server.started and lifeline is None:  # of several, whoever started them says it
+            logger.info(ENDED)
         return 0 if server.started else FAILED
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

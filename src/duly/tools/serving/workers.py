@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from duly.tools.output import one_line
 from duly.tools.serving.loading import loaded
 from duly.tools.serving.logs import begin_log, secrets_of
-from duly.tools.serving.server import ENDINGS, FAILED, serve
+from duly.tools.serving.server import ENDED, ENDINGS, FAILED, serve
 
 if TYPE_CHECKING:
     import socket
@@ -66,6 +66,8 @@ class Crew:
                 self._hire()
             while self._workers or self._due:
                 self._look(signals)
+        if self._code == 0:
+            logger.info(ENDED)
         return self._code
 
     def _hire(self) -> None:
