@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING, Any
 
 from duly.edge.judging import allows, not_allowed
+from duly.edge.prompt import InTime
 from duly.edge.replies import Fault, Refused, Reply, refused
 from duly.edge.requests import (
     Request,
@@ -125,8 +125,8 @@ async def received(site: Site, route: Route, scope: Scope, receive: Receive) -> 
     refuse_encoding(request.encoding, decompress=route.decompress)
     with site.room() as room:
         try:
-            async with asyncio.timeout(site.body_deadline):
-                body = await read(receive, route.limit, request.declared, room.grow)
+            reading = read(receive, route.limit, request.declared, room.grow)
+            body = await InTime(reading, site.body_deadline)
         except TimeoutError:
             raise refused(Fault.TOO_SLOW, "the body did not arrive in time") from None
         if request.declared is not None and len(body) < request.declared:

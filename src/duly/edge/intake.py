@@ -13,7 +13,7 @@ from duly._kernel.errors import Misuse
 from duly._kernel.ids import new_id
 from duly._kernel.inputs import checked_scope, kind
 from duly._kernel.keys import as_bytes, readable
-from duly.edge.replies import Fault, refused
+from duly.edge.replies import Fault, quoted, refused
 from duly.inbox.arrivals import Arrival, Flag, Status, event_digest
 from duly.inbox.events import Event
 from duly.jobs.enqueue import job_for
@@ -145,8 +145,12 @@ def event_time(moment: datetime | None) -> int | None:
 def kept(route: Route, verified: Verified) -> bytes:
     """The headers that are stored, as JSON."""
     text = verified.header
-    found = {name: value for name in route.headers if (value := text(name)) is not None}
-    return json.dumps(found).encode()
+    found = [
+        f"{quoted(name)}: {quoted(value)}"
+        for name in route.headers
+        if (value := text(name)) is not None
+    ]
+    return f"{{{', '.join(found)}}}".encode()
 
 
 def event_of(delivery: Delivery, written: Arrival, facts: Facts) -> Event:

@@ -78,7 +78,8 @@ class Bounded(HttpToolsProtocol):
         self._served = self.app
         self._in_headers = True
         self._begun = False
-        self._size = 0
+        self._between = True  # no request is under way
+        self._size = self._whole = 0
         self._due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -96,7 +97,10 @@ class Bounded(HttpToolsProtocol):
         """Parse; what is left of the headers afterwards must come soon, and not be too much."""
         if self._in_headers:
             self._size += len(data)
-        super().data_received(data)  # a request that begins in here sets the size to 0
+        # All of it counts for a request that begins with it. Where one begins behind the end of
+        # another is not known, so for such a one the count begins with the next piece.
+        self._whole = len(data) if self._between else 0
+        super().data_received(data)
         if not self._in_headers:
             self._size = 0
             self._forget_due()
@@ -108,8 +112,14 @@ class Bounded(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         self._in_headers = self._begun = True
-        self._size = 0
+        self._between = False
+        self._size, self._whole = self._whole, 0
         super().on_message_begin()
+
+    def on_message_complete(self) -> None:
+        """The whole request is here."""
+        self._between = True
+        super().on_message_complete()
 
     def on_headers_complete(self) -> None:
         """From here on the application bounds what is read."""
