@@ -118,9 +118,6 @@ def earlier_duly(version: int) -> Iterator[None]:
         yield
 
 
-second_migration = later_migration
-
-
 def migrated(url: str, prefix: str) -> list[str]:
     """Migrate, and leave nothing open."""
     store = duly.store(url, prefix=prefix)

@@ -17,7 +17,7 @@ import duly
 from duly.stores.sql.migrations import latest, migrations
 from duly.tools.cli import COMMANDS, main
 from tests.catalogs import catalog, facts
-from tests.migrators import migrated, second_migration
+from tests.migrators import later_migration, migrated
 
 DULY = [sys.executable, "-m", "duly"]
 SECRET = "hunter2"
@@ -108,7 +108,7 @@ def test_check_changes_nothing_and_says_what_to_do(empty_url: str, capsys: Outpu
 
 
 def test_check_tells_older_tables_from_missing_ones(url: str, capsys: Output) -> None:
-    with second_migration():
+    with later_migration():
         assert main(["migrate", "--check", "--json", url]) == 1
     output = capsys.readouterr()
     assert json.loads(output.out) == {"version": CURRENT, "needed": CURRENT + 1}
@@ -122,10 +122,15 @@ def test_prune_deletes_in_chunks_until_none_is_left_and_says_how_many(
     expired_claims(url, 7)
     assert main(["prune", url, "--limit", "2"]) == 0
     output = capsys.readouterr()
-    assert output.out == "pruned 7 claims, 0 bodies, 0 events\n"
+    assert output.out == "pruned 7 claims, 0 bodies, 0 events, 0 counters\n"
     assert output.err.splitlines()[0] == "pruned 2 claims so far"
     assert main(["prune", url, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"claims": 0, "bodies": 0, "events": 0}
+    assert json.loads(capsys.readouterr().out) == {
+        "claims": 0,
+        "bodies": 0,
+        "events": 0,
+        "counters": 0,
+    }
     with duly.store(url) as store:
         assert duly.dedup(store, "scope", "kept").duplicate
 
@@ -157,7 +162,7 @@ def test_on_a_terminal_progress_rewrites_one_line(sqlite_url: str) -> None:
     shown = os.read(ours, 1000).decode()
     os.close(ours)
     assert shown == "\r\x1b[Kpruned 5 claims so far\r\x1b[K"
-    assert ended.stdout == b"pruned 5 claims, 0 bodies, 0 events\n"
+    assert ended.stdout == b"pruned 5 claims, 0 bodies, 0 events, 0 counters\n"
 
 
 @pytest.mark.parametrize(

@@ -161,3 +161,18 @@ def test_an_app_with_a_public_key_shows_how_to_send_with_the_private_one(provide
     assert f'"{provider.upper()}_PUBLIC_KEY"' in text
     assert "$(python -c 'import app; print(app.PRIVATE_KEY)')" in text
     assert f"The events of {provider_named(provider).title}:" in text
+
+
+def test_on_postgres_the_library_that_is_missing_is_named_with_its_extra() -> None:
+    hidden = (
+        "import sys; sys.modules['psycopg'] = None; from duly.tools.cli import main; "
+        "sys.exit(main(['init', '--postgres']))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", hidden], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("wrote app.py; now\n")
+    assert ran.stderr == (
+        "duly: the app needs psycopg and psycopg_pool: pip install 'duly[postgres]'\n"
+    )

@@ -1,6 +1,7 @@
 """A transaction for the user's code is committed at its end or gone, and leaves nothing behind."""
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -105,9 +106,11 @@ async def test_the_connection_is_the_drivers_own_inside_the_transaction(
         assert site.notes() == ["a"]
 
 
-async def test_a_transaction_that_was_ended_by_hand_is_reported(url: str, colour: Colour) -> None:
+async def test_a_transaction_that_was_ended_by_hand_is_reported(
+    own_postgres_url: str, colour: Colour
+) -> None:
     for statement in ("COMMIT", "ROLLBACK"):
-        async with a_site(url, colour) as site:
+        async with a_site(own_postgres_url, colour) as site:
             with pytest.raises(duly.Misuse, match="committed or rolled back inside"):
                 async with site.opened() as opened:
                     await opened.session.execute(WRITE, {"note": "a"})
@@ -115,6 +118,40 @@ async def test_a_transaction_that_was_ended_by_hand_is_reported(url: str, colour
             assert site.notes() == (["a"] if statement == "COMMIT" else [])
             await site.write("next")
             done(site.store, "DROP TABLE notes")
+
+
+@pytest.mark.parametrize("statement", ["COMMIT", "END", "ROLLBACK", "BEGIN"])
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+async def test_sqlite_lets_nobody_end_the_transaction_by_hand(
+    kind: str, statement: str, colour: Colour, sqlite_url: str
+) -> None:
+    async with a_site(sqlite_url if kind == "sqlite" else "memory:", colour) as site:
+        with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+            async with site.opened() as opened:
+                await opened.session.execute(WRITE, {"note": "a"})
+                await opened.session.execute(statement, {})
+        assert site.notes() == []
+        await site.write("next")
+        assert site.notes() == ["next"]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+async def test_a_refusal_to_end_the_transaction_may_be_swallowed_and_the_work_is_whole(
+    kind: str, colour: Colour, sqlite_url: str
+) -> None:
+    async with a_site(sqlite_url if kind == "sqlite" else "memory:", colour) as site:
+        async with site.opened() as opened:
+            await opened.session.execute(WRITE, {"note": "a"})
+            for end in (opened.connection.commit, opened.connection.rollback):
+                with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+                    end()
+            with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+                opened.connection.executescript("SELECT 1; COMMIT;")
+            assert site.notes() == []
+            opened.connection.execute("SAVEPOINT mine")
+            opened.connection.execute("INSERT INTO notes VALUES ('b')")
+            opened.connection.execute("ROLLBACK TO mine")
+        assert site.notes() == ["a"]
 
 
 async def test_ledger_and_users_rows_stay_or_go_together(url: str, colour: Colour) -> None:

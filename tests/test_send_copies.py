@@ -86,7 +86,7 @@ def test_concurrent_copies_are_on_their_way_at_the_same_instant(capsys: Output) 
         assert send("stripe", receiver, "--concurrent", str(count)) == 0
     assert len({request.body for request in receiver.seen}) == 1
     output = capsys.readouterr()
-    assert output.out.splitlines()[-1] == f"{count} copies: 1 accepted, {count - 1} duplicate"
+    assert output.out == f"{count} copies: 1 accepted, {count - 1} duplicate\n"
     assert output.err.startswith("[")
     assert f"of {count} sent" in output.err
 
@@ -124,7 +124,29 @@ def test_on_a_terminal_a_long_send_shows_a_bar_that_leaves_no_trace() -> None:
     os.close(ours)
     assert shown.startswith("\r\x1b[K[........................] 1 of 40 sent")
     assert shown.endswith("\r\x1b[K")
-    assert ended.stdout.endswith(b"\n40 copies: 40 duplicate\n")
+    assert ended.stdout == b"40 copies: 40 duplicate\n"
+
+
+def test_of_many_copies_only_the_unusual_are_shown_and_of_those_not_all(capsys: Output) -> None:
+    replies = {
+        3: told(500, error="HANDLER_FAILED", reason="it broke"),
+        5: (200, b'{"status": "duplicate", "body_differs": true}'),
+    }
+    count = iter(range(10_000))
+    with receiving(lambda _: replies.get(next(count), told(200, status="duplicate"))) as receiver:
+        assert send("stripe", receiver, "--duplicate", "21") == 1
+        first, second, summary = capsys.readouterr().out.splitlines()
+        assert send("stripe", receiver, "--duplicate", "20") == 0
+        assert len(capsys.readouterr().out.splitlines()) == 21
+    assert first.startswith("500 HANDLER_FAILED  evt_")
+    assert second.endswith(" ms  body_differs: this id came with another body before")
+    assert summary == "21 copies: 20 duplicate, 1 HANDLER_FAILED (1 with body_differs)"
+    with receiving(lambda _: told(503, error="OVERLOADED")) as receiver:
+        assert send("stripe", receiver, "--duplicate", "50") == 1
+    *lines, more, summary = capsys.readouterr().out.splitlines()
+    assert len(lines) == 20
+    assert more == "and 30 more that are unusual"
+    assert summary == "50 copies: 50 OVERLOADED"
 
 
 def test_an_event_that_is_accepted_twice_is_not_what_was_to_be_expected(capsys: Output) -> None:

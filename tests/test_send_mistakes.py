@@ -104,7 +104,7 @@ def test_a_receiver_that_does_not_reply_is_told_by_what_it_did(
     output = capsys.readouterr()
     assert output.out.startswith("--- no answer  evt_")
     assert output.out.endswith(f" ms  {told}\n")
-    assert output.err == "duly: a genuine delivery was not taken\n"
+    assert output.err == "duly: there was no answer\n"
 
 
 def test_a_reply_that_comes_before_the_body_was_taken_is_still_read(
@@ -133,6 +133,31 @@ def test_a_receiver_that_is_not_there_is_told_for_every_copy(
     count = int(options[-1]) if options else 1
     assert output.out.count(told) == count
     assert ("3 copies: 3 no answer" in output.out) == (count == 3)
+    assert (output.err == "duly: 3 copies got no answer\n") == (count == 3)
+
+
+@pytest.mark.parametrize("command", [["send"], ["init", "--provider"]])
+@pytest.mark.parametrize("provider", ["discord", "sendgrid"])
+def test_without_the_library_that_signs_it_says_what_to_install(
+    provider: str, command: list[str], tmp_path: Path
+) -> None:
+    program = (
+        "import sys; sys.modules['cryptography'] = None; from duly.tools.cli import main; "
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *command, provider],
+        cwd=tmp_path,
+        env={**os.environ, f"DULY_SECRET_{provider.upper()}": keys(provider).sender},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        "duly: cryptography must be installed for this: pip install 'duly[crypto]'\n"
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_https_is_not_spoken_to_a_server_of_http(capsys: Output) -> None:

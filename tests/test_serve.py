@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,8 @@ def test_it_says_where_to_post_who_handles_it_and_what_to_try(here: Path) -> Non
     assert f"serves shop:app at {server.url} (" in told[0]
     assert told[1].split() == ["store", url_in(here)]
     assert f"POST {server.url}/stripe  Stripe, 3 handlers, inline" in told[2]
-    assert f"POST {server.url}/later  Stripe, 1 handler, as jobs" in told[3]
+    waits = "as jobs (they wait: this version has no worker yet)"
+    assert f"POST {server.url}/later  Stripe, 1 handler, {waits}" in told[3]
     assert told[4].endswith(f"GET {server.url}/readyz\n")
     # The source whose handlers want what `duly send` sends; its secret is not for the screen.
     assert told[6].endswith(f"-m duly send stripe {server.url}/later\n")
@@ -58,6 +60,51 @@ def test_an_app_can_be_named_by_its_file_and_by_the_environment(here: Path) -> N
     options = ("deep/inner.py:found", "--check", "--log-json", "--log-level", "error")
     told = json.loads(refused(here, *options, SHOP_URL=url_in(here)).stdout)
     assert told["sources"][1]["handlers"] == ["later"]
+
+
+def test_the_store_is_shown_with_its_whole_path_and_no_port_where_none_is_known(here: Path) -> None:
+    options = ("shop:app", "--check", "--port", "0")
+    checked = refused(here, *options, SHOP_URL="sqlite:///a%20shop.db")
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert f"  store   sqlite:///{here}/a%20shop.db\n" in checked.stdout
+    assert "  stripe  POST /stripe  Stripe, 3 handlers, inline: " in checked.stdout
+    assert "warning" not in checked.stdout
+    told = json.loads(refused(here, *options, "--log-json", SHOP_URL=url_in(here)).stdout)
+    assert (told["url"], told["warnings"]) == (None, [])
+
+
+MADE = "import duly\napp = duly.Duly('memory:')\n"
+STRIPE = "app.source('stripe', secret='whsec_example_of_a_test'{})\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (MADE, "warning: this app has no sources, so nothing can be received: add app.source("),
+        (MADE + STRIPE.format(""), "warning: stripe has no handlers, so its events are recorded"),
+    ],
+)
+def test_an_app_that_can_do_nothing_is_served_with_a_warning(
+    here: Path, text: str, told: str
+) -> None:
+    (here / "other.py").write_text(text)
+    assert f"\n{told}" in refused(here, "other:app", "--check").stdout
+    document = json.loads(refused(here, "other:app", "--check", "--log-json").stdout)
+    assert [f"warning: {one}".startswith(told) for one in document["warnings"]] == [True]
+    with served(here, "other:app") as server:
+        assert server.process.stdout is not None
+        until_warned = iter(server.process.stdout.readline, "")
+        assert any(line.startswith(told) for line in until_warned)
+
+
+def test_nothing_is_suggested_for_a_source_whose_tenants_a_sample_does_not_name(here: Path) -> None:
+    handled = "@app.on('stripe')\ndef seen(event): ...\n"
+    (here / "other.py").write_text(MADE + STRIPE.format(", tenant=lambda event: 'a'") + handled)
+    with served(here, "other:app") as server:
+        server.tell(signal.SIGTERM)
+        assert server.ended() == 0
+        assert server.process.stdout is not None
+        assert "try it" not in server.process.stdout.read()
 
 
 MISTAKES = [
@@ -173,7 +220,7 @@ def test_the_access_log_has_the_event_id_and_neither_body_nor_secret(here: Path)
     assert said == [
         "POST /stripe 200 accepted evt_7",
         "POST /stripe 200 duplicate evt_7",
-        "POST /stripe 500 HANDLER_FAILED -",
+        "POST /stripe 500 HANDLER_FAILED evt_8",
         "POST /stripe 403 MISSING_SIGNATURE -",
     ]
     # The traceback of the broken handler is there, and what it gave away is not.
@@ -198,7 +245,7 @@ def test_a_log_for_programs_is_one_object_a_line(here: Path) -> None:
     access = [one for one in told if one["logger"] == "duly.access"]
     assert [(one["status"], one["said"], one["event"]) for one in access] == [
         (200, "accepted", "evt_7"),
-        (500, "HANDLER_FAILED", None),
+        (500, "HANDLER_FAILED", "evt_8"),
     ]
     assert all(one["process"] == server.pid for one in told)
     assert any("it says ***" in one.get("traceback", "") for one in told)

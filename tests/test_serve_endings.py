@@ -69,6 +69,8 @@ def test_what_was_begun_is_finished_and_answered_before_the_end(
             assert server.process.poll() is None
         assert answer.result(PATIENCE).body == {"status": "accepted", "event": "evt_slow"}
         assert server.ended() == 0
+    assert server.log().count(" ended: ") == 1
+    assert " ended: " in server.log().splitlines()[-1]
     assert rows(url, PAID) == [("evt_slow",)]
 
 
@@ -117,7 +119,8 @@ def test_an_idle_server_ends_by_ctrl_c_without_a_word_of_complaint(here: Path, u
         server.tell(signal.SIGINT)
         assert server.ended() == 0
     assert [line.split(" ", 1)[1] for line in server.log().splitlines()] == [
-        "INFO duly.serve draining: the requests that are here are finished first"
+        "INFO duly.serve draining: the requests that are here are finished first",
+        "INFO duly.serve ended: everything that was begun is answered",
     ]
 
 
@@ -146,6 +149,7 @@ def test_a_drain_that_takes_too_long_is_given_up_and_says_so(here: Path, url: st
             with pytest.raises((OSError, http.client.HTTPException)):
                 answer.result(PATIENCE)
     assert "gave up after 0.5 seconds of draining: 1 unanswered" in server.log()
+    assert " ended: " not in server.log()
     assert rows(url, PAID) == [("evt_1",)]
 
 

@@ -25,9 +25,12 @@ DATABASE = Path(os.environ.get("SHOP_DATABASE", Path(__file__).with_name("shop.d
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS orders (
-    payment  TEXT PRIMARY KEY,  -- Stripe's id of the payment that the customer was sent to
-    amount   INTEGER NOT NULL,
-    payments INTEGER NOT NULL DEFAULT 0  -- how often it was paid: never more than once, we hope
+    payment TEXT PRIMARY KEY,  -- Stripe's id of the payment that the customer was sent to
+    amount  INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS payments (
+    event   TEXT NOT NULL,  -- nothing here keeps an event from standing twice: duly does
+    payment TEXT NOT NULL
 );
 INSERT INTO orders (payment, amount) VALUES ('pi_1', 2000) ON CONFLICT DO NOTHING;
 """
@@ -38,32 +41,35 @@ app = duly.Duly(f"sqlite:///{DATABASE}")
 
 # POST /stripe. Inline: its handlers run before the reply, in the transaction of the event.
 app.source("stripe", secret=STRIPE_SECRET, inline=True)
-# POST /github. The reply is sent as soon as the event and its jobs are kept.
+# POST /github. The reply is sent as soon as the event and its jobs are kept. This version of duly
+# has no worker yet: the jobs wait in the database.
 app.source("github", secret=GITHUB_SECRET)
 
 
 @app.on("stripe", "payment_intent.succeeded")
-def mark_paid(event: duly.Event, tx: duly.Tx) -> None:
-    """Mark the order as paid, in the transaction that remembers the event.
+def record_payment(event: duly.Event, tx: duly.Tx) -> None:
+    """Record the payment, in the transaction that remembers the event.
 
     Both are committed, and then Stripe gets its 200. If this raises, neither is kept, Stripe gets a
     500, and its next attempt starts afresh.
     """
     payment = event.json["data"]["object"]["id"]
-    paid = tx.execute(
-        "UPDATE orders SET payments = payments + 1 WHERE payment = :payment RETURNING payments",
+    if not tx.execute("SELECT amount FROM orders WHERE payment = :payment", payment=payment):
+        raise LookupError(f"no order has the payment {payment}")
+    tx.execute(
+        "INSERT INTO payments (event, payment) VALUES (:event, :payment)",
+        event=event.id,
         payment=payment,
     )
-    if not paid:
-        raise LookupError(f"no order has the payment {payment}")
-    log.info("order of %s is paid, %d time(s) in all", payment, paid[0]["payments"])
+    log.info("%s: recorded the payment of %s, once for this event", event.id, payment)
 
 
 @app.on("github", "pull_request.*")
 def announce(event: duly.Event) -> None:
-    """Tell the team: a job, kept together with the event and run by a worker after the reply.
+    """Tell the team: a job, kept together with the event, for a worker to run after the reply.
 
-    The place for what takes its time or reaches outside. A job may run again after a crash, so it
-    must be safe to repeat.
+    The worker comes with the next version; until then nothing runs this. It is the place for what
+    takes its time or reaches outside. A job may run again after a crash, so it must be safe to
+    repeat.
     """
     log.info("%s: pull request %s", event.type, event.json["number"])

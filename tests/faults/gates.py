@@ -49,7 +49,7 @@ class Gate:
         """Wait until so many are under way."""
         until(lambda: self.under_way == number or None)
 
-    async def run_batch(self, operation: Operation[T]) -> T:
+    async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
         """Pass the gate, then run."""
         self._count(+1)
         try:
@@ -59,7 +59,7 @@ class Gate:
             else:
                 self._opened.wait(PATIENCE)  # a test that failed opens no gate
             self.before()
-            done = await self._runner.run_batch(operation)
+            done = await self._runner.run_batch(operation, within=within)
             self.after()
             return done
         finally:

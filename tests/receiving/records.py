@@ -26,7 +26,7 @@ class Remembered(NamedTuple):
     event_id: str
     type: str | None
     flags: str
-    body: bytes
+    body: bytes | None
     fingerprint: bytes
     headers: dict[str, str]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,7 +122,7 @@ async def test_a_body_that_cannot_be_read_is_kept_byte_for_byte(
             assert (await stripe.send(body)).status == 200, body[:20]
         kept = [event.body for event in subject.records.events(stripe.name)]
 
-    assert sorted(kept) == sorted(BODIES)
+    assert Counter(kept) == Counter(BODIES)
     if woven.way != "deferred":
         unread = [
             event for event in subject.seen if event.body in (b"NaN", b"\xff\xfe", b"[" * 5000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from duly.verbs import prune
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from duly.stores.base import Store
 
@@ -30,7 +30,7 @@ traffic, from cron or by hand, and interrupt it whenever you like."""
 
 
 SINGULAR = {"claims": "claim", "bodies": "body", "events": "event", "counters": "counter"}
-CHUNKS: dict[str, Callable[["Store", int], int]] = {
+CHUNKS: dict[str, Callable[[Store, int], int]] = {
     "claims": lambda store, limit: prune(store, limit=limit),
     "bodies": lambda store, limit: finish(prune_bodies(store.blocking, limit)),
     "events": lambda store, limit: finish(prune_events(store.blocking, limit)),
