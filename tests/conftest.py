@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import uuid
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,7 +26,15 @@ from tests.servers import postgres as running_postgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+
+HERE = Path(__file__).parent
+# Packages and modules of tests that start servers, or try many drivers in the same way.
+SERVED = {
+    "adapters", "begin", "faults", "hostile", "postel", "test_execute", "test_forget_command",
+    "test_init_apps", "test_send_mistakes", "test_serve", "test_serve_endings",
+    "test_serve_workers", "test_shop",
+}  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -36,6 +45,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     wanted = pyfuncitem._fixtureinfo.argnames
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
     return True
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at -m
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what tries servers and databases rather than the language: see tests/everywhere.py."""
+    for item in items:
+        if SERVED.intersection(item.path.relative_to(HERE).with_suffix("").parts):
+            item.add_marker(pytest.mark.slow)
 
 
 def migrated(url: str) -> None:

@@ -120,9 +120,10 @@ def environment_for(interpreter: Interpreter) -> Path:
 
 def run_pytest(python: Path, version: Version, options: Sequence[str]) -> Outcome:
     """Run the suite once; the caller's options come last and so have the last word."""
-    workers = min(max(os.cpu_count() or 2, 2), MOST_WORKERS)
+    workers = min(2 * (os.cpu_count() or 1), MOST_WORKERS)  # many tests wait rather than compute
     begun = time.monotonic()
-    code = run([str(python), "-m", "pytest", "-n", str(workers), *options])
+    together = ["-n", str(workers), "--dist", "loadgroup"]  # tests of one server, if they say so
+    code = run([str(python), "-m", "pytest", *together, *options])
     if code not in ANSWERS:
         # Interrupted, or nothing to run: the other interpreters would have no better answer.
         sys.exit(code)

@@ -34,7 +34,7 @@ class Gate:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runner, name)
 
-    async def run_batch(self, operation: Operation[T]) -> T:
+    async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
         """The same, once the gate is open."""
         with self._lock:
             self.batches += 1
@@ -42,7 +42,7 @@ class Gate:
             self.most = max(self.most, self.now)
         try:
             assert self.open.wait(30), "nobody opened the gate"
-            return await self._runner.run_batch(operation)
+            return await self._runner.run_batch(operation, within=within)
         finally:
             with self._lock:
                 self.now -= 1
@@ -205,8 +205,8 @@ def test_a_leader_that_is_interrupted_answers_its_followers_and_hands_on(scope: 
         lane = Lane(store, threads)
         real = lane.gate.run_batch
 
-        async def interrupted(operation: Operation[T]) -> T:
-            await real(operation)
+        async def interrupted(operation: Operation[T], *, within: float | None = None) -> T:
+            await real(operation, within=within)
             raise Interrupted
 
         lane.gate.run_batch = interrupted  # type: ignore[method-assign]

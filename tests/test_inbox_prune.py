@@ -258,9 +258,9 @@ def test_the_command_prunes_all_of_it_and_says_how_many_of_each(
     url = request.getfixturevalue(kind)
     expire(url)
     assert main(["prune", url, "--limit", limit]) == 0
-    assert capsys.readouterr().out == "pruned 2 claims, 3 bodies, 2 events\n"
+    assert capsys.readouterr().out == "pruned 2 claims, 3 bodies, 2 events, 0 counters\n"
     assert main(["prune", url, "--json"]) == 0
-    assert capsys.readouterr().out == '{"claims": 0, "bodies": 0, "events": 0}\n'
+    assert capsys.readouterr().out == '{"claims": 0, "bodies": 0, "events": 0, "counters": 0}\n'
     with duly.store(url) as store:
         left = found(store, "SELECT event_id, body IS NULL FROM duly_events ORDER BY 1")
         assert [(event, bool(bare)) for event, bare in left] == [

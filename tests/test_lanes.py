@@ -34,18 +34,21 @@ def filled(most: int, *tickets: Ticket) -> Queue[Ticket]:
 def test_tickets_are_taken_in_the_order_in_which_they_came() -> None:
     tickets = [ticket() for _ in range(5)]
     queue = filled(10, *tickets)
-    assert list(queue) == tickets
+    assert list(reversed(queue)) == tickets[::-1]
     assert queue.take() == tickets
     assert len(queue) == 0
     assert queue.take() == []
 
 
 def test_no_more_events_wait_than_may_wait() -> None:
-    queue = filled(5, ticket(3), ticket(2))
+    queue = filled(6, ticket(3), ticket(2), ticket(1))
     with pytest.raises(Overloaded, match="come again"):
         queue.put(ticket(1))
     queue.take()
-    queue.put(ticket(5))
+    queue.put(ticket(6))
+    queue.put(ticket(50))  # counts for half of the room, as any that is large
+    with pytest.raises(Overloaded):
+        queue.put(ticket(1))
 
 
 def test_no_more_bytes_wait_than_may_wait() -> None:
@@ -95,14 +98,14 @@ class Gate:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runner, name)
 
-    async def run_batch(self, operation: Operation[T]) -> T:
+    async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
         """The same, once the gate is open."""
         self.batches += 1
         self.now += 1
         self.most = max(self.most, self.now)
         try:
             await self.open.wait()
-            return await self._runner.run_batch(operation)
+            return await self._runner.run_batch(operation, within=within)
         finally:
             self.now -= 1
 

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have the tests of one server run in one process, or every process would start all of them."""
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if isinstance(kind := parameters.get("kind"), Kind):
+            item.add_marker(pytest.mark.xdist_group(str(kind)))
+
+
 @pytest.fixture(scope="session")
 def stands() -> Iterator[dict[Kind, Stand]]:
     """The servers that run."""

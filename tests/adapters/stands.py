@@ -1,5 +1,6 @@
 """A site under its server, from its start to its end, and how deliveries get there."""
 
+import ssl
 import subprocess
 import sys
 import uuid
@@ -15,6 +16,8 @@ from tests.adapters.sites import SECRET
 from tests.joining.places import Place
 from tests.processes.leading import ROOT, given, until
 
+# Read once: httpx would read them for every request, which takes longer than the request.
+CERTIFICATES = ssl.create_default_context()
 # What middleware does to a body: kept where the framework has the raw bytes still, taken where not.
 STARLETTE = (("json", "body"), ("stream",))
 DJANGO = (("body", "post", "body, read"), ("read", "partly"))
@@ -100,11 +103,12 @@ class Stand:
             self.base + source,
             content=sent.body if content is None else content,
             headers={**sent.headers, "x-meddle": meddle},
+            verify=CERTIFICATES,
         )
 
     def ask(self, method: str, path: str) -> httpx.Response:
         """Any other request."""
-        return httpx.request(method, self.base + path)
+        return httpx.request(method, self.base + path, verify=CERTIFICATES)
 
     def said(self, text: str) -> bool:
         """Whether the server's log says so, by and by."""

@@ -13,7 +13,6 @@ from tests.adapters.stands import KINDS, Kind, chunked, id_of, signed
 if TYPE_CHECKING:
     from tests.adapters.stands import Stand
 
-pytestmark = pytest.mark.slow
 everywhere = pytest.mark.parametrize("kind", KINDS, ids=str)
 each_source = pytest.mark.parametrize("source", [DEFERRED, INLINE])
 

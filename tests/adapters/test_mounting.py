@@ -14,6 +14,7 @@ from duly.edge.adapters import django, flask, starlette
 from tests.adapters.sites import DEFERRED, SECRET
 from tests.adapters.stands import KINDS, Kind, signed
 from tests.adapters.test_adapters import told
+from tests.joining.django_handles import configured
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,14 +25,12 @@ MOUNTED = [kind for kind in KINDS if kind.site.endswith(("_mount", "_dispatch"))
 DEEP = [kind for kind in KINDS if kind.site == "starlette_mount"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", MOUNTED, ids=str)
 def test_a_mounted_app_opens_by_itself_and_answers_for_its_health(kind: Kind, stand: Stand) -> None:
     assert stand.ask("GET", "readyz").json() == {"status": "ready"}
     assert stand.ask("GET", "healthz").json() == {"status": "alive"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", DEEP, ids=str)
 def test_a_mount_in_a_mount_is_the_same_source(kind: Kind, stand: Stand) -> None:
     sent = signed()
@@ -114,6 +113,7 @@ def test_a_framework_that_is_missing_is_told_as_the_command_that_brings_it(
 def test_the_views_of_django_ask_for_no_token_and_have_no_transaction_around_them(
     sqlite_url: str,
 ) -> None:
+    configured()
     found: Any = django.view(made(sqlite_url), DEFERRED)
 
     assert found.csrf_exempt

@@ -26,7 +26,6 @@ def place(url: str) -> str:
     return url
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "kills"), [("deferred", KILLS), ("inline", 4)])
 def test_a_server_killed_under_load_has_kept_whatever_it_acknowledged(
     place: str, mode: Mode, kills: int
@@ -57,7 +56,6 @@ def stuck(url: str) -> Iterator[None]:
             yield
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["deferred", "inline"])
 def test_a_server_that_is_asked_to_end_answers_what_is_in_flight(place: str, mode: Mode) -> None:
     with Served(place, mode) as served:

@@ -16,6 +16,8 @@ from tests.faults.shops import Mode, Shop
 from tests.test_lost_connections import terminate_all
 
 TERMINATIONS = 3
+# A strike between two commits goes unnoticed; so many in a row do not.
+STRIKES = 5
 OUTAGE = 15.0
 # Pools try again after pauses that grow; they must not grow with the outage.
 SOON = 4.0
@@ -42,21 +44,22 @@ def struck(server: Cluster) -> Iterator[Cluster]:
     server.back()
 
 
-@pytest.mark.slow
 def test_a_server_struck_down_under_load_costs_nothing_but_time(
     struck: Cluster, way: str, mode: Mode
 ) -> None:
     with Shop(struck.url, way, mode) as shop:
         with Crowd(shop) as crowd:
             crowd.accepted_after(0)
-            struck.strike()
-            back = struck.back()
-            assert crowd.accepted_after(back) - back < SOON
+            for _ in range(STRIKES):
+                struck.strike()
+                back = struck.back()
+                assert crowd.accepted_after(back) - back < SOON
+                if crowd.said["STORE_UNAVAILABLE"]:
+                    break
         assert crowd.said["STORE_UNAVAILABLE"] > 0, "nobody noticed"
         assert set(crowd.said) <= {"accepted", "duplicate", "STORE_UNAVAILABLE", "HELD"}
 
 
-@pytest.mark.slow
 def test_recovery_does_not_take_as_long_as_the_outage_did(struck: Cluster, way: str) -> None:
     with Shop(struck.url, way) as shop:
         with Crowd(shop) as crowd:

@@ -50,7 +50,6 @@ async def provoke_all(server: Server, requests: int) -> tuple[Counter[str], str]
     return seen, str(healthy)
 
 
-@pytest.mark.slow
 def test_ten_thousand_malformed_requests_break_nothing(
     tmp_path: Path, say: Callable[[str], None]
 ) -> None:
@@ -86,7 +85,6 @@ def check_rows(path: Path) -> None:
             assert (who in ("odd", "healthy"), body) == (True, BODY)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["duly", "uvicorn"])
 def test_malformed_requests_break_nothing_on_postgres(
     kind: str, own_postgres_url: str, tmp_path: Path, say: Callable[[str], None]

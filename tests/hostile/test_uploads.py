@@ -8,8 +8,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.hostile.application import LARGE
 from tests.hostile.crowds import closed, healthy_meanwhile, sent
 from tests.hostile.servers import MEGABYTE, serving
@@ -59,7 +57,6 @@ async def upload_all(address: Address) -> Counter[str]:
     return Counter(await asyncio.gather(*ends))
 
 
-@pytest.mark.slow
 def test_two_thousand_uploads_at_once_are_held_in_bounded_memory(
     tmp_path: Path, say: Callable[[str], None]
 ) -> None:

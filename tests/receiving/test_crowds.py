@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
+
 from duly.inbox.receive import CONFLICTS_FOR_BODY
 from tests.receiving.drivers import CROWD
 from tests.receiving.senders import PAID, text
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from tests.conftest import HandClock
     from tests.receiving.drivers import Answer
     from tests.receiving.subjects import Case, DatabaseOf
+
+pytestmark = pytest.mark.slow
 
 
 def told(answers: list[Answer]) -> Counter[tuple[int, str]]:

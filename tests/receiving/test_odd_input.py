@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.receiving.drivers import Answer, ServerName
     from tests.receiving.subjects import Subject, Way
 
+pytestmark = pytest.mark.slow
+
 STRANGE = [
     "a", "A", "a ", " a", "a\n", "é", "e\u0301", "a\u200b", "\u0430", "😀", "\x7f", "a\0", "\0",
     "\ud800", "", "1", "01", "1.0", "'; drop table duly_claims; --", "%s %(a)s :a $1 ? {}",

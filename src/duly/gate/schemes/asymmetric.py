@@ -85,9 +85,10 @@ class Ecdsa(Signature["EllipticCurvePublicKey"]):
         return any(tried)
 
     def made(self, secret: Secret, content: bytes) -> bytes:
+        key = ecdsa_private(secret)  # first: it says what to install where that is missing
         from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 
-        signature = ecdsa_private(secret).sign(content, ECDSA(hash_named(self.digest)))
+        signature = key.sign(content, ECDSA(hash_named(self.digest)))
         return self.prefix.encode() + ENCODERS[self.encoding](signature)
 
 
