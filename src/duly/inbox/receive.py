@@ -240,15 +240,17 @@ async def still_at_work(session: Session, key: Key, answer: Answer | None) -> bo
 
 
 async def replayed(session: Session, arrival: Arrival, terms: Terms, *, at_work: bool) -> Outcome:
-    """A known body: a duplicate under the id it came with first, a conflict under any other.
+    """A known body: a duplicate under the id it came with, a conflict under any other.
 
-    The claim of an event whose work is not over counts, even if its time is.
+    An id that is known with this very body is the same event, even if its own claim has run out:
+    the one on its body has not.
     """
     row = await read(session, arrival)
-    if row is not None and not row["held"] and (at_work or not row["free"]):
+    if row is not None and not row["held"]:
         if same_body(row, arrival):
             return DUPLICATE
-        return await conflict(session, arrival, Flag.CONFLICT, terms)
+        if at_work or not row["free"]:
+            return await conflict(session, arrival, Flag.CONFLICT, terms)
     return await conflict(session, arrival, Flag.REPLAYED_BODY, terms)
 
 
