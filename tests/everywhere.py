@@ -1,11 +1,14 @@
-"""Runs the tests on this interpreter, then on every newer Python of the machine.
+"""Runs the tests on this interpreter, then on the newer Pythons of the machine.
 
 `make test` starts it inside the servers, so that all interpreters share them. Each newer Python
 gets an environment of its own, `.venv-3.12` and so on, kept until pyproject.toml changes. There
 the tests marked slow are left out: they try servers and processes, not the language.
 
-What follows on the command line goes to pytest. DULY_TEST_PYTHONS limits the interpreters:
-"3.13" or "3.12,3.13" names newer ones, "main" stands for none of them.
+The newest one runs all the others; those between it and this one run what compares stores and
+colours, so that the whole stays below twenty minutes on two cores.
+
+What follows on the command line goes to pytest, on every interpreter. DULY_TEST_PYTHONS limits the
+interpreters: "3.13" or "3.12,3.13" names newer ones, "main" stands for none of them.
 """
 
 import os
@@ -22,6 +25,8 @@ ROOT = Path(__file__).parents[1]
 PASSED, FAILED = "passed", "FAILED"
 ANSWERS = {0: PASSED, 1: FAILED}  # pytest's exit codes that tell about the tests
 LIMIT = "DULY_TEST_PYTHONS"
+# The ledger and the receiving path, on every store and in both colours.
+CORE = ("tests/conformance", "tests/receiving", "tests/test_tx.py", "tests/test_opened.py")
 MOST_WORKERS = 4  # each worker keeps connections; the server has a few hundred for all
 
 # Prints the version of a finished release that can make environments, and nothing otherwise.
@@ -130,6 +135,11 @@ def run_pytest(python: Path, version: Version, options: Sequence[str]) -> Outcom
     return Outcome(version, ANSWERS[code], time.monotonic() - begun)
 
 
+def chosen(options: Sequence[str], *, newest: bool) -> list[str]:
+    """What a newer interpreter runs: as told, else all that is not slow, or the core of it."""
+    return ["-m", "not slow", *(options or (() if newest else CORE))]
+
+
 def run_newer(interpreter: Interpreter, options: Sequence[str]) -> Outcome:
     begun = time.monotonic()
     try:
@@ -138,15 +148,17 @@ def run_newer(interpreter: Interpreter, options: Sequence[str]) -> Outcome:
         verdict = f"{FAILED} (no environment: exit {failure.returncode})"
         return Outcome(interpreter.version, verdict, time.monotonic() - begun)
     print(f"everywhere: python {interpreter.series}", flush=True)
-    return run_pytest(python, interpreter.version, ["-m", "not slow", *options])
+    return run_pytest(python, interpreter.version, options)
 
 
 def main(options: Sequence[str]) -> int:
     here: Version = sys.version_info[:3]
     outcomes = [run_pytest(Path(sys.executable), here, options)]
     answers = [answer for path in candidates(os.environ) if (answer := ask(path))]
-    for interpreter in allowed(newer(answers, here), os.environ.get(LIMIT, "")):
-        outcomes.append(run_newer(interpreter, options))
+    wanted = allowed(newer(answers, here), os.environ.get(LIMIT, ""))
+    for interpreter in wanted:
+        told = chosen(options, newest=interpreter is wanted[-1])
+        outcomes.append(run_newer(interpreter, told))
     print("", *outcomes, sep="\n", flush=True)
     return int(any(outcome.verdict != PASSED for outcome in outcomes))
 

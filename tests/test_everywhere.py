@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.everywhere import Interpreter, allowed, candidates, newer
+from tests.everywhere import CORE, Interpreter, allowed, candidates, chosen, newer
 
 HERE = (3, 11, 7)
 
@@ -38,3 +38,9 @@ def test_candidates_come_from_path_and_from_pyenv_and_are_programs(tmp_path: Pat
     (theirs / "python3.13").touch()
     found = candidates({"PATH": str(on_path), "PYENV_ROOT": str(pyenv)})
     assert found[:2] == [on_path / "python3.12", theirs / "python3.13"]
+
+
+def test_the_newest_runs_all_that_is_not_slow_and_those_between_the_core_of_it() -> None:
+    assert chosen([], newest=True) == ["-m", "not slow"]
+    assert chosen([], newest=False) == ["-m", "not slow", *CORE]
+    assert chosen(["tests/gate"], newest=False) == ["-m", "not slow", "tests/gate"]

@@ -80,10 +80,9 @@ def test_transactions_of_both_colours_offer_the_same() -> None:
     names = {name for name in dir(Tx) if not name.startswith("_")}
     assert names == {name for name in dir(AsyncTx) if not name.startswith("_")}
     for name in ("execute", "newer"):
-        one, other = getattr(Tx, name), getattr(AsyncTx, name)
-        assert shape(one, annotated=True) == shape(other, annotated=True)
-        assert not inspect.iscoroutinefunction(one)
-        assert inspect.iscoroutinefunction(other)
+        one, other = (inspect.signature(getattr(kind, name)) for kind in (Tx, AsyncTx))
+        assert one.parameters == other.parameters
+        assert other.return_annotation == f"Awaitable[{one.return_annotation}]"
 
 
 def subclasses(kind: type[DulyError]) -> list[type[DulyError]]:
@@ -105,7 +104,10 @@ def test_every_error_survives_the_way_to_another_process(kind: type[DulyError]) 
 
 
 def test_every_error_of_dulys_is_a_public_name() -> None:
-    assert {kind.__name__ for kind in subclasses(DulyError)} <= set(duly.__all__)
+    errors = [
+        kind for kind in subclasses(DulyError) if not kind.__module__.startswith("duly.tools")
+    ]
+    assert {kind.__name__ for kind in errors} <= set(duly.__all__)
 
 
 EVENT = duly.Event(

@@ -38,9 +38,8 @@ async def run_inside(handlers: Sequence[Handler], event: object, opened: Opened)
         try:
             with tx.lasting():
                 done = handler.call(**handler.arguments(event=event, tx=tx))
-                if isinstance(tx, AsyncTx):
+                if handler.colour == "async":
                     await done
-                    tx.refuse_unkept()
                 elif hasattr(done, "__await__"):
                     if hasattr(done, "close"):
                         done.close()  # or Python complains that it was never awaited

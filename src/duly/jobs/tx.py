@@ -67,8 +67,12 @@ class OpenTransaction:
         with unending(opened.connection), unending(orm):
             try:
                 yield
+                self._refuse_unkept()
             finally:
                 self._opened = None
+
+    def _refuse_unkept(self) -> None:
+        """Refuse a handler that forgot an ``await``; what blocks cannot be forgotten."""
 
 
 class Tx(OpenTransaction):
@@ -132,8 +136,8 @@ class AsyncTx(OpenTransaction):
         self._promises.append(promise := Promised(work))
         return promise
 
-    def refuse_unkept(self) -> None:
-        """Refuse a handler that forgot an ``await``: what it asked for was never done."""
+    def _refuse_unkept(self) -> None:
+        """What was asked for and never awaited was never done."""
         unkept = [promise for promise in self._promises if not promise.begun]
         for promise in unkept:
             promise.give_up()
