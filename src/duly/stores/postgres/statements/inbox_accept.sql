@@ -4,7 +4,8 @@
 -- and the event counts only if both were free; a guard without its event fails the whole, so that
 -- none is left behind. An event without a row in the answer was known, or
 -- is being received elsewhere; the caller looks closer in its next statement. What many events
--- have in common is sent once, plain text as JSON, and bytes end to end.
+-- have in common is sent once, plain text as JSON, and bytes end to end. A digest covers its
+-- scope, so that it alone joins the parts.
 -- params: kinds (JSON: scope, source, type, flags, outcome, secret, remote, ttl, body_ttl), each
 --         (JSON: place of its kind, event_id, event_time in microseconds, where its blobs start,
 --         length of its headers, length of its body), fixed (80 bytes each: digest, fingerprint,
@@ -31,14 +32,14 @@ given AS MATERIALIZED (
       FROM json_array_elements(:each::json) WITH ORDINALITY AS each (value, number)
 ),
 wanted AS MATERIALIZED (
-    SELECT shared.*, given.place, given.event_id, given.event_time,
-           substring(:blobs::bytea FROM start + 1 FOR headers_size) AS headers,
-           substring(:blobs::bytea FROM start + headers_size + 1 FOR body_size) AS body,
-           substring(:fixed::bytea FROM given.place * 80 + 1 FOR 32) AS digest,
-           substring(:fixed::bytea FROM given.place * 80 + 33 FOR 32) AS fingerprint,
-           substring(:fixed::bytea FROM given.place * 80 + 65 FOR 16) AS token,
-           encode(substring(:fixed::bytea FROM given.place * 80 + 65 FOR 16), 'hex')::uuid AS id,
-           nullif(nullif(substring(:guards::bytea FROM given.place * 32 + 1 FOR 32), ''::bytea),
+    SELECT shared.*, place, event_id, event_time,
+           substr(:blobs::bytea, start + 1, headers_size) AS headers,
+           substr(:blobs::bytea, start + headers_size + 1, body_size) AS body,
+           substr(:fixed::bytea, place * 80 + 1, 32) AS digest,
+           substr(:fixed::bytea, place * 80 + 33, 32) AS fingerprint,
+           substr(:fixed::bytea, place * 80 + 65, 16) AS token,
+           encode(substr(:fixed::bytea, place * 80 + 65, 16), 'hex')::uuid AS id,
+           nullif(nullif(substr(:guards::bytea, place * 32 + 1, 32), ''::bytea),
                   decode(repeat('00', 32), 'hex')) AS replay
       FROM given JOIN shared USING (kind)
 ),
@@ -53,7 +54,7 @@ guarded AS (
                         WHERE known.scope = wanted.scope AND known.digest = wanted.digest)
      ORDER BY replay
         ON CONFLICT (scope, digest) DO NOTHING
-    RETURNING scope, digest
+    RETURNING digest
 ),
 claimed AS (
     INSERT INTO {claims} (scope, digest, key_text, fingerprint, first_seen, expires_at,
@@ -61,7 +62,7 @@ claimed AS (
     SELECT wanted.scope, wanted.digest, left(event_id, 120), fingerprint, now, expires_at,
            'done', token, 1
       FROM wanted
-      LEFT JOIN guarded ON guarded.scope = wanted.scope AND guarded.digest = wanted.replay
+      LEFT JOIN guarded ON guarded.digest = wanted.replay
      WHERE wanted.replay IS NULL OR guarded.digest IS NOT NULL
      ORDER BY wanted.digest
         ON CONFLICT (scope, digest) DO NOTHING
@@ -87,7 +88,7 @@ noted AS (
 enqueued AS (
     INSERT INTO {jobs} (id, scope, name, queue, event, state, run_at, priority, attempts, rescues,
                         max_attempts, epoch)
-    SELECT encode(substring(:job_ids::bytea FROM (job.number - 1)::integer * 16 + 1 FOR 16),
+    SELECT encode(substr(:job_ids::bytea, (job.number - 1)::integer * 16 + 1, 16),
                   'hex')::uuid,
            new.scope, handler.value ->> 0, handler.value ->> 1, new.id, 'ready', new.now, 0, 0, 0,
            (handler.value ->> 2)::integer, 0
@@ -99,7 +100,7 @@ enqueued AS (
 SELECT claimed.digest
   FROM (SELECT 1 / CASE WHEN count(*) = 0 THEN 1 ELSE 0 END AS whole
           FROM guarded
-          JOIN wanted ON wanted.scope = guarded.scope AND wanted.replay = guarded.digest
-          LEFT JOIN claimed ON claimed.scope = wanted.scope AND claimed.digest = wanted.digest
+          JOIN wanted ON wanted.replay = guarded.digest
+          LEFT JOIN claimed ON claimed.digest = wanted.digest
          WHERE claimed.digest IS NULL) AS guards
   LEFT JOIN claimed ON guards.whole = 1
