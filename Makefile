@@ -21,7 +21,7 @@ run: $(READY) ## set up and serve the sample shop on SQLite; ARGS="--port 9000" 
 demo: $(READY) ## eight processes race for the same events while some are killed with -9
 	@$(BIN)/python -m duly.tools.demo $(ARGS)
 
-test: $(READY) ## set up, bring up real servers, run all tests on every Python here; ARGS= for pytest
+test: $(READY) ## set up, bring up real servers, run the tests here and on newer Pythons; ARGS= for pytest
 	@$(BIN)/python -m tests.servers -- $(BIN)/python -m tests.everywhere $(ARGS)
 
 check: $(READY) ## ruff, mypy --strict, import-linter: no database, about a minute
