@@ -96,7 +96,7 @@ class SqliteSession:
         return await self.rows(f"{statement}_many", **shared, **packed(each)) if each else []
 
     async def write_each(self, statement: str, each: Sequence[dict[str, Value]]) -> None:
-        """Run the statement for one set of values after the other, in one call of the driver."""
+        """Run the statement for one set of values after the other, in one trip to the thread."""
         now = host_time(self._clock)
         for one in each:
             one["now"] = now

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from duly._kernel.errors import Held
 from duly._kernel.session import Opened
 from duly.stores.sqlite.thread import Thread
-from duly.stores.sqlite.wires import answered, autocommits, run
+from duly.stores.sqlite.wires import answered, autocommits, run, write_each
 from duly.stores.sqlite.writer import begin, commit_handled, roll_back, unended
 from duly.stores.surely import surely
 
@@ -39,7 +39,7 @@ class ThreadWire:
 
     async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
         """Run one statement for many sets of values on the thread."""
-        await self._thread.run(lambda: self._connection.executemany(text, each))
+        await self._thread.run(lambda: write_each(self._connection, text, each))
 
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's on the thread."""

@@ -36,7 +36,7 @@ class BlockingWire:
 
     async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
         """Run one statement for many sets of values."""
-        self._connection.executemany(text, each)
+        write_each(self._connection, text, each)
 
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's."""
@@ -70,7 +70,8 @@ class AiosqliteWire:
 
     async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
         """Run one statement for many sets of values on the connection's thread."""
-        await self._connection.executemany(text, each)
+        on_its_thread: Any = self._connection._execute
+        await on_its_thread(write_each, self._connection._conn, text, each)
 
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's on the connection's thread."""
@@ -103,6 +104,19 @@ def run(connection: sqlite3.Connection, text: str, values: Mapping[str, Value]) 
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
     return cursor.execute(text, values).fetchall()
+
+
+def write_each(
+    connection: sqlite3.Connection, text: str, each: Sequence[Mapping[str, Value]]
+) -> None:
+    """Run one statement for many sets of values.
+
+    Not ``executemany``: on Python 3.13 it leaves a statement with RETURNING unfinished, and the
+    next set of values fails.
+    """
+    cursor = connection.cursor()
+    for values in each:
+        cursor.execute(text, values).fetchall()
 
 
 def answered(connection: sqlite3.Connection, text: str, values: Mapping[str, Any]) -> Rows:
