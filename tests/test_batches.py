@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,18 @@ import psycopg
 import pytest
 
 import duly
-from duly import Held
+from duly import Held, StoreRefused
 from duly._kernel.keys import key_of
 from duly._kernel.onestep import finish
 from duly._ledger.claims import Terms, claim_many
 from duly._ledger.statements import CLAIMS_READ, CLAIMS_RETAKE
+from duly.inbox.arrivals import Outcome, Status, event_digest
+from duly.inbox.receive import Leaders, accept, receive_many
+from duly.stores.postgres import runners
 from duly.stores.postgres.patience import PatientConnection
+from tests.inboxes import arrival, found
+from tests.processes.leading import PATIENCE, until
+from tests.watching import waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,6 +32,10 @@ if TYPE_CHECKING:
 
 HOUR = timedelta(hours=1)
 HOUR_LONG = 3_600_000_000
+CLAIM = (
+    "INSERT INTO duly_claims (scope, digest, key_text, first_seen, state, token, epoch)"
+    " VALUES (%s, %s, 'claimed', now(), 'done', 'other', 1)"
+)
 
 
 class Reversed:
@@ -93,3 +104,33 @@ def test_a_rerun_that_is_held_gives_back_what_its_first_run_committed(
             duly.dedup_many(store, scope, ["new", "old"])
         monkeypatch.undo()
         assert duly.dedup(store, scope, "new").first
+
+
+def test_a_body_is_never_claimed_without_its_event(
+    postgres_url: str, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runners, "BATCH_WAIT", timedelta(seconds=PATIENCE))
+    late = arrival(scope, "late", replay=event_digest(scope, "its body"), signed=False)
+    batch = Leaders([late, arrival(scope, "neighbour")])
+    claims = f"SELECT key_text FROM duly_claims WHERE scope = '{scope}' ORDER BY 1"
+
+    def accepted() -> dict[bytes, Outcome]:
+        return finish(store.blocking.run_batch(lambda session: accept(session, batch)))
+
+    with (
+        duly.store(postgres_url) as store,
+        ThreadPoolExecutor(1) as threads,
+        psycopg.connect(postgres_url) as other,
+    ):
+        other.execute(CLAIM, [scope, late.digest])  # not committed, so nobody sees it yet
+        running = threads.submit(accepted)
+        until(lambda: waits(postgres_url, "shared AS MATERIALIZED"))
+        other.commit()
+        with pytest.raises(StoreRefused):
+            running.result(PATIENCE)
+        assert found(store, claims) == [("claimed",)]
+        # Whoever tries again sees the other's claim first, and does not touch the body.
+        told = dict(zip(batch, finish(receive_many(store.blocking, batch)), strict=True))
+        assert told[late] == Outcome(Status.DUPLICATE)
+        assert set(told.values()) == {Outcome(Status.DUPLICATE), Outcome(Status.ACCEPTED)}
+        assert found(store, claims) == [("claimed",), ("neighbour",)]

@@ -1,4 +1,4 @@
-"""Bodies and events go when their time is over, but never while there is work left for them."""
+"""What is kept goes when its time is over, but nothing of an event that has work left."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,8 +12,9 @@ import duly
 from duly._kernel.clock import MICROSECOND
 from duly._kernel.onestep import finish
 from duly.inbox.arrivals import Arrival, Flag, Status
-from duly.inbox.prune import prune_bodies, prune_events
+from duly.inbox.prune import prune_bodies, prune_counters, prune_events
 from duly.inbox.receive import receive_alone, receive_many
+from duly.inbox.tally import Tally, flush
 from duly.tools.cli import main
 from tests.conftest import HandClock
 from tests.inboxes import DAY, a_job, arrival, done, found
@@ -240,14 +241,37 @@ async def test_rows_that_somebody_has_locked_are_left_for_the_next_time(
         assert (await inbox.bodies(), await inbox.events()) == (1, 1)
 
 
+def counted(*names: str) -> Tally:
+    """One of each, in the present minute."""
+    tally = Tally()
+    for name in names:
+        tally.count("shop", name)
+    return tally
+
+
+async def test_a_counter_goes_thirty_days_after_its_minute(url: str, colour: Colour) -> None:
+    async with an_inbox(url, colour) as inbox:
+        await flush(inbox.runner, counted("accepted", "duplicate", "HELD"))
+        inbox.clock.advance(timedelta(minutes=1))
+        await flush(inbox.runner, counted("accepted"))
+        inbox.clock.advance(30 * DAYS - timedelta(minutes=1) - MICROSECOND)
+        assert await prune_counters(inbox.runner, 100) == 0
+        inbox.clock.advance(MICROSECOND)
+        assert [await prune_counters(inbox.runner, 2) for _ in range(3)] == [2, 1, 0]
+        assert found(inbox.store, "SELECT name, n FROM duly_counters") == [("accepted", 1)]
+        inbox.clock.advance(timedelta(minutes=1))
+        assert await prune_counters(inbox.runner, 100) == 1
+
+
 def expire(url: str) -> None:
-    """Events whose time was over years ago, in a database that the command will find."""
+    """What was over years ago, in a database that the command will find."""
     clock = HandClock()
     clock.moment = datetime(2020, 1, 1, tzinfo=UTC)
     arrivals = [plain("a"), plain("b"), arrival("shop", "busy"), plain("for ever", ttl=None)]
     with duly.store(url, clock=clock) as store:
         for one in arrivals:
             finish(receive_many(store.blocking, [one]))
+        finish(flush(store.blocking, counted("accepted", "duplicate")))
 
 
 @pytest.mark.parametrize("limit", ["1", "1000"])
@@ -258,7 +282,7 @@ def test_the_command_prunes_all_of_it_and_says_how_many_of_each(
     url = request.getfixturevalue(kind)
     expire(url)
     assert main(["prune", url, "--limit", limit]) == 0
-    assert capsys.readouterr().out == "pruned 2 claims, 3 bodies, 2 events, 0 counters\n"
+    assert capsys.readouterr().out == "pruned 2 claims, 3 bodies, 2 events, 2 counters\n"
     assert main(["prune", url, "--json"]) == 0
     assert capsys.readouterr().out == '{"claims": 0, "bodies": 0, "events": 0, "counters": 0}\n'
     with duly.store(url) as store:

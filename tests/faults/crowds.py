@@ -47,7 +47,7 @@ class Crowd:
             event += 1
             delivery = self.senders.delivery(f"evt_{sender}_{event}")
             while not self._taken(delivery):
-                time.sleep(PAUSE * random.random())
+                time.sleep(PAUSE * random.random())  # as a sender does before it comes again
             if random.random() < 0.2:  # a sender that lost our answer
                 self._taken(delivery)
 

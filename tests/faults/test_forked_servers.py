@@ -46,7 +46,7 @@ def ended_well(child):
         if (ended := os.waitpid(child, os.WNOHANG))[0]:
             assert ended[1] == 0, "the child failed"
             return
-        time.sleep(0.02)
+        time.sleep(0.02)  # between two looks: waitpid has no deadline of its own
     os.kill(child, 9)
     os.waitpid(child, 0)
     raise AssertionError("the child hangs")

@@ -65,7 +65,7 @@ def test_recovery_does_not_take_as_long_as_the_outage_did(struck: Cluster, way: 
         with Crowd(shop) as crowd:
             crowd.accepted_after(0)
             with struck.away():
-                time.sleep(OUTAGE)
+                time.sleep(OUTAGE)  # the length of the outage is what is tried
             back = struck.back()
             assert crowd.accepted_after(back) - back < SOON
         assert crowd.longest < LONGEST, "a request was not answered in time"

@@ -8,6 +8,7 @@ import pytest
 
 import duly
 from tests.receiving.senders import OTHER, PAID, text
+from tests.receiving.test_too_old import KEEP, SECOND, created
 
 if TYPE_CHECKING:
     from tests.conftest import HandClock
@@ -153,3 +154,31 @@ async def test_an_event_is_forgotten_for_its_tenant_alone(
         await subject.forget(shop.name, "evt_1", tenant="ann")
         assert (await shop.send(bodies["ann"], id="evt_1")).said == "accepted"
         assert (await shop.send(bodies["bob"], id="evt_1")).said == "duplicate"
+
+
+async def test_an_event_that_was_too_old_is_so_again_and_its_forgetter_is_told(
+    woven: Case, place: DatabaseOf, clock: HandClock
+) -> None:
+    async with woven.open(place, clock) as subject:
+        stripe = subject.source("stripe", now=clock, keep=KEEP)
+        body = created(clock, KEEP + SECOND)
+        assert (await stripe.send(body)).said == "too_old"
+        forgotten = await subject.forget(stripe.name, "evt_1")
+        assert (forgotten.too_old, forgotten.handlers) == (True, ())
+        assert (await stripe.send(body)).said == "too_old"
+        assert stripe.worked() == []
+
+
+async def test_an_event_that_was_too_old_is_processed_where_nothing_is_too_old_any_more(
+    durable_inline: Case, place: DatabaseOf, clock: HandClock
+) -> None:
+    body = created(clock, KEEP + SECOND)
+    async with durable_inline.open(place, clock) as subject:
+        stripe = subject.source("stripe", now=clock, keep=KEEP)
+        assert (await stripe.send(body)).said == "too_old"
+    async with durable_inline.open(place, clock) as subject:
+        stripe = subject.source("stripe", now=clock, keep=None, name=stripe.name)
+        forgotten = await subject.forget(stripe.name, "evt_1")
+        assert (forgotten.too_old, forgotten.handlers) == (True, ("handle",))
+        assert (await stripe.send(body)).said == "accepted"
+        assert stripe.worked() == [("evt_1", "handle")]

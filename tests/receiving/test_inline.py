@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.processes.leading import PATIENCE
+from tests.receiving.records import WRITE
 from tests.receiving.senders import PAID, text
-from tests.receiving.subjects import Case
+from tests.receiving.subjects import WOVEN, Case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -234,3 +235,29 @@ async def test_a_handler_cannot_end_the_transaction_it_works_in(
         answer = await shop.send(PAID, id="evt_1")
         assert (answer.status, answer.said) == (500, "HANDLER_FAILED")
         assert subject.records.everything() == before
+
+
+@pytest.mark.parametrize(  # what blocks cannot be forgotten
+    "inline",
+    [case for case in WOVEN if case.way == "inline-async"],
+    ids=lambda case: case.name,
+)
+async def test_a_handler_that_forgets_to_await_is_told_so_and_its_event_is_not_taken(
+    inline: Case, place: DatabaseOf
+) -> None:
+    async with inline.open(place, None) as subject:
+        shop = subject.source(handled=None)
+        forgets = True
+
+        @subject.app.on(shop.name, name="handle")
+        async def handle(event: Any, tx: Any) -> None:
+            asked = tx.execute(WRITE, source=event.source, event=event.id, handler="handle")
+            if not forgets:
+                await asked
+
+        answer = await shop.send(id="evt_1")
+        assert (answer.status, answer.said) == (500, "HANDLER_FAILED")
+        assert subject.records.claims(shop.name) == []
+        forgets = False
+        assert (await shop.send(id="evt_1")).said == "accepted"
+        assert shop.worked() == [("evt_1", "handle")]

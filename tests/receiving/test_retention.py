@@ -119,6 +119,22 @@ async def test_a_body_is_remembered_for_as_long_as_its_event_has_work(
         assert hub.worked() == [("id_1", "handle")]
 
 
+async def test_the_event_of_a_body_that_is_remembered_is_a_duplicate_and_no_conflict(
+    stored: Case, place: DatabaseOf, clock: HandClock
+) -> None:
+    async with stored.open(place, clock) as subject:
+        hub = subject.source("github", now=clock, keep=MONTH)
+        await hub.send(PAID, id="id_1", type="push")
+        clock.advance(2 * MONTH)
+        assert (await hub.send(PAID, id="id_1", type="push")).said == "duplicate"
+        subject.records.finish(hub.name)
+        # The claim on the body began anew with that, the one on the id did not.
+        assert (await hub.send(PAID, id="id_1", type="push")).said == "duplicate"
+        assert len(subject.records.events(hub.name)) == 1
+        clock.advance(2 * MONTH)
+        assert (await hub.send(PAID, id="id_1", type="push")).said == "accepted"
+
+
 async def test_a_source_that_forgets_nothing_knows_an_event_for_ever(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:

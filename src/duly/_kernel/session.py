@@ -98,6 +98,8 @@ class Opened(NamedTuple):
     # What the code may use: the driver's connection, and the ORM's session where there is one.
     connection: Any
     orm: Any = None
+    # Called before that code runs: from then on a statement may take its usual time again.
+    at_ease: Callable[[], None] = lambda: None
 
 
 class Runner(Protocol):

@@ -45,6 +45,7 @@ async def receive_and_run(opened: Opened, work: Work) -> Outcome:
     """One event: remembered, and handled if this is the first time."""
     outcome = await received(opened, work.arrival)
     if outcome.status is Status.ACCEPTED:
+        opened.at_ease()  # the sender's deadline bounds the claim, not the handler's own statements
         await run_inside(work.handlers, work.event, opened)
     return outcome
 

@@ -15,6 +15,7 @@ from contextlib import (
     contextmanager,
     nullcontext,
 )
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet
 
@@ -96,6 +97,13 @@ def unless_lost(
         raise
 
 
+def patient(
+    connection: PatientConnection | PatientAsyncConnection, wait: timedelta
+) -> Callable[[], None]:
+    """Gives a connection its usual patience back, whatever time its caller has left."""
+    return partial(setattr, connection, "patience", ANSWER + wait.total_seconds())
+
+
 def bounded(usual: float, within: float | None) -> float:
     """Seconds to wait: as always, or what the caller has left if that is less."""
     return usual if within is None else max(min(usual, within), LEAST)
@@ -146,7 +154,8 @@ class BlockingRunner:
             try:
                 connection.patience = bounded(ANSWER + wait.total_seconds(), within)
                 with unless_lost(connection), connection.transaction():
-                    yield Opened(self._target.session(BlockingWire(connection), wait), connection)
+                    session = self._target.session(BlockingWire(connection), wait)
+                    yield Opened(session, connection, at_ease=patient(connection, wait))
                     ending.handled = True
                     refuse_unsound(connection)
             finally:
@@ -263,7 +272,7 @@ class AwaitedRunner:
                 with unless_lost(connection):
                     async with connection.transaction():
                         session = self._target.session(AwaitedWire(connection), wait)
-                        yield Opened(session, connection)
+                        yield Opened(session, connection, at_ease=patient(connection, wait))
                         ending.handled = True
                         refuse_unsound(connection)
             except BaseException:  # a second cancellation must not lose the connection
