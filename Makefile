@@ -38,7 +38,7 @@ docs: $(READY) ## write the page of all providers from their profiles
 	@$(BIN)/python -m duly.tools.shelf > $(VENV)/providers.md
 	@mv $(VENV)/providers.md docs/providers.md
 
-bench: $(READY) ## SUITE=claims, verify or ingest: ratios in one run, JSON last; ARGS= for the suite
+bench: $(READY) ## SUITE=claims, verify, ingest or jobs: ratios in one run, JSON last; ARGS= for the suite
 	@$(if $(filter verify,$(SUITE)),,$(BIN)/python -m tests.servers --) \
 	  $(BIN)/python -m benchmarks $(SUITE) $(ARGS)
 

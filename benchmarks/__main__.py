@@ -21,12 +21,13 @@ SUITES = {
     "claims": "claims per second, one durable commit each",
     "verify": "verifications per second, next to the libraries of three senders",
     "ingest": "deliveries accepted per second over HTTP; has options of its own, ingest --help",
+    "jobs": "jobs per second on PostgreSQL; has options of its own, jobs --help",
 }
 STORES = ("sqlite", "postgres")
 # The suites that measure stores; the others have no use for the options of a store.
 STORED = ("claims",)
 # The suites that are no duels: each reads its own options and reports in its own words.
-APART = ("ingest",)
+APART = ("ingest", "jobs")
 
 
 class Suite(Protocol):

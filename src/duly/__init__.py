@@ -22,6 +22,7 @@ from duly._kernel.errors import (
     WrongColour,
 )
 from duly._kernel.records import Duplicate, First
+from duly._kernel.retry import Backoff, Dead, NotYet, Retry
 from duly.app import Duly
 from duly.gate.explaining import explain
 from duly.gate.provider import Provider
@@ -32,7 +33,10 @@ from duly.gate.verification import verify
 from duly.gate.verified import Verified
 from duly.inbox.events import Event
 from duly.inbox.forget import Forgotten, StillAtWork
+from duly.jobs.context import Job
+from duly.jobs.enqueue import Enqueued
 from duly.jobs.tx import Tx
+from duly.runtime.tally import Worked
 from duly.stores.base import Store
 from duly.stores.begins import django
 from duly.stores.opening import store
@@ -43,6 +47,7 @@ __version__ = "0.1.0"
 # Tracebacks and help() show where a name is to be imported from.
 for _public in (
     *(Duly, Event, Forgotten, Tx, StoreRefused),
+    *(Backoff, Dead, Enqueued, Job, NotYet, Retry, Worked),
     *(First, Duplicate, Store, Provider, Secret, Signed, Source, Verified),
     *DulyError.__subclasses__(),
     *Misuse.__subclasses__(),
@@ -51,19 +56,25 @@ for _public in (
 DulyError.__module__ = "duly"
 
 __all__ = [
+    "Backoff",
+    "Dead",
     "Duly",
     "DulyError",
     "Duplicate",
+    "Enqueued",
     "Event",
     "First",
     "Forgotten",
     "Held",
+    "Job",
     "LeaseLost",
     "Misuse",
     "NotJoinable",
     "NotStorable",
+    "NotYet",
     "Provider",
     "Rejected",
+    "Retry",
     "SchemaMismatch",
     "Secret",
     "Signed",
@@ -76,6 +87,7 @@ __all__ = [
     "Tx",
     "UnsafeStore",
     "Verified",
+    "Worked",
     "WrongColour",
     "aio",
     "dedup",

@@ -17,6 +17,8 @@ from duly._kernel.inputs import (
 from duly._kernel.onestep import finish
 from duly._kernel.options import BODIES_KEPT, WAIT
 from duly._kernel.options import names as table_names
+from duly._kernel.retry import Backoff
+from duly.app_jobs import AwaitedJobVerbs, JobVerbs, refuse_colour
 from duly.edge import asgi, wsgi
 from duly.edge.direct import handed_over
 from duly.edge.receiver import Database, Receiver
@@ -36,7 +38,9 @@ from duly.edge.site import Site
 from duly.gate.reading import USUAL, Limits
 from duly.gate.source import AS_THE_PROVIDER, Source
 from duly.inbox.forget import Forgotten, forget
-from duly.jobs.handlers import checked_pattern, handler_of
+from duly.jobs.handlers import EVENT_ATTEMPTS, checked_pattern
+from duly.jobs.handlers import QUEUE as QUEUE_NAME
+from duly.jobs.order import order_of
 from duly.stores.begins import SameDatabase, begin_of
 from duly.stores.opening import store
 
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from duly._kernel.clock import Clock
+    from duly._kernel.versions import Tie
     from duly.edge.asgi import Receive, Scope, Send
     from duly.gate.delivery import Headers
     from duly.gate.provider import Provider
@@ -60,8 +65,8 @@ BODY_DEADLINE = timedelta(seconds=10)
 QUEUE = 2000
 
 
-class Duly:
-    """An application that receives webhooks: ASGI as it stands, WSGI as ``app.wsgi``.
+class Duly(JobVerbs):
+    """An application that receives webhooks and runs jobs: ASGI as it stands, WSGI as ``app.wsgi``.
 
     Args:
         url: ``sqlite:///shop.db``, ``postgresql://…`` or ``memory:``; taken from ``begin`` where
@@ -111,6 +116,8 @@ class Duly:
             connections=connections,
         )
         opener = None if self._begin is None else SameDatabase(self._begin, self.store)
+        self._opener, self._connections = opener, connections
+        self._begin_jobs()
         database = Database(
             self.store.blocking, self.store.awaited, opener, self.store.aclose, connections
         )
@@ -186,26 +193,54 @@ class Duly:
             checked_bodies(bodies),
             kept_headers(source.provider, headers),
             any(not handshake.signed for handshake in source.provider.handshakes),
+            self.jobs,
         )
 
     def on(
-        self, source: str, pattern: str = "*", *, name: str | None = None
+        self,
+        source: str,
+        pattern: str = "*",
+        *,
+        name: str | None = None,
+        queue: str = QUEUE_NAME,
+        attempts: int = EVENT_ATTEMPTS,
+        timeout: timedelta | None = None,
+        backoff: Backoff = Backoff(),  # noqa: B008  # it cannot be changed
+        order: tuple[str, str] | None = None,
+        tie: Tie | None = None,
+        refetch: Callable[[Any], Any] | None = None,
     ) -> Callable[[Handling], Handling]:
         """Handle the events of a source whose type matches: an exact type, or a glob.
 
-        The function asks by parameter name for what it needs: ``event``, ``job``, ``tx``. Its own
-        name is what the database knows it by; ``name`` sets another.
+        The function asks by parameter name for what it needs: ``event``, ``job``, ``tx``.
+
+        Args:
+            source: the name of a source.
+            pattern: the event type, or a glob of them.
+            name: what the database knows the handler by; its own name unless given.
+            queue: where its jobs wait.
+            attempts: how often a job may fail before it is dead. Five unless given.
+            timeout: how long one run may take: five minutes, on SQLite ten seconds with ``tx``.
+            backoff: how long a job waits after an error.
+            order: paths into the body, of what names the resource and of what orders its versions:
+                events that come later than a newer one are passed over as stale.
+            tie: what to do with equal versions: ``apply`` or ``skip``.
+            refetch: a function of the event that asks the source of truth, just before the handler
+                and outside of its transaction; ``event.current`` is what it returned.
         """
         route, wanted = self._route(source), checked_pattern(pattern)
+        guarded = order_of(order, tie)
+        if refetch is not None and not callable(refetch):
+            raise Misuse(f"refetch must be a function of the event, not {kind(refetch)}")
 
         def add(function: Handling) -> Handling:
-            handler = handler_of(function, name)
+            handler = self._handler(function, name, queue, attempts, timeout, backoff)
+            handler = replace(handler, order=guarded, refetch=refetch)
             refuse_taken(route, handler)
             if route.inline:
                 refuse_inline(route, handler, self._begin)
-            elif self._begin is not None and "tx" in handler.wants:
-                refuse_colour(handler, self._begin)
             route.handlers.add(wanted, handler)
+            self.jobs.add_event(route.name, handler)
             return function
 
         return add
@@ -304,6 +339,11 @@ def refuse_inline(route: Route, handler: Handler, begin: Begin | None) -> None:
             f"handler {handler.name} asks for job, and source {route.name} is inline: there is no "
             "job, only the accepting transaction. Ask for event and tx"
         )
+    if handler.order is not None or handler.refetch is not None:
+        raise Misuse(
+            f"handler {handler.name} has order= or refetch=, and source {route.name} is inline: "
+            "these are for handlers that run as jobs. Inline, ask tx.newer(…)"
+        )
     if begin is not None:
         refuse_colour(handler, begin)
     others = {one.colour for one in route.handlers.all()} - {handler.colour}
@@ -314,15 +354,6 @@ def refuse_inline(route: Route, handler: Handler, begin: Begin | None) -> None:
         )
 
 
-def refuse_colour(handler: Handler, begin: Begin) -> None:
-    """Refuse a handler whose colour is not that of the ORM's transactions."""
-    if handler.colour != begin.colour:
-        raise Misuse(
-            f"handler {handler.name} is {handler.colour}, and begin= opens {begin.colour} "
-            f"transactions: make it {'async def' if begin.colour == 'async' else 'def'}"
-        )
-
-
 def with_handlers(done: Forgotten, route: Route) -> Forgotten:
     """What was forgotten, with the handlers that the next delivery will run."""
     parked = done.too_old and route.keep is not None
@@ -330,10 +361,11 @@ def with_handlers(done: Forgotten, route: Route) -> Forgotten:
     return replace(done, handlers=tuple(handler.name for handler in again))
 
 
-class Awaited:
+class Awaited(AwaitedJobVerbs):
     """The same verbs awaited: ``app.aio``."""
 
     def __init__(self, app: Duly) -> None:
+        super().__init__(app)
         self._app = app
 
     async def receive(

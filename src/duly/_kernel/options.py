@@ -16,6 +16,8 @@ CLAIM_TTL = timedelta(days=30)
 BODIES_KEPT = timedelta(days=14)
 # What happened in which minute is of little use after a month.
 COUNTERS_KEPT = timedelta(days=30)
+# What became of a job is asked for in the days after.
+HISTORY_KEPT = timedelta(days=7)
 # A duplicate that races the first should answer while its sender listens; most wait 5 s or more.
 WAIT = timedelta(seconds=2)
 # How long many deliveries wait together for a key that one of them needs: then each goes alone.

@@ -100,6 +100,8 @@ class Opened(NamedTuple):
     orm: Any = None
     # Called before that code runs: from then on a statement may take its usual time again.
     at_ease: Callable[[], None] = lambda: None
+    # Called from another thread: takes the connection from code that does not let go.
+    revoke: Callable[[], None] = lambda: None
 
 
 class Runner(Protocol):
@@ -135,9 +137,12 @@ class Runner(Protocol):
         """
 
     def opened(
-        self, *, wait: timedelta, within: float | None = None
+        self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
     ) -> AbstractAsyncContextManager[Opened]:
-        """A transaction for code of the user's to run in: committed at the end of the block."""
+        """A transaction for code of the user's to run in: committed at the end of the block.
+
+        ``lasting`` is how long that code may take, where somebody has bounded it.
+        """
 
     async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction to its end, even if the caller is cancelled meanwhile, again."""

@@ -39,6 +39,19 @@ async def newer(session: Session, asked: Advance) -> bool:
     return False
 
 
+async def would_apply(session: Session, asked: Advance) -> bool:
+    """Whether the version is later than any applied, without recording it."""
+    known = await session.rows(
+        VERSIONS_READ, scope=asked.resource.scope, digest=asked.resource.digest
+    )
+    if not known:
+        return True
+    applied, ours = bytes(known[0]["version"]), asked.version.order
+    if applied != ours:
+        return applied < ours
+    return asked.tie or bytes(known[0]["token"] or b"") == asked.token
+
+
 async def newer_joined(session: Session, asked: Advance) -> bool:
     """The same in a transaction that is not ours."""
     await session.begin(None)

@@ -83,7 +83,12 @@ def works_of(delivery: Delivery, arrivals: Sequence[Arrival]) -> list[Work]:
     """The arrivals of an inline source, with the handlers that run in their transaction."""
     handlers = delivery.route.handlers
     return [
-        Work(arrival, event_of(delivery, arrival, facts), handlers.matching(facts.type))
+        Work(
+            arrival,
+            event_of(delivery, arrival, facts),
+            handlers.matching(facts.type),
+            delivery.route.jobs,
+        )
         for arrival, facts in zip(arrivals, delivery.verified.items, strict=True)
     ]
 

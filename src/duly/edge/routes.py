@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from duly.gate.schemes.base import Scheme
     from duly.gate.source import Source
     from duly.gate.verified import Verified
+    from duly.jobs.registry import Registry
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 TAKEN: Final = ("healthz", "readyz")
@@ -48,6 +49,8 @@ class Route:
     headers: tuple[str, ...]
     # Whether the provider asks questions without a signature, which GET may carry.
     asks: bool
+    # What its handlers may enqueue.
+    jobs: Registry
     handlers: Handlers = field(default_factory=Handlers)
     signed_times: dict[Scheme[Any], bool] = field(default_factory=dict)
 

@@ -61,6 +61,12 @@ class Secret:
         """The value itself. Do not keep it in a variable of a function that may raise."""
         return self._value
 
+    def text(self) -> str | None:
+        """The value as text; None for a key that is no text."""
+        if isinstance(self._value, bytes):
+            return self._value.decode("utf-8", "replace")
+        return self._value if isinstance(self._value, str) else None
+
     def named(self, name: str) -> Secret:
         """The same secret with a name, where it has none yet."""
         if self.name:

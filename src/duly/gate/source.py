@@ -80,6 +80,10 @@ class Source:
             self.provider.handshakes or self.provider.sent_at or missing_id == "reject"
         ) or (parse == "require" or any(scheme.reads_body for scheme, _ in self.schemes))
 
+    def texts_to_hide(self) -> list[str]:
+        """The secrets as texts, for whoever must keep them out of what people read."""
+        return [text for secret in self.secrets if (text := secret.text()) is not None]
+
     def __repr__(self) -> str:
         # A traceback may print a source that was refused half-way.
         name, secrets = getattr(self, "name", None), getattr(self, "secrets", None)

@@ -25,6 +25,8 @@ class Event:
         form: the fields of a form-encoded body, in their order; empty where it is no form.
         time: when it happened, where it says so.
         received_at: when it was received.
+        current: what the source of truth said just before the handler ran, where it has
+            ``refetch=``.
     """
 
     id: str
@@ -37,3 +39,4 @@ class Event:
     form: tuple[tuple[str, str], ...] = field(repr=False)
     time: datetime | None
     received_at: datetime
+    current: Any = field(default=None, repr=False)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from duly.inbox.arrivals import Arrival
     from duly.inbox.events import Event
     from duly.jobs.handlers import Handler
+    from duly.jobs.registry import Registry
 
 
 class Opener(Protocol):
@@ -33,6 +34,8 @@ class Work(NamedTuple):
     arrival: Arrival
     event: Event
     handlers: Sequence[Handler]
+    # What the handlers may enqueue.
+    jobs: Registry
 
 
 async def receive_inline(opener: Opener, works: Sequence[Work]) -> list[Outcome]:
@@ -46,7 +49,7 @@ async def receive_and_run(opened: Opened, work: Work) -> Outcome:
     outcome = await received(opened, work.arrival)
     if outcome.status is Status.ACCEPTED:
         opened.at_ease()  # the sender's deadline bounds the claim, not the handler's own statements
-        await run_inside(work.handlers, work.event, opened)
+        await run_inside(work.handlers, work.event, opened, work.jobs)
     return outcome
 
 

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from duly._kernel.clock import MICROSECOND
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import kind
 from duly._kernel.keys import as_bytes
+from duly._kernel.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from duly.jobs.order import Order
+
 Colour = Literal["sync", "async"]
 PARAMETERS = ("event", "job", "tx")
 QUEUE = "default"
+QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 # A webhook that fails is tried again: its sender has been told that it was taken.
 EVENT_ATTEMPTS = 5
+# A plain job may do what must not be done twice; whoever knows better asks for more.
+JOB_ATTEMPTS = 1
+# Longer than any call that somebody waits for, and short enough that a hung one is noticed.
+TIMEOUT = timedelta(minutes=5)
+# On SQLite a handler with `tx` keeps everybody else from writing.
+LOCKING_TIMEOUT = timedelta(seconds=10)
 NAME_BYTES = 200
 PATTERN_BYTES = 500
 
@@ -34,6 +47,11 @@ class Handler:
     colour: Colour
     queue: str = QUEUE
     attempts: int = EVENT_ATTEMPTS
+    timeout: int = TIMEOUT // MICROSECOND
+    backoff: Backoff = field(default_factory=Backoff)
+    # Which versions of which resource it applies, newest only; and where to ask for the present.
+    order: Order | None = None
+    refetch: Callable[..., Any] | None = None
 
     def arguments(self, **offered: object) -> dict[str, object]:
         """What the function asked for, of what there is."""
@@ -131,6 +149,16 @@ class Handlers:
             if said == pattern or fnmatchcase(said, pattern)
         }
         return tuple(found.values())
+
+
+def checked_queue(queue: object) -> str:
+    """The name of a queue."""
+    if not isinstance(queue, str) or QUEUE_NAME.fullmatch(queue) is None:
+        raise Misuse(
+            "a queue's name is 1 to 100 letters, digits, dots, hyphens and underscores, such as "
+            "'mail'"
+        )
+    return queue
 
 
 def checked_pattern(pattern: object) -> str:

@@ -1,10 +1,12 @@
-"""Running handlers inside a transaction that is already open."""
+"""Running handlers: inside a transaction that is already open, or without one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
+from duly.jobs.endings import as_problem
+from duly.jobs.inside import inside
 from duly.jobs.tx import AsyncTx, Tx
 
 if TYPE_CHECKING:
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
     from duly._kernel.session import Opened
     from duly.jobs.handlers import Handler
+    from duly.jobs.registry import Registry
 
 
 class HandlerFailed(Exception):  # a fact about the user's code, not an error of duly's
@@ -31,20 +34,35 @@ class Unfinished(HandlerFailed):
         )
 
 
-async def run_inside(handlers: Sequence[Handler], event: object, opened: Opened) -> None:
+async def run_inside(
+    handlers: Sequence[Handler], event: object, opened: Opened, jobs: Registry
+) -> None:
     """Run each handler in turn in the open transaction; the first that raises ends them all."""
     for handler in handlers:
-        tx = AsyncTx(opened) if handler.colour == "async" else Tx(opened)
-        try:
-            with tx.lasting():
-                done = handler.call(**handler.arguments(event=event, tx=tx))
-                if handler.colour == "async":
-                    await done
-                elif hasattr(done, "__await__"):
-                    if hasattr(done, "close"):
-                        done.close()  # or Python complains that it was never awaited
-                    raise Misuse(
-                        f"handler {handler.name} returned something to await: make it `async def`"
-                    )
-        except (Exception, SystemExit) as problem:  # sys.exit() in a handler ends no server
-            raise HandlerFailed(handler.name) from problem
+        await run_one_inside(handler, opened, jobs, event=event)
+
+
+async def run_one_inside(
+    handler: Handler, opened: Opened, jobs: Registry, **offered: object
+) -> None:
+    """Run one handler in the open transaction; anything but success is `HandlerFailed`."""
+    tx = AsyncTx(opened, jobs) if handler.colour == "async" else Tx(opened, jobs)
+    try:
+        with tx.lasting(), inside(handler.name):
+            await run_plainly(handler, tx=tx, **offered)
+    except (Exception, SystemExit) as problem:  # sys.exit() in a handler ends no server
+        raise HandlerFailed(handler.name) from problem
+
+
+async def run_plainly(handler: Handler, **offered: object) -> None:
+    """Call a handler with what it asks for; an outcome that it returns is raised."""
+    result: Any = handler.call(**handler.arguments(**offered))
+    if handler.colour == "async":
+        result = await result
+    elif hasattr(result, "__await__"):
+        if hasattr(result, "close"):
+            result.close()  # or Python complains that it was never awaited
+        raise Misuse(f"handler {handler.name} returned something to await: make it `async def`")
+    outcome = as_problem(result)
+    if outcome is not None:
+        raise outcome

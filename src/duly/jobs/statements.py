@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
+EFFECTS_INTEND = "effects_intend"
+EFFECTS_PRUNE = "effects_prune"
+EFFECTS_READ = "effects_read"
+EFFECTS_UNDO = "effects_undo"
+EFFECTS_WRITE = "effects_write"
+EVENTS_READ = "events_read"
+HISTORY_PRUNE = "history_prune"
+JOBS_BURY = "jobs_bury"
 JOBS_DISCARD = "jobs_discard"
+# Also in a form for many.
+JOBS_DONE = "jobs_done"
+JOBS_HELD = "jobs_held"
+# Also in a form for many; PostgreSQL only.
 JOBS_INSERT = "jobs_insert"
+JOBS_NEXT = "jobs_next"
 JOBS_OF_EVENT = "jobs_of_event"
+# The second half of JOBS_DONE; SQLite only, which cannot do both in one statement.
+JOBS_REMOVE = "jobs_remove"
+JOBS_RESCUE = "jobs_rescue"
+JOBS_RETURN = "jobs_return"
+JOBS_STAGE = "jobs_stage"
+JOBS_TAKE = "jobs_take"
+JOBS_TAKE_RESCUED = "jobs_take_rescued"
+JOBS_UNPARK = "jobs_unpark"
+KEYS_READ = "keys_read"
+KEYS_RETAKE = "keys_retake"
+SCHEDULES_ADVANCE = "schedules_advance"
+SCHEDULES_READ = "schedules_read"
 WORKERS_ALIVE = "workers_alive"
+WORKERS_BEAT = "workers_beat"
+WORKERS_IDLE = "workers_idle"
+WORKERS_LEAVE = "workers_leave"
+WORKERS_PRUNE = "workers_prune"

@@ -15,12 +15,15 @@ from duly._kernel.onestep import finish
 from duly._kernel.options import ORDER_SCOPE
 from duly._ledger import order
 from duly._ledger.asks import advance
+from duly.jobs.enqueue import enqueue, enqueue_many
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Generator, Iterator
 
     from duly._kernel.session import Opened, Rows, Session
     from duly._kernel.versions import Tie, Version
+    from duly.jobs.enqueue import Enqueued
+    from duly.jobs.registry import Registry
 
 T = TypeVar("T")
 ENDINGS = ("commit", "rollback", "close")
@@ -35,8 +38,9 @@ ENDS = re.compile(
 class OpenTransaction:
     """What both colours know of their transaction."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: Opened, jobs: Registry) -> None:
         self._opened: Opened | None = opened
+        self._jobs = jobs
 
     @property
     def connection(self) -> Any:
@@ -55,6 +59,10 @@ class OpenTransaction:
         if self._opened is None:
             raise Misuse("this transaction is over: use tx only inside its handler")
         return self._opened
+
+    def joined(self) -> Session:
+        """The session for a verb of the app that was given ``tx=tx``."""
+        return self._session()
 
     def _session(self) -> Session:
         return self._now().session
@@ -93,6 +101,15 @@ class Tx(OpenTransaction):
         """Whether this version is later than any applied to the resource; it is recorded then."""
         return finish(order.newer(self._session(), advance(scope, resource, version, tie)))
 
+    def enqueue(self, job: object, payload: object = None, **options: Any) -> Enqueued:
+        """Enqueue a job that exists if this transaction commits; the options of `Duly.enqueue`."""
+        return finish(enqueue(self._session(), self._jobs.new(job, payload, **options)))
+
+    def enqueue_many(self, job: object, payloads: object, **options: Any) -> list[Enqueued]:
+        """Enqueue many jobs of one handler; the options of `Duly.enqueue_many`."""
+        jobs = self._jobs.new_many(job, payloads, **options)
+        return finish(enqueue_many(self._session(), jobs))
+
 
 class Promised(Generic[T]):
     """Work that begins when it is awaited, and knows whether it was."""
@@ -113,8 +130,8 @@ class Promised(Generic[T]):
 class AsyncTx(OpenTransaction):
     """The transaction of a handler that is awaited."""
 
-    def __init__(self, opened: Opened) -> None:
-        super().__init__(opened)
+    def __init__(self, opened: Opened, jobs: Registry) -> None:
+        super().__init__(opened, jobs)
         self._promises: list[Promised[Any]] = []
 
     def execute(self, statement: str, /, **values: Any) -> Awaitable[Rows]:
@@ -131,6 +148,17 @@ class AsyncTx(OpenTransaction):
     ) -> Awaitable[bool]:
         """Whether this version is later than any applied to the resource; it is recorded then."""
         return self._promised(order.newer(self._session(), advance(scope, resource, version, tie)))
+
+    def enqueue(self, job: object, payload: object = None, **options: Any) -> Awaitable[Enqueued]:
+        """Enqueue a job that exists if this transaction commits; the options of `Duly.enqueue`."""
+        return self._promised(enqueue(self._session(), self._jobs.new(job, payload, **options)))
+
+    def enqueue_many(
+        self, job: object, payloads: object, **options: Any
+    ) -> Awaitable[list[Enqueued]]:
+        """Enqueue many jobs of one handler; the options of `Duly.enqueue_many`."""
+        jobs = self._jobs.new_many(job, payloads, **options)
+        return self._promised(enqueue_many(self._session(), jobs))
 
     def _promised(self, work: Coroutine[Any, Any, T]) -> Promised[T]:
         self._promises.append(promise := Promised(work))

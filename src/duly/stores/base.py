@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
     from duly._kernel.session import Runner
@@ -49,8 +51,20 @@ class Store(ABC):
         """Close the connections of the blocking colour."""
 
     @abstractmethod
+    async def aclose_loop(self) -> None:
+        """Give back the connections of the running event loop, before it ends."""
+
+    @abstractmethod
     async def aclose(self) -> None:
         """Close every connection, those of the running event loop included."""
+
+    @abstractmethod
+    def apart(self) -> Store:
+        """Another store on the same database, with a connection of its own; close it apart."""
+
+    async def listen(self, heard: Callable[[], None]) -> bool:  # noqa: ARG002
+        """Call ``heard`` whenever somebody enqueues; False at once where nobody can be heard."""
+        return False
 
     @abstractmethod
     def migrate(self) -> list[str]:

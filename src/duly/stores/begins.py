@@ -6,8 +6,10 @@ event is made on the same connection, in the same transaction.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from duly._kernel.errors import Misuse, UnsafeStore
 from duly._kernel.inputs import kind
@@ -17,7 +19,6 @@ from duly.stores.sql.migrations import INSTALLATION, META_READ
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
-    from datetime import timedelta
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
@@ -101,12 +102,20 @@ class SameDatabase:
         self._seen = False
 
     @asynccontextmanager
-    async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:
-        """A transaction of the ORM's."""
+    async def opened(
+        self, *, wait: timedelta, lasting: timedelta | None = None
+    ) -> AsyncIterator[Opened]:
+        """A transaction of the ORM's; on PostgreSQL it may be left idle as long as it may last."""
         if not self._seen:
             await self._look(wait)
         async with self._begin.opened(wait=wait) as opened:
-            yield opened
+            if lasting is not None and opened.session.dialect == "postgres":
+                bound = max(lasting // timedelta(milliseconds=1), 1)
+                await opened.session.begin(wait)
+                await opened.session.plain(
+                    f"SET LOCAL idle_in_transaction_session_timeout = {bound}"
+                )
+            yield opened._replace(revoke=partial(revoke, opened.connection))
 
     async def _look(self, wait: timedelta) -> None:
         ours = await self._runner.run_single(installation, wait=wait)
@@ -119,6 +128,17 @@ class SameDatabase:
                 "in one and looked for in the other. Leave out the url, or make them the same"
             )
         self._seen = True
+
+
+def revoke(connection: Any) -> None:
+    """End the statement that code of the user's waits for, from another thread."""
+    pooled = getattr(connection, "connection", connection)  # SQLAlchemy's around the driver's
+    driver = getattr(pooled, "driver_connection", pooled)
+    with suppress(Exception):  # whatever it is, it has ended or it will
+        if hasattr(driver, "interrupt"):
+            driver.interrupt()
+        elif hasattr(driver, "cancel"):
+            driver.cancel()
 
 
 async def installation(session: Session) -> str | None:

@@ -14,7 +14,9 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
     nullcontext,
+    suppress,
 )
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet
@@ -36,9 +38,8 @@ from duly.stores.surely import surely
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
-    from datetime import timedelta
 
-    from duly._kernel.session import Operation
+    from duly._kernel.session import Operation, Session
     from duly.stores.postgres.connect import Target
 
 T = TypeVar("T")
@@ -104,6 +105,66 @@ def patient(
     return partial(setattr, connection, "patience", ANSWER + wait.total_seconds())
 
 
+def opened_on(
+    connection: PatientConnection | PatientAsyncConnection, session: Session, lasting: timedelta
+) -> Opened:
+    """A transaction with the user's code in it: patient with it, and revocable."""
+    return Opened(
+        session,
+        connection,
+        at_ease=patient(connection, lasting),
+        revoke=partial(cancelled, connection),
+    )
+
+
+def cancelled(connection: PatientConnection | PatientAsyncConnection) -> None:
+    """End the statement that the code is waiting for; where it waits for none, the server will."""
+    with suppress(psycopg.Error):
+        connection.cancel()
+
+
+def beginning(lasting: timedelta) -> bytes:
+    """BEGIN, and how long the code may leave the transaction idle, in one round trip."""
+    bound = max(lasting // timedelta(milliseconds=1), 1)
+    return f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {bound}".encode()
+
+
+@contextmanager
+def begun(connection: PatientConnection, lasting: timedelta | None) -> Iterator[None]:
+    """A transaction, bounded if asked; committed at the end of the block."""
+    if lasting is None:
+        with connection.transaction():
+            yield
+        return
+    connection.execute(beginning(lasting))
+    try:
+        yield
+    except BaseException:
+        if not connection.closed:
+            connection.rollback()
+        raise
+    connection.commit()
+
+
+@asynccontextmanager
+async def begun_awaited(
+    connection: PatientAsyncConnection, lasting: timedelta | None
+) -> AsyncIterator[None]:
+    """The same, awaited."""
+    if lasting is None:
+        async with connection.transaction():
+            yield
+        return
+    await connection.execute(beginning(lasting))
+    try:
+        yield
+    except BaseException:
+        if not connection.closed:
+            await surely(connection.rollback())
+        raise
+    await connection.commit()
+
+
 def bounded(usual: float, within: float | None) -> float:
     """Seconds to wait: as always, or what the caller has left if that is less."""
     return usual if within is None else max(min(usual, within), LEAST)
@@ -145,7 +206,7 @@ class BlockingRunner:
 
     @asynccontextmanager
     async def opened(
-        self, *, wait: timedelta, within: float | None = None
+        self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
     ) -> AsyncIterator[Opened]:
         """A transaction for code of the user's, which runs once whatever happens."""
         pool = self.pool()
@@ -153,9 +214,9 @@ class BlockingRunner:
             connection = pool.getconn(bounded(POOL_WAIT, within))
             try:
                 connection.patience = bounded(ANSWER + wait.total_seconds(), within)
-                with unless_lost(connection), connection.transaction():
+                with unless_lost(connection), begun(connection, lasting):
                     session = self._target.session(BlockingWire(connection), wait)
-                    yield Opened(session, connection, at_ease=patient(connection, wait))
+                    yield opened_on(connection, session, lasting or wait)
                     ending.handled = True
                     refuse_unsound(connection)
             finally:
@@ -261,7 +322,7 @@ class AwaitedRunner:
 
     @asynccontextmanager
     async def opened(
-        self, *, wait: timedelta, within: float | None = None
+        self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
     ) -> AsyncIterator[Opened]:
         """A transaction for code of the user's, which runs once whatever happens."""
         pool = await self.pool()
@@ -270,9 +331,9 @@ class AwaitedRunner:
             try:
                 connection.patience = bounded(ANSWER + wait.total_seconds(), within)
                 with unless_lost(connection):
-                    async with connection.transaction():
+                    async with begun_awaited(connection, lasting):
                         session = self._target.session(AwaitedWire(connection), wait)
-                        yield Opened(session, connection, at_ease=patient(connection, wait))
+                        yield opened_on(connection, session, lasting or wait)
                         ending.handled = True
                         refuse_unsound(connection)
             except BaseException:  # a second cancellation must not lose the connection

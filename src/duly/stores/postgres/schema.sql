@@ -104,11 +104,28 @@ CREATE TABLE duly_jobs (
     epoch        bigint NOT NULL CHECK (epoch >= 0),
     worker       uuid,
     deadline     timestamptz,
-    last_error   bytea
+    last_error   bytea,         -- JSON: type, message, traceback, attempt
+    waiting      boolean NOT NULL DEFAULT false,  -- its time has not come
+    parked       boolean NOT NULL DEFAULT false,  -- no worker that saw it knows its handler
+    created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    dead_at      timestamptz
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 
--- What a worker looks through: only rows that can be taken.
-CREATE INDEX duly_jobs_ready ON duly_jobs (queue, priority, run_at, id) WHERE state = 'ready';
+-- What a worker looks through: rows that can be taken now, and nothing else.
+CREATE INDEX duly_jobs_due ON duly_jobs (queue, priority, run_at, id)
+ WHERE state = 'ready' AND NOT waiting AND rescues = 0;
+
+-- Those whose time will come; a worker moves them over when it has.
+CREATE INDEX duly_jobs_waiting ON duly_jobs (run_at) WHERE state = 'ready' AND waiting;
+
+-- Those whose worker was lost: few, and each may be what killed it.
+CREATE INDEX duly_jobs_rescued ON duly_jobs (queue, run_at) WHERE state = 'ready' AND rescues > 0;
+
+-- Who works on what. The heartbeat is a row of the worker's, so this changes with the lease only.
+CREATE INDEX duly_jobs_leased ON duly_jobs (worker) WHERE state = 'leased';
+
+-- Dead letters, the latest last.
+CREATE INDEX duly_jobs_dead ON duly_jobs (dead_at) WHERE state = 'dead';
 
 -- The jobs of an event.
 CREATE INDEX duly_jobs_event ON duly_jobs (event) WHERE event IS NOT NULL;
@@ -120,7 +137,8 @@ CREATE TABLE duly_workers (
     pid     integer NOT NULL,
     seen_at timestamptz NOT NULL,
     queues  text NOT NULL,
-    idle    boolean NOT NULL
+    idle    boolean NOT NULL,
+    lease   bigint NOT NULL DEFAULT 60000000  -- microseconds without a sign of life
 ) WITH (fillfactor = 50);
 
 -- What is counted, by the minute: shown without counting rows.
@@ -131,3 +149,50 @@ CREATE TABLE duly_counters (
     n      bigint NOT NULL,
     PRIMARY KEY (scope, name, bucket)
 ) WITH (fillfactor = 85);
+
+-- A small row for each job that has left the table of jobs. It may be dropped at any time.
+CREATE TABLE duly_history (
+    job      uuid NOT NULL,
+    scope    text COLLATE "C" NOT NULL,
+    name     text COLLATE "C" NOT NULL,
+    event    uuid,
+    outcome  text NOT NULL,
+    started  timestamptz,
+    ended    timestamptz NOT NULL,
+    attempts integer NOT NULL
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.1);
+
+-- What became of a job.
+CREATE INDEX duly_history_job ON duly_history (job);
+
+-- For removing what is old.
+CREATE INDEX duly_history_ended ON duly_history (ended);
+
+-- External steps of jobs: the intent is written before, the outcome after. An intent that stays is
+-- an outcome that nobody knows.
+CREATE TABLE duly_effects (
+    scope  text COLLATE "C" NOT NULL,
+    digest bytea NOT NULL CHECK (octet_length(digest) = 32),
+    name   text COLLATE "C" NOT NULL,
+    state  text NOT NULL CHECK (state IN ('intended', 'done', 'unknown')),
+    key    text NOT NULL,
+    result bytea,
+    job    uuid NOT NULL,
+    epoch  bigint NOT NULL,
+    at     timestamptz NOT NULL,
+    PRIMARY KEY (scope, digest, name)
+) WITH (fillfactor = 85);
+
+-- For removing what is old.
+CREATE INDEX duly_effects_at ON duly_effects (at);
+
+-- The effects of a job.
+CREATE INDEX duly_effects_job ON duly_effects (job);
+
+-- The last slot of each schedule that was enqueued.
+CREATE TABLE duly_schedules (
+    scope text COLLATE "C" NOT NULL,
+    name  text COLLATE "C" NOT NULL,
+    slot  timestamptz NOT NULL,
+    PRIMARY KEY (scope, name)
+) WITH (fillfactor = 50);

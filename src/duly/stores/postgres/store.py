@@ -10,6 +10,7 @@ import psycopg
 from duly._kernel.onestep import finish
 from duly.stores.base import Capabilities, Store
 from duly.stores.postgres.connect import Target, settings
+from duly.stores.postgres.listening import listen
 from duly.stores.postgres.psycopg_wires import BlockingWire
 from duly.stores.postgres.reruns import give_up
 from duly.stores.postgres.runners import AwaitedRunner, BlockingRunner
@@ -17,6 +18,8 @@ from duly.stores.postgres.server import Durability, look, refuse_unsafe
 from duly.stores.sql.migrations import apply_next, check, schema_version
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
 
@@ -51,10 +54,23 @@ class PostgresStore(Store):
         """Close the blocking pool."""
         self._blocking.close()
 
+    async def aclose_loop(self) -> None:
+        """Close the running loop's pool."""
+        await self._awaited.close()
+
     async def aclose(self) -> None:
         """Close the running loop's pool and the blocking one."""
         await self._awaited.close()
         self._blocking.close()
+
+    def apart(self) -> Store:
+        """The same database through one connection of its own."""
+        durability = self._target.durability
+        return PostgresStore(self.url, self.names, self.clock, durability=durability, connections=1)
+
+    async def listen(self, heard: Callable[[], None]) -> bool:
+        """Listen until cancelled; False where notifications do not come through."""
+        return await listen(self._target, heard)
 
     def migrate(self) -> list[str]:
         """Apply what is missing, each migration in a transaction of its own."""

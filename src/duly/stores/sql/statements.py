@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 TABLES = (
     *("claims", "versions", "meta"),
     *("events", "deliveries", "jobs", "workers", "counters"),
+    *("history", "effects", "schedules"),
 )
 SLOT = re.compile(r"\{(\w+)\}")
 
@@ -69,6 +70,8 @@ def fill(text: str, dialect: Dialect, names: Names) -> str:
             return names.table(word)
         if word == "prefix":
             return names.prefix
-        return statement_text(dialect, f"_{word}")
+        if word == "schema":
+            return "" if names.schema is None else f'"{names.schema}".'
+        return fill(statement_text(dialect, f"_{word}"), dialect, names)
 
     return SLOT.sub(slot, text)

@@ -97,11 +97,28 @@ CREATE TABLE duly_jobs (
     epoch        INTEGER NOT NULL CHECK (epoch >= 0),
     worker       TEXT,
     deadline     INTEGER,
-    last_error   BLOB
+    last_error   BLOB,          -- JSON: type, message, traceback, attempt
+    waiting INTEGER NOT NULL DEFAULT 0,  -- its time has not come
+    parked INTEGER NOT NULL DEFAULT 0,   -- no worker that saw it knows its handler
+    created_at INTEGER NOT NULL DEFAULT 0,
+    dead_at INTEGER
 ) STRICT, WITHOUT ROWID;
 
--- What a worker looks through: only rows that can be taken.
-CREATE INDEX duly_jobs_ready ON duly_jobs (queue, priority, run_at, id) WHERE state = 'ready';
+-- What a worker looks through: rows that can be taken now, and nothing else.
+CREATE INDEX duly_jobs_due ON duly_jobs (queue, priority, run_at, id)
+ WHERE state = 'ready' AND waiting = 0 AND rescues = 0;
+
+-- Those whose time will come; a worker moves them over when it has.
+CREATE INDEX duly_jobs_waiting ON duly_jobs (run_at) WHERE state = 'ready' AND waiting = 1;
+
+-- Those whose worker was lost: few, and each may be what killed it.
+CREATE INDEX duly_jobs_rescued ON duly_jobs (queue, run_at) WHERE state = 'ready' AND rescues > 0;
+
+-- Who works on what.
+CREATE INDEX duly_jobs_leased ON duly_jobs (worker) WHERE state = 'leased';
+
+-- Dead letters, the latest last.
+CREATE INDEX duly_jobs_dead ON duly_jobs (dead_at) WHERE state = 'dead';
 
 -- The jobs of an event.
 CREATE INDEX duly_jobs_event ON duly_jobs (event) WHERE event IS NOT NULL;
@@ -113,7 +130,8 @@ CREATE TABLE duly_workers (
     pid     INTEGER NOT NULL,
     seen_at INTEGER NOT NULL,
     queues  TEXT NOT NULL,
-    idle    INTEGER NOT NULL
+    idle    INTEGER NOT NULL,
+    lease INTEGER NOT NULL DEFAULT 60000000  -- microseconds without a sign of life
 ) STRICT, WITHOUT ROWID;
 
 -- What is counted, by the minute: shown without counting rows.
@@ -123,4 +141,51 @@ CREATE TABLE duly_counters (
     bucket INTEGER NOT NULL,
     n      INTEGER NOT NULL,
     PRIMARY KEY (scope, name, bucket)
+) STRICT, WITHOUT ROWID;
+
+-- A small row for each job that has left the table of jobs. It may be dropped at any time.
+CREATE TABLE duly_history (
+    job      TEXT NOT NULL,
+    scope    TEXT NOT NULL,
+    name     TEXT NOT NULL,
+    event    TEXT,
+    outcome  TEXT NOT NULL,
+    started  INTEGER,
+    ended    INTEGER NOT NULL,
+    attempts INTEGER NOT NULL
+) STRICT;
+
+-- What became of a job.
+CREATE INDEX duly_history_job ON duly_history (job);
+
+-- For removing what is old.
+CREATE INDEX duly_history_ended ON duly_history (ended);
+
+-- External steps of jobs: the intent is written before, the outcome after. An intent that stays is
+-- an outcome that nobody knows.
+CREATE TABLE duly_effects (
+    scope  TEXT NOT NULL,
+    digest BLOB NOT NULL CHECK (length(digest) = 32),
+    name   TEXT NOT NULL,
+    state  TEXT NOT NULL CHECK (state IN ('intended', 'done', 'unknown')),
+    key    TEXT NOT NULL,
+    result BLOB,
+    job    TEXT NOT NULL,
+    epoch  INTEGER NOT NULL,
+    at     INTEGER NOT NULL,
+    PRIMARY KEY (scope, digest, name)
+) STRICT, WITHOUT ROWID;
+
+-- For removing what is old.
+CREATE INDEX duly_effects_at ON duly_effects (at);
+
+-- The effects of a job.
+CREATE INDEX duly_effects_job ON duly_effects (job);
+
+-- The last slot of each schedule that was enqueued.
+CREATE TABLE duly_schedules (
+    scope TEXT NOT NULL,
+    name  TEXT NOT NULL,
+    slot  INTEGER NOT NULL,
+    PRIMARY KEY (scope, name)
 ) STRICT, WITHOUT ROWID;

@@ -15,11 +15,10 @@ from weakref import WeakKeyDictionary, finalize
 
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
-from duly._kernel.session import Opened
 from duly.stores.base import Capabilities, Store
 from duly.stores.sql.migrations import check, schema_version
 from duly.stores.sqlite.thread import Thread
-from duly.stores.sqlite.turns import Turns
+from duly.stores.sqlite.turns import Turns, opened_on
 from duly.stores.sqlite.writer import (
     OPENING,
     Writer,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
-    from duly._kernel.session import Operation
+    from duly._kernel.session import Opened, Operation
 
 T = TypeVar("T")
 
@@ -77,20 +76,24 @@ class BlockingRunner:
 
     @asynccontextmanager
     async def opened(
-        self, *, wait: timedelta, within: float | None = None
+        self,
+        *,
+        wait: timedelta,
+        within: float | None = None,
+        lasting: timedelta | None = None,  # noqa: ARG002  # whoever bounds it revokes it
     ) -> AsyncIterator[Opened]:
         """A transaction for code of the user's, which holds SQLite's only write lock."""
         connection = self.writer.borrow(bounded(wait, within))
         try:
             begin(connection)
             with unended(connection):
-                yield Opened(self.writer.session(connection), connection)
+                yield opened_on(self.writer, self.writer.session(connection), connection)
             commit_handled(connection)
         except BaseException:
             roll_back(connection)
             raise
         finally:
-            self.writer.give_back()
+            self.writer.give_back(connection)
 
     async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement; each takes the write lock, commits and lets go."""
@@ -134,7 +137,11 @@ class AwaitedRunner:
         return await self._on_thread(self._blocking.run, operation, bounded(WAIT, within))
 
     def opened(
-        self, *, wait: timedelta, within: float | None = None
+        self,
+        *,
+        wait: timedelta,
+        within: float | None = None,
+        lasting: timedelta | None = None,  # noqa: ARG002  # whoever bounds it revokes it
     ) -> AbstractAsyncContextManager[Opened]:
         """A transaction for code of the user's, its statements on a thread."""
         turns = self._turns.setdefault(asyncio.get_running_loop(), Turns(self._blocking.writer))
@@ -178,6 +185,7 @@ class SqliteStore(Store):
         self.capabilities = Capabilities(
             concurrent_writers=False, durable=durable, many_machines=False
         )
+        self._path = path
         self._writer = Writer(path, names, clock, durable=durable)
         self.blocking = BlockingRunner(self._writer)
         self.awaited = self._awaited = AwaitedRunner(self.blocking)
@@ -203,6 +211,14 @@ class SqliteStore(Store):
     def check(self) -> None:
         """Raise unless the file holds the tables this duly was written for."""
         self._writer.look(check)
+
+    def apart(self) -> Store:
+        """The same file through a connection of its own."""
+        durable = self.capabilities.durable
+        return SqliteStore(self.url, self._path, self.names, self.clock, durable=durable)
+
+    async def aclose_loop(self) -> None:
+        """Nothing to give back: the one connection belongs to no event loop."""
 
     async def aclose(self) -> None:
         """Close without holding up the event loop."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Held
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from datetime import timedelta
 
-    from duly._kernel.session import Row, Rows, Value
+    from duly._kernel.session import Row, Rows, Session, Value
     from duly.stores.sqlite.writer import Writer
 
 
@@ -54,6 +55,11 @@ class ThreadWire:
         return autocommits(self._connection)
 
 
+def opened_on(writer: Writer, session: Session, connection: sqlite3.Connection) -> Opened:
+    """A transaction on the writing connection, which can be taken away again."""
+    return Opened(session, connection, revoke=partial(writer.revoke, connection))
+
+
 class Turns:
     """The open transactions of one event loop, one after the other."""
 
@@ -76,13 +82,13 @@ class Turns:
                 await self._thread.run(lambda: begin(connection))
                 wire = ThreadWire(connection, self._thread)
                 with unended(connection):
-                    yield Opened(self._writer.session_over(wire), connection)
+                    yield opened_on(self._writer, self._writer.session_over(wire), connection)
                 await self._thread.run(lambda: commit_handled(connection))
             except BaseException:
                 await surely(self._thread.run(lambda: roll_back(connection)))
                 raise
             finally:
-                self._writer.give_back()
+                self._writer.give_back(connection)
         finally:
             self._turn.release()
 
@@ -93,7 +99,7 @@ class Turns:
             await self._thread.run(lambda: got.append(self._writer.borrow(wait)))
         except asyncio.CancelledError:
             if got:
-                self._writer.give_back()
+                self._writer.give_back(got[0])
             raise
         return got[0]
 

@@ -63,6 +63,7 @@ class Writer:
         self._busy_timeout: timedelta | None = None
         self._applied: list[str] = []
         self._borrower: int | None = None
+        self._lent: sqlite3.Connection | None = None
         WRITERS.add(self)
 
     def lend(self, work: Callable[[sqlite3.Connection], T], wait: timedelta) -> T:
@@ -76,7 +77,7 @@ class Writer:
                 raise refused(problem) from problem
             raise unavailable(problem) from problem
         finally:
-            self.give_back()
+            self.give_back(connection)
 
     def borrow(self, wait: timedelta) -> sqlite3.Connection:
         """The connection, until it is given back."""
@@ -85,7 +86,7 @@ class Writer:
             with translated():
                 connection = self._opened(left)
                 self._bound(connection, left)
-                self._borrower = threading.get_ident()
+                self._borrower, self._lent = threading.get_ident(), connection
                 return connection
         except sqlite3.DatabaseError as problem:
             self._lock.release()
@@ -94,10 +95,27 @@ class Writer:
             self._lock.release()
             raise
 
-    def give_back(self) -> None:
-        """Let the next one in; from any thread."""
-        self._borrower = None
-        self._lock.release()
+    def give_back(self, connection: sqlite3.Connection) -> None:
+        """Let the next one in, unless the connection was taken away before; from any thread."""
+        if self._lent is connection:
+            self._borrower = self._lent = None
+            self._lock.release()
+
+    def revoke(self, connection: sqlite3.Connection) -> None:
+        """Take the connection from code that does not let go of it, and let the next one in.
+
+        Rolled back first: closing alone leaves the lock as long as a statement is open.
+        """
+        if self._lent is not connection:
+            return
+        connection.interrupt()
+        with suppress(sqlite3.Error):
+            connection.set_authorizer(None)
+            roll_back(connection)
+            connection.close()
+        if self._connection is connection:
+            self._connection = None
+        self.give_back(connection)
 
     def _queue(self, wait: timedelta) -> timedelta:
         """Wait for the threads before this one, and return how much of the wait is left."""

@@ -27,14 +27,14 @@ shared AS MATERIALIZED (
 given AS MATERIALIZED (
     SELECT (number - 1)::integer AS place, (value ->> 0)::bigint AS kind, value ->> 1 AS event_id,
            timestamptz 'epoch' + (value ->> 2)::bigint * interval '1 microsecond' AS event_time,
-           (value ->> 3)::integer AS start, (value ->> 4)::integer AS headers_size,
-           (value ->> 5)::integer AS body_size
+           (value ->> 3)::integer AS start, (value ->> 4)::integer AS head,
+           (value ->> 5)::integer AS size
       FROM json_array_elements(:each::json) WITH ORDINALITY AS each (value, number)
 ),
 wanted AS MATERIALIZED (
     SELECT shared.*, place, event_id, event_time,
-           substr(:blobs::bytea, start + 1, headers_size) AS headers,
-           substr(:blobs::bytea, start + headers_size + 1, body_size) AS body,
+           substr(:blobs::bytea, start + 1, head) AS headers,
+           substr(:blobs::bytea, start + head + 1, size) AS body,
            substr(:fixed::bytea, place * 80 + 1, 32) AS digest,
            substr(:fixed::bytea, place * 80 + 33, 32) AS fingerprint,
            substr(:fixed::bytea, place * 80 + 65, 16) AS token,
@@ -71,7 +71,7 @@ claimed AS (
 new AS MATERIALIZED (
     SELECT wanted.* FROM wanted JOIN claimed USING (scope, digest)
 ),
-remembered AS (
+kept AS (
     INSERT INTO {events} (id, scope, digest, replay, source, event_id, type, flags, received_at,
                           event_time, headers, body, fingerprint, body_until, expires_at,
                           due_at)
@@ -85,19 +85,19 @@ noted AS (
     SELECT id, now, outcome, secret, remote
       FROM new
 ),
-enqueued AS (
+made AS (
     INSERT INTO {jobs} (id, scope, name, queue, event, state, run_at, priority, attempts, rescues,
-                        max_attempts, epoch)
+                        max_attempts, epoch, created_at)
     SELECT encode(substr(:job_ids::bytea, (job.number - 1)::integer * 16 + 1, 16),
                   'hex')::uuid,
-           new.scope, handler.value ->> 0, handler.value ->> 1, new.id, 'ready', new.now, 0, 0, 0,
-           (handler.value ->> 2)::integer, 0
+           new.scope, how.value ->> 0, how.value ->> 1, new.id, 'ready', new.now, 0, 0, 0,
+           (how.value ->> 2)::integer, 0, new.now
       FROM json_array_elements(:jobs::json) WITH ORDINALITY AS job (value, number)
       JOIN new ON new.place = (job.value ->> 0)::integer
-      JOIN json_array_elements(:handlers::json) WITH ORDINALITY AS handler (value, number)
-        ON handler.number = (job.value ->> 1)::integer + 1
+      JOIN json_array_elements(:handlers::json) WITH ORDINALITY AS how (value, number)
+        ON how.number = (job.value ->> 1)::integer + 1
 )
-SELECT claimed.digest
+SELECT claimed.digest, {woken}
   FROM (SELECT 1 / CASE WHEN count(*) = 0 THEN 1 ELSE 0 END AS whole
           FROM guarded
           JOIN wanted ON wanted.replay = guarded.digest

@@ -1,4 +1,4 @@
--- Read what kind of versions a resource has.
+-- Read the latest version of a resource, what kind it is, and who applied it.
 -- params: scope, digest
--- columns: kind
-SELECT kind FROM {versions} WHERE scope = :scope AND digest = :digest
+-- columns: kind, version, token
+SELECT kind, version, token FROM {versions} WHERE scope = :scope AND digest = :digest

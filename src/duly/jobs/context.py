@@ -1,0 +1,119 @@
+"""The job as its handler sees it, in both colours."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.clock import from_microseconds
+from duly._kernel.keys import as_bytes, digest
+from duly._kernel.onestep import finish
+from duly.jobs.effects import How, Step, checked_how, perform
+from duly.jobs.inside import refuse_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+    from duly._kernel.results import Json
+    from duly._kernel.session import Runner
+    from duly.jobs.effects import Unknown
+    from duly.jobs.leases import Leased
+
+NOT_DONE: tuple[type[Exception], ...] = ()
+
+
+class OneJob:
+    """What both colours know of a job: one run of it, under one lease."""
+
+    def __init__(self, leased: Leased, handler: str, event_id: str | None, runner: Runner) -> None:
+        self._leased = leased
+        self._handler = handler
+        self._runner = runner
+        self.id = leased.id
+        self.name = leased.name
+        self.queue = leased.queue
+        # 1 in the first run, 2 in the one after an error.
+        self.attempt = leased.attempts + 1
+        self.max_attempts = leased.max_attempts
+        self.rescues = leased.rescues
+        self.event_id = event_id
+
+    @property
+    def payload(self) -> Any:
+        """What was enqueued; None for a job that handles an event."""
+        stored = self._leased.payload
+        return None if stored is None else json.loads(stored)
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was enqueued."""
+        return from_microseconds(self._leased.created_at)
+
+    def key(self, name: str) -> str:
+        """An idempotency key for one external step, the same in every attempt, rescue and replay.
+
+        For an event's job it is the same after `forget`, too: the event is what it was.
+        """
+        return digest(*self._names(), as_bytes(checked_step(name))).hex()
+
+    def _names(self) -> tuple[bytes, ...]:
+        if self.event_id is None:
+            return b"job", as_bytes(self.id)
+        parts = (self._leased.scope, self.event_id, self._handler)
+        return b"event", *map(as_bytes, parts)
+
+    def _step(self, name: str) -> Step:
+        refuse_inside(
+            "job.effect",
+            "an effect is recorded in transactions of its own. Make it a job of its own with "
+            "tx.enqueue, or a handler without tx",
+        )
+        key = self.key(name)
+        return Step(self._leased, digest(b"effect", *self._names()), name, key)
+
+
+class Job(OneJob):
+    """A job in a handler that blocks."""
+
+    def effect(
+        self,
+        name: str,
+        call: Callable[[str], Json],
+        *,
+        unknown: Unknown = "retry",
+        not_done: tuple[type[Exception], ...] = NOT_DONE,
+    ) -> Json:
+        """Take one external step, and remember its outcome: a repeat returns what it returned.
+
+        ``call`` gets the idempotency key of the step. The intent is written before it and the
+        outcome after it. After a crash in between nobody knows whether it happened: then it is
+        called again with the same key (``"retry"``), or the job is parked for a person
+        (``"park"``), or a function of yours is asked (it gets the key, and returns the result, or
+        None if it did not happen). ``not_done`` are errors that say for certain that it did not.
+        """
+        how = checked_how(name, call, unknown, not_done)
+        return finish(perform(self._runner, self._step(name), how.at_once()))
+
+
+class AsyncJob(OneJob):
+    """A job in a handler that is awaited."""
+
+    async def effect(
+        self,
+        name: str,
+        call: Callable[[str], Awaitable[Json]],
+        *,
+        unknown: Unknown = "retry",
+        not_done: tuple[type[Exception], ...] = NOT_DONE,
+    ) -> Json:
+        """Take one external step, and remember its outcome: a repeat returns what it returned."""
+        how: How = checked_how(name, call, unknown, not_done)
+        return await perform(self._runner, self._step(name), how)
+
+
+def checked_step(name: object) -> str:
+    """The name of an external step inside its job."""
+    from duly._kernel.inputs import checked_scope
+
+    return checked_scope(name)

@@ -1,0 +1,167 @@
+"""External steps of a job: the intent is written before, the outcome after.
+
+An intent without an outcome means that nobody knows. Each write repeats the lease of the job, so
+a worker that lost it writes nothing and is told `LeaseLost`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from duly._kernel import results
+from duly._kernel.errors import Misuse, NotStorable
+from duly._kernel.inputs import checked_scope, kind
+from duly._kernel.options import WAIT
+from duly._kernel.retry import Dead
+from duly.jobs.leases import lost
+from duly.jobs.statements import EFFECTS_INTEND, EFFECTS_READ, EFFECTS_UNDO, EFFECTS_WRITE
+
+if TYPE_CHECKING:
+    from duly._kernel.results import Json
+    from duly._kernel.session import Row, Runner, Session, Value
+    from duly.jobs.leases import Leased
+
+Unknown = Literal["retry", "park"] | Callable[[str], Any]
+
+
+class Step(NamedTuple):
+    """One external step of one job."""
+
+    leased: Leased
+    digest: bytes
+    name: str
+    key: str
+
+    def named(self) -> dict[str, Value]:
+        """The parameters that name it."""
+        return {"scope": self.leased.scope, "digest": self.digest, "name": self.name}
+
+    def fence(self) -> dict[str, Value]:
+        """The parameters of the lease under which it is taken."""
+        return {"job": self.leased.id, "token": self.leased.token, "epoch": self.leased.epoch}
+
+
+class How(NamedTuple):
+    """How a step is taken, and what to do where nobody knows whether it was."""
+
+    call: Callable[[str], Awaitable[Any]]
+    unknown: Unknown
+    not_done: tuple[type[Exception], ...]
+
+    def at_once(self) -> How:
+        """The same for functions that block: their results need not be waited for."""
+        check = self.unknown
+        return How(
+            direct(self.call), check if isinstance(check, str) else direct(check), self.not_done
+        )
+
+
+def direct(call: Callable[[str], Any]) -> Callable[[str], Awaitable[Any]]:
+    """A function that blocks, in the form of one that is awaited and never waits."""
+
+    async def called(key: str) -> Any:
+        result = call(key)
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise Misuse("an effect of a handler that blocks must not be awaited: write `def`")
+        return result
+
+    return called
+
+
+def checked_how(name: object, call: object, unknown: object, not_done: object) -> How:
+    """Check what a handler passed."""
+    checked_scope(name)
+    if not callable(call):
+        raise Misuse(f"an effect is a function of its idempotency key, not {kind(call)}")
+    if unknown not in ("retry", "park") and not callable(unknown):
+        raise Misuse("unknown must be 'retry', 'park' or a function of the idempotency key")
+    errors = not_done if isinstance(not_done, tuple) else (None,)
+    if not all(isinstance(one, type) and issubclass(one, Exception) for one in errors):
+        raise Misuse("not_done must be a tuple of exception types")
+    return How(call, unknown, errors)
+
+
+async def perform(runner: Runner, step: Step, how: How) -> Json:
+    """Take a step unless its outcome is known."""
+    known = await runner.run(lambda session: intend(session, step), wait=WAIT)
+    if known is not None and known["state"] == "done":
+        return None if known["result"] is None else results.decode(known["result"])
+    if known is not None:
+        result = await resolved(step, how)
+        if result is not None:
+            return await finished(runner, step, result)
+    try:
+        result = await how.call(step.key)
+    except how.not_done:
+        await runner.run(lambda session: undo(session, step), wait=WAIT)
+        raise
+    except Exception:
+        # Nobody knows. The error of the step is what the caller must see, whatever this says.
+        await runner.run(lambda session: write(session, step, "unknown", None), wait=WAIT)
+        raise
+    return await finished(runner, step, result)
+
+
+async def resolved(step: Step, how: How) -> Any:
+    """What a step led to whose outcome is unknown; None where it is to be taken again."""
+    if how.unknown == "park":
+        raise Dead(
+            f"nobody knows whether effect {step.name!r} happened (key {step.key}): find out, say "
+            f"so with app.resolve({step.leased.id!r}, {step.name!r}, done=...), then replay the job"
+        )
+    if how.unknown == "retry":
+        return None
+    check: Callable[[str], Any] = how.unknown
+    answer = check(step.key)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def finished(runner: Runner, step: Step, result: Any) -> Json:
+    """Record that the step was taken. A result that cannot be kept does not undo it."""
+    unstorable: NotStorable | None = None
+    try:
+        stored: bytes | None = results.encode(result)
+    except NotStorable as problem:
+        stored, unstorable = None, problem
+    await runner.run(lambda session: write(session, step, "done", stored), wait=WAIT)
+    if unstorable is not None:
+        raise unstorable
+    kept: Json = result
+    return kept
+
+
+async def intend(session: Session, step: Step) -> Row | None:
+    """Write the intent; or what is known of the step, if somebody wrote it before."""
+    made = await session.rows(EFFECTS_INTEND, **step.named(), **step.fence(), key=step.key)
+    if made:
+        return None
+    [known] = await session.rows(EFFECTS_READ, **step.named(), **step.fence())
+    if not known["held"]:
+        raise lost(step.leased)
+    if known["state"] is None:  # undone by a person between the two statements
+        raise Misuse(f"effect {step.name} was changed while it was looked at: run the job again")
+    return known
+
+
+async def write(session: Session, step: Step, state: str, result: bytes | None) -> None:
+    """Write an outcome."""
+    rows = await session.rows(
+        EFFECTS_WRITE, **step.named(), **step.fence(), state=state, result=result
+    )
+    if rows:
+        return
+    [known] = await session.rows(EFFECTS_READ, **step.named(), **step.fence())
+    if not known["held"] or known["state"] != "done":  # a rerun after a lost reply finds its own
+        raise lost(step.leased)
+
+
+async def undo(session: Session, step: Step) -> None:
+    """It certainly did not happen: the next attempt starts from nothing."""
+    if not await session.rows(EFFECTS_UNDO, **step.named(), **step.fence()):
+        [known] = await session.rows(EFFECTS_READ, **step.named(), **step.fence())
+        if not known["held"]:
+            raise lost(step.leased)

@@ -1,0 +1,109 @@
+"""How a run ends: what its result or its error means for the job.
+
+A pure decision: the counters of the job, what the handler returned or raised, and a random draw
+go in; what to write comes out.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from duly._kernel.clock import MICROSECOND
+from duly._kernel.errors import LeaseLost, StoreUnavailable
+from duly._kernel.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Dead, NotYet, Outcome, Retry
+from duly.jobs.failures import described, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.jobs.handlers import Handler
+    from duly.jobs.leases import Leased
+
+Kind = Literal["settled", "done", "stale", "again", "dead", "lost"]
+# How long a job waits whose handler this process does not know: another may, or the next deploy.
+PARKED = timedelta(minutes=1) // MICROSECOND
+
+
+class Ended(NamedTuple):
+    """What is to be written about a run. ``settled`` and ``lost`` leave nothing to write."""
+
+    kind: Kind
+    delay: int = 0
+    burnt: int = 0
+    rescued: int = 0
+    error: bytes | None = None
+    parked: bool = False
+
+
+SETTLED = Ended("settled")
+DONE = Ended("done")
+STALE = Ended("stale")
+LOST = Ended("lost")
+RELEASED = Ended("again")
+
+
+class Circumstances(NamedTuple):
+    """What a decision needs beside the job and its handler."""
+
+    now: int
+    draw: float
+    secrets: Sequence[str] = ()
+
+
+def judged(leased: Leased, handler: Handler, problem: BaseException, at: Circumstances) -> Ended:
+    """What an error, or an outcome that is no success, means for the job."""
+    if isinstance(problem, LeaseLost):
+        return LOST
+    if isinstance(problem, NotYet):
+        return waited(leased, problem, at)
+    if isinstance(problem, Dead):
+        return Ended("dead", burnt=1, error=described(problem, leased.attempts + 1, at.secrets))
+    if isinstance(problem, StoreUnavailable):
+        return interrupted(leased, described(problem, leased.attempts + 1, at.secrets), at.draw)
+    return failed(leased, handler, problem, at)
+
+
+def failed(leased: Leased, handler: Handler, problem: BaseException, at: Circumstances) -> Ended:
+    """One attempt is used up: try again later, or give up."""
+    attempt = leased.attempts + 1
+    error = described(problem, attempt, at.secrets)
+    if attempt >= leased.max_attempts:
+        return Ended("dead", burnt=1, error=error)
+    delay = handler.backoff.delay(attempt, at.draw)
+    if isinstance(problem, Retry) and problem.after is not None:
+        delay = problem.after // MICROSECOND
+    return Ended("again", delay=delay, burnt=1, error=error)
+
+
+def waited(leased: Leased, outcome: NotYet, at: Circumstances) -> Ended:
+    """A prerequisite is missing: look again, until the deadline."""
+    if at.now >= outcome.deadline(leased.created_at):
+        reason = f"still not ready at its deadline: {outcome.reason or 'no reason was given'}"
+        return Ended("dead", error=plain(reason, leased.attempts + 1, "duly.NotYet", at.secrets))
+    return Ended("again", delay=outcome.after // MICROSECOND)
+
+
+def interrupted(leased: Leased, error: bytes, draw: float) -> Ended:
+    """The run was ended from outside and may have been half-way: that counts as a rescue."""
+    if leased.rescues + 1 >= RESCUE_LIMIT:
+        return Ended("dead", rescued=1, error=error)
+    delay = RESCUE_BACKOFF.delay(leased.rescues + 1, draw)
+    return Ended("again", delay=delay, rescued=1, error=error)
+
+
+def timed_out(leased: Leased, handler: Handler, at: Circumstances) -> Ended:
+    """The run took longer than its handler may."""
+    limit = timedelta(microseconds=handler.timeout)
+    problem = TimeoutError(f"handler {handler.name} ran longer than its timeout of {limit}")
+    return failed(leased, handler, problem, at)
+
+
+def parked(draw: float) -> Ended:
+    """Nobody here knows the handler; another worker may, or the next deploy."""
+    return Ended("again", delay=int(PARKED * (0.5 + draw / 2)), parked=True)
+
+
+def as_problem(result: object) -> Outcome | None:
+    """An outcome that was returned counts as if it had been raised."""
+    return result if isinstance(result, Outcome) else None

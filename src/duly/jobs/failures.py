@@ -1,0 +1,202 @@
+"""What is kept of a run that failed: enough for a person to see why, bounded, without secrets.
+
+Nothing in here raises, whatever the exception is made of: a job that failed must be recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from duly.jobs.redaction import cleaned, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import FrameType, TracebackType
+
+# (characters from the beginning, characters from the end); the line between them has room in the
+# 100 that are left of the round number.
+TYPE = (200, 0)
+MESSAGE = (1_400, 500)  # 2,000 in all
+# 8,000 in all: the end says what failed, the beginning how it came there.
+TRACEBACK = (2_900, 5_000)
+# Of frames, as many as the text has room for, and of exceptions, what a person would still read.
+FIRST_FRAMES, LAST_FRAMES = 20, 40
+MOST_EXCEPTIONS = 12
+MOST_NOTES = 5
+# What runs a handler: its frames above the user's own say nothing about the failure.
+MACHINERY = frozenset({"duly", "asyncio", "concurrent", "contextlib", "threading"})
+BECAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
+MEANWHILE = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run failed: the last one of a job that will run again, or of a dead letter."""
+
+    type: str
+    message: str
+    traceback: str | None
+    attempt: int
+
+
+def described(problem: BaseException, attempt: int, secrets: Sequence[str] = ()) -> bytes:
+    """The record of an exception, as UTF-8 JSON."""
+    message = text_of(problem)
+    try:
+        trace = "".join(Account(secrets).chain(problem))
+    except Exception as other:  # a class may lie about all it is made of
+        trace = f"The traceback could not be read: {name_of(other)}\n"
+    return stored(
+        Failure(
+            type=shown(name_of(problem), secrets, *TYPE),
+            message=shown(message, secrets, *MESSAGE),
+            traceback=shown(cleaned(trace), secrets, *TRACEBACK),
+            attempt=attempt,
+        )
+    )
+
+
+def plain(reason: str, attempt: int, kind: str = "duly.Dead", secrets: Sequence[str] = ()) -> bytes:
+    """The record of an end without an exception: a decision, a timeout, a rescue."""
+    message = shown(text_of(reason), secrets, *MESSAGE)
+    return stored(Failure(type=kind, message=message, traceback=None, attempt=attempt))
+
+
+def stored(failure: Failure) -> bytes:
+    """The bytes that `read` reads."""
+    fields = {
+        "type": failure.type,
+        "message": failure.message,
+        "traceback": failure.traceback,
+        "attempt": failure.attempt,
+    }
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def read(stored: bytes | memoryview | None) -> Failure | None:
+    """The record that a row holds; one that somebody else wrote is shown as it is."""
+    if stored is None:
+        return None
+    text = bytes(stored).decode("utf-8", "backslashreplace")
+    try:
+        fields = json.loads(text)
+        trace = fields["traceback"]
+        return Failure(
+            type=str(fields["type"]),
+            message=str(fields["message"]),
+            traceback=None if trace is None else str(trace),
+            attempt=int(fields["attempt"]),
+        )
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return Failure(type="unknown", message=shown(text, (), *MESSAGE), traceback=None, attempt=0)
+
+
+class Account:
+    """The text of an exception and of those around it, with room for a few of them."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self.secrets = secrets
+        self.room = MOST_EXCEPTIONS
+
+    def chain(self, problem: BaseException) -> Iterator[str]:
+        """An exception, after those that led to it."""
+        links: list[tuple[str, BaseException]] = []
+        known: set[int] = set()
+        link: BaseException | None = problem
+        while link is not None and self.room > 0:
+            self.room -= 1
+            known.add(id(link))
+            before, joint = led_to(link)
+            if id(before) in known:  # a circle
+                before = None
+            links.append(("" if before is None else joint, link))
+            link = before
+        if link is not None:
+            yield "[… earlier exceptions left out …]\n"
+        for joint, each in reversed(links):
+            yield joint
+            yield from self.one(each)
+
+    def one(self, problem: BaseException) -> Iterator[str]:
+        """One exception: its frames, its type and message, its notes, its members."""
+        yield from frames_of(problem.__traceback__)
+        message = self.told(problem)
+        yield f"{name_of(problem)}: {message}\n" if message else f"{name_of(problem)}\n"
+        notes = getattr(problem, "__notes__", None)
+        for note in notes[:MOST_NOTES] if isinstance(notes, list) else ():
+            yield f"{self.told(note)}\n"
+        if isinstance(problem, BaseExceptionGroup):
+            yield from self.members(problem.exceptions)
+
+    def members(self, exceptions: Sequence[BaseException]) -> Iterator[str]:
+        """The exceptions of a group."""
+        for number, member in enumerate(exceptions, 1):
+            if self.room <= 0:
+                yield "  [… further exceptions left out …]\n"
+                return
+            yield f"  +---- {number:,} of {len(exceptions):,}\n"
+            text = "".join(self.chain(member))
+            yield "".join(f"  | {line}" for line in text.splitlines(keepends=True))
+
+    def told(self, value: object) -> str:
+        """A message, trimmed and redacted before it is indented: a secret may have many lines."""
+        return shown(text_of(value), self.secrets, *MESSAGE)
+
+
+def led_to(problem: BaseException) -> tuple[BaseException | None, str]:
+    """The exception before this one, and the words between the two."""
+    if problem.__cause__ is not None:
+        return problem.__cause__, BECAUSE
+    return None if problem.__suppress_context__ else problem.__context__, MEANWHILE
+
+
+def frames_of(trace: TracebackType | None) -> Iterator[str]:
+    """The frames from the user's code on; of a deep recursion the first and the last."""
+    frames = list(traceback.walk_tb(trace))
+    own = (at for at, (frame, _) in enumerate(frames) if not is_machinery(frame))
+    frames = frames[next(own, 0) :]
+    if not frames:
+        return
+    yield "Traceback (most recent call last):\n"
+    hidden = len(frames) - FIRST_FRAMES - LAST_FRAMES
+    if hidden <= 0:
+        yield from formatted(frames)
+        return
+    yield from formatted(frames[:FIRST_FRAMES])
+    yield f"  [… {hidden:,} frames left out …]\n"
+    yield from formatted(frames[-LAST_FRAMES:])
+
+
+def formatted(frames: list[tuple[FrameType, int]]) -> list[str]:
+    """Frames as the interpreter prints them."""
+    return traceback.StackSummary.extract(iter(frames)).format()
+
+
+def is_machinery(frame: FrameType) -> bool:
+    """Whether a frame belongs to what runs handlers."""
+    module = frame.f_globals.get("__name__")
+    return isinstance(module, str) and module.partition(".")[0] in MACHINERY
+
+
+def text_of(value: object) -> str:
+    """What a value says of itself, as text that every database and JSON reader takes."""
+    try:
+        return cleaned(str(value))
+    except BaseException as problem:  # `__str__` is the user's, and may even exit
+        return f"(its text cannot be read: {name_of(problem)})"
+
+
+def name_of(problem: BaseException) -> str:
+    """The qualified name of an exception's type; of duly's own, the name they are imported by."""
+    kind = type(problem)
+    try:
+        module, name = cleaned(kind.__module__), cleaned(kind.__qualname__)
+    except Exception:  # a class can put anything there
+        return cleaned(type.__dict__["__name__"].__get__(kind))
+    root = module.partition(".")[0]
+    if root == "duly":
+        return f"duly.{name}"
+    return name if module == "builtins" else f"{module}.{name}"

@@ -1,0 +1,34 @@
+"""Knowing that a handler's transaction is open around the code that is running."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import Misuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HANDLER: ContextVar[str | None] = ContextVar("duly_handler", default=None)
+
+
+@contextmanager
+def inside(handler: str) -> Iterator[None]:
+    """While a handler runs in a transaction that duly opened for it."""
+    token = HANDLER.set(handler)
+    try:
+        yield
+    finally:
+        HANDLER.reset(token)
+
+
+def refuse_inside(verb: str, instead: str) -> None:
+    """Refuse what would be committed apart from the handler's transaction."""
+    handler = HANDLER.get()
+    if handler is not None:
+        raise Misuse(
+            f"{verb} inside handler {handler}, whose transaction is open, would be committed even "
+            f"if the handler fails: {instead}"
+        )

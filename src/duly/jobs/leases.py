@@ -1,0 +1,193 @@
+"""Leases on jobs: taken in batches, ended one by one or together, by the newest holder only.
+
+Every statement repeats state, token and epoch in its condition, so a worker that was paused past
+its lease and replaced changes no row. Inside a handler's transaction that is `LeaseLost`, and the
+whole of it rolls back.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from duly._kernel.errors import LeaseLost
+from duly.jobs.statements import (
+    JOBS_BURY,
+    JOBS_DONE,
+    JOBS_REMOVE,
+    JOBS_RETURN,
+    JOBS_STAGE,
+    JOBS_TAKE,
+    JOBS_TAKE_RESCUED,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly._kernel.session import Row, Session, Value
+    from duly.jobs.endings import Ended
+
+# Enough to keep up with any burst of jobs that come due together; each costs one small update.
+STAGED = 1000
+ANY_RESCUES = 2**31 - 1
+
+
+class Leased(NamedTuple):
+    """A job that this process may work on, and the lease that says so."""
+
+    id: str
+    scope: str
+    name: str
+    queue: str
+    event: str | None
+    payload: bytes | None
+    attempts: int
+    rescues: int
+    max_attempts: int
+    token: bytes
+    epoch: int
+    created_at: int
+
+    def fence(self) -> dict[str, Value]:
+        """The parameters that name the lease."""
+        return {"id": self.id, "token": self.token, "epoch": self.epoch}
+
+
+class Want(NamedTuple):
+    """How many jobs of a queue a worker can take."""
+
+    queue: str
+    fresh: int  # also to hold for a moment
+    rescued: int  # to start at once; they came back one time
+    lone: bool  # to start at once, one that came back several times
+
+
+class Taking(NamedTuple):
+    """What a worker asks for in one round. Times are in microseconds."""
+
+    worker: str
+    hold: int
+    wants: Sequence[Want]
+    stage: bool
+
+
+async def take(session: Session, asked: Taking) -> list[Leased]:
+    """Lease what there is of what is wanted."""
+    if asked.stage:
+        await session.rows(JOBS_STAGE, limit=STAGED)
+    taken: list[Leased] = []
+    for want in asked.wants:
+        shared: dict[str, Value] = {
+            "queue": want.queue,
+            "worker": asked.worker,
+            "hold": asked.hold,
+        }
+        if want.rescued:
+            rows = await session.rows(
+                JOBS_TAKE_RESCUED, limit=want.rescued, least=1, most=1, **shared
+            )
+            taken += map(leased_from, rows)
+        if want.lone:
+            rows = await session.rows(
+                JOBS_TAKE_RESCUED, limit=1, least=2, most=ANY_RESCUES, **shared
+            )
+            taken += map(leased_from, rows)
+        if want.fresh:
+            taken += map(leased_from, await session.rows(JOBS_TAKE, limit=want.fresh, **shared))
+    return taken
+
+
+def leased_from(row: Row) -> Leased:
+    """A lease from the row that the database gave back."""
+    payload = row["payload"]
+    return Leased(
+        row["id"],
+        row["scope"],
+        row["name"],
+        row["queue"],
+        row["event"],
+        None if payload is None else bytes(payload),
+        row["attempts"],
+        row["rescues"],
+        row["max_attempts"],
+        bytes(row["token"]),
+        row["epoch"],
+        row["created_at"],
+    )
+
+
+async def finish_inside(session: Session, leased: Leased, outcome: str, ran: int) -> None:
+    """End the lease in the handler's own transaction, or raise so that all of it rolls back."""
+    rows = await session.rows(JOBS_DONE, **leased.fence(), outcome=outcome, ran=ran)
+    if rows and session.dialect == "sqlite":
+        rows = await session.rows(JOBS_REMOVE, **leased.fence())
+    if not rows:
+        raise lost(leased)
+
+
+class Settled(NamedTuple):
+    """One lease to end, and how."""
+
+    leased: Leased
+    ended: Ended
+    ran: int
+
+
+async def settle(session: Session, each: Sequence[Settled]) -> set[str]:
+    """End many leases; the ids of those that were still held. The others were lost before."""
+    finished = [one for one in each if one.ended.kind in ("done", "stale")]
+    held = await settle_finished(session, finished) if finished else set()
+    for one in each:
+        if one.ended.kind not in ("done", "stale"):
+            held |= await settle_unfinished(session, one)
+    return held
+
+
+async def settle_finished(session: Session, each: Sequence[Settled]) -> set[str]:
+    """Those that are through, in one statement."""
+    rows = await session.rows_each(JOBS_DONE, [settled_texts(one) for one in each])
+    held = {row["id"] for row in rows}
+    if held and session.dialect == "sqlite":
+        await session.rows_each(JOBS_REMOVE, [{"id": job} for job in sorted(held)])
+    return held
+
+
+def settled_texts(one: Settled) -> dict[str, Value]:
+    """The parameters of one of many, as texts: every store can send those in one go."""
+    leased = one.leased
+    return {
+        "id": leased.id,
+        "token": leased.token.hex(),
+        "epoch": str(leased.epoch),
+        "outcome": one.ended.kind,
+        "ran": str(one.ran),
+    }
+
+
+async def settle_unfinished(session: Session, one: Settled) -> set[str]:
+    """One that comes back later, or is dead."""
+    ended = one.ended
+    values: dict[str, Value] = {
+        **one.leased.fence(),
+        "burnt": ended.burnt,
+        "rescued": ended.rescued,
+        "error": ended.error,
+    }
+    if ended.kind == "dead":
+        rows = await session.rows(JOBS_BURY, **values)
+    else:
+        rows = await session.rows(JOBS_RETURN, **values, delay=ended.delay, parked=ended.parked)
+    return {row["id"] for row in rows}
+
+
+def lost(leased: Leased) -> LeaseLost:
+    """The error of a worker that is no longer the newest."""
+    return LeaseLost(
+        f"the lease on job {leased.id} ({leased.name}, epoch {leased.epoch}) was lost: somebody "
+        "newer has it, or it was settled before. What this run wrote is rolled back"
+    )
+
+
+def names_of(texts: Sequence[str]) -> str:
+    """Many texts as one parameter."""
+    return json.dumps(sorted(texts))

@@ -1,0 +1,94 @@
+"""Which version of which resource an event speaks of: handlers that declare it see no stale one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from duly._kernel.errors import Misuse
+from duly._kernel.keys import Key, as_bytes, digest, readable
+from duly._kernel.retry import Dead
+from duly._ledger.asks import advance
+from duly.jobs.enqueue import token_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from duly._kernel.versions import Tie
+    from duly._ledger.asks import Advance
+    from duly.jobs.handlers import Handler
+    from duly.jobs.leases import Leased
+
+MISSING = object()
+
+
+class Order(NamedTuple):
+    """Paths into the body: of what names the resource, and of what orders its versions."""
+
+    resource: tuple[str, ...]
+    version: tuple[str, ...]
+    tie: Tie | None
+
+
+def order_of(order: object, tie: object) -> Order | None:
+    """Check what a handler declares."""
+    if order is None:
+        if tie is not None:
+            raise Misuse("tie= says what to do with equal versions of order=: give both")
+        return None
+    if (
+        not isinstance(order, tuple)
+        or len(order) != 2
+        or not all(isinstance(path, str) and path for path in order)
+    ):
+        raise Misuse(
+            "order is two paths into the body, of the resource and of its version: "
+            'order=("data.object.id", "created")'
+        )
+    if tie not in (None, "apply", "skip"):
+        raise Misuse("tie must be 'apply' or 'skip'")
+    resource, version = (tuple(path.split(".")) for path in order)
+    return Order(resource, version, tie)
+
+
+def found(body: Any, path: tuple[str, ...]) -> Any:
+    """What stands at a path; a part that is a number counts in a list."""
+    for part in path:
+        if isinstance(body, dict):
+            body = body.get(part, MISSING)
+        elif isinstance(body, list) and part.isdigit() and int(part) < len(body):
+            body = body[int(part)]
+        else:
+            return MISSING
+    return body
+
+
+def asked(handler: Handler, leased: Leased, event: Any) -> Advance | None:
+    """The question to the order guard; an event is never stale to itself."""
+    order = handler.order
+    if order is None:
+        return None
+    resource, version = found(event.json, order.resource), found(event.json, order.version)
+    if not isinstance(resource, str | int) or isinstance(resource, bool):
+        raise missing(handler, order.resource)
+    if not isinstance(version, str | int) or isinstance(version, bool):
+        raise missing(handler, order.version)
+    tie = order.tie
+    if tie is None and isinstance(version, int) and seconds(event.time) == version:
+        tie = "apply"  # whole seconds: two events of one second are both later than the others
+    question = advance(leased.scope, str(resource), version, tie)
+    name = digest(b"order", as_bytes(leased.scope), as_bytes(handler.name), as_bytes(str(resource)))
+    key = Key(leased.scope, name, readable(as_bytes(str(resource))))
+    return question._replace(resource=key, token=token_of(leased.event or leased.id))
+
+
+def seconds(moment: datetime | None) -> float | None:
+    """A time as a number, as senders write it."""
+    return None if moment is None else moment.timestamp()
+
+
+def missing(handler: Handler, path: tuple[str, ...]) -> Dead:
+    """The event will never say more than it does."""
+    return Dead(
+        f"handler {handler.name} is ordered by {'.'.join(path)!r}, and this event has no text or "
+        "whole number there: correct order=, then replay it"
+    )

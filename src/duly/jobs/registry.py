@@ -1,0 +1,157 @@
+"""The handlers of an application by the names that the database knows them by."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel import results
+from duly._kernel.clock import to_microseconds
+from duly._kernel.errors import Misuse, NotStorable
+from duly._kernel.ids import new_id
+from duly._kernel.inputs import checked_duration, checked_key, kind
+from duly.jobs.enqueue import NewJob, job_scope
+from duly.jobs.handlers import checked_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from duly.jobs.handlers import Handler
+
+# Longer than any retry of whoever enqueues, and short enough that tomorrow is another day.
+WINDOW = timedelta(hours=24)
+# What PostgreSQL keeps in two bytes.
+MOST_URGENT, LEAST_URGENT = -32768, 32767
+# One statement carries them all.
+MOST_JOBS = 10_000
+
+
+class Registry:
+    """Plain jobs by name, and handlers of events by source and name."""
+
+    def __init__(self) -> None:
+        self.plain: dict[str, Handler] = {}
+        self.events: dict[tuple[str, str], Handler] = {}
+
+    def add(self, handler: Handler) -> None:
+        """Add a plain job."""
+        known = self.plain.get(handler.name)
+        if known is not None and known.call != handler.call:
+            raise Misuse(f"there is a job {handler.name} already: give this one name=")
+        self.plain[handler.name] = handler
+
+    def add_event(self, source: str, handler: Handler) -> None:
+        """Add the handler of a source."""
+        self.events[source, handler.name] = handler
+
+    def find(self, source: str | None, name: str) -> Handler | None:
+        """The handler of a job; None where this process has none of that name."""
+        return self.plain.get(name) if source is None else self.events.get((source, name))
+
+    def all(self) -> list[Handler]:
+        """Every handler."""
+        return [*self.plain.values(), *self.events.values()]
+
+    def named(self, job: object) -> Handler:
+        """The plain job that a caller means, by its function or its name."""
+        found = (
+            self.plain.get(job)
+            if isinstance(job, str)
+            else next((one for one in self.plain.values() if one.call == job), None)
+        )
+        if found is None:
+            asked = repr(job[:60]) if isinstance(job, str) else getattr(job, "__name__", kind(job))
+            known = ", ".join(sorted(self.plain)) or "none yet"
+            raise Misuse(f"{asked} is no job: register it with @app.job (there is {known})")
+        return found
+
+    def new(
+        self,
+        job: object,
+        payload: object,
+        *,
+        key: object = None,
+        window: object = WINDOW,
+        delay: object = None,
+        at: object = None,
+        priority: object = 0,
+        queue: object = None,
+    ) -> NewJob:
+        """A job to enqueue, checked; nothing has been written when this raises."""
+        handler = self.named(job)
+        length = checked_duration("window", window)
+        wait, moment = when(delay, at)
+        return NewJob(
+            new_id(),
+            handler.name,
+            handler.queue if queue is None else checked_queue(queue),
+            payload_bytes(payload),
+            wait,
+            moment,
+            checked_priority(priority),
+            handler.attempts,
+            None if key is None else checked_key(job_scope(handler.name), key),
+            length,
+        )
+
+    def new_many(
+        self, job: object, payloads: object, *, keys: object = None, **options: Any
+    ) -> list[NewJob]:
+        """Many jobs of one handler."""
+        given = listed("payloads", payloads)
+        names = [None] * len(given) if keys is None else listed("keys", keys)
+        if len(names) != len(given):
+            raise Misuse(
+                f"there are {len(given)} payloads and {len(names)} keys: give one for each"
+            )
+        if keys is not None and len(set(names)) != len(names):
+            raise Misuse("two of these keys are the same: enqueue each once")
+        return [
+            self.new(job, payload, key=key, **options)
+            for payload, key in zip(given, names, strict=True)
+        ]
+
+
+def listed(what: str, values: object) -> list[Any]:
+    """A batch, whole."""
+    iterable: Iterable[Any]
+    try:
+        if isinstance(values, str | bytes | dict):
+            raise TypeError
+        iterable = iter(values)  # type: ignore[call-overload]
+    except TypeError:
+        raise Misuse(f"{what} must be a list, not {kind(values)}") from None
+    batch = list(iterable)
+    if len(batch) > MOST_JOBS:
+        raise Misuse(f"a batch has at most {MOST_JOBS:,} jobs, this one has more: split it")
+    return batch
+
+
+def when(delay: object, at: object) -> tuple[int, int | None]:
+    """When a job may run: after a while, or at a time."""
+    if delay is not None and at is not None:
+        raise Misuse("give delay= or at=, not both")
+    if at is None:
+        wait = 0 if delay is None else checked_duration("delay", delay, least=timedelta(0))
+        return wait, None
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise Misuse("at must be an aware datetime: datetime(2030, 1, 1, tzinfo=UTC)")
+    return 0, to_microseconds(at)
+
+
+def checked_priority(priority: object) -> int:
+    """How urgent a job is: the smallest number runs first."""
+    whole = isinstance(priority, int) and not isinstance(priority, bool)
+    if not whole or not MOST_URGENT <= priority <= LEAST_URGENT:  # type: ignore[operator]
+        raise Misuse(
+            f"priority must be a whole number from {MOST_URGENT} (first) to {LEAST_URGENT} (last)"
+        )
+    return priority  # type: ignore[return-value]
+
+
+def payload_bytes(payload: object) -> bytes:
+    """A payload as JSON; refused if it would come back as something else."""
+    try:
+        return results.encode(payload)
+    except NotStorable as problem:
+        raise NotStorable(str(problem).replace("this result", "this payload")) from problem

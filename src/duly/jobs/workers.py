@@ -1,0 +1,137 @@
+"""What workers tell the database about themselves, and what they take back from lost ones."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from duly._kernel.clock import MICROSECOND
+from duly._kernel.options import HISTORY_KEPT, WAIT
+from duly._kernel.retry import RESCUE_BACKOFF, RESCUE_LIMIT
+from duly.jobs.failures import plain
+from duly.jobs.leases import names_of
+from duly.jobs.statements import (
+    EFFECTS_PRUNE,
+    HISTORY_PRUNE,
+    JOBS_HELD,
+    JOBS_NEXT,
+    JOBS_RESCUE,
+    JOBS_UNPARK,
+    WORKERS_BEAT,
+    WORKERS_IDLE,
+    WORKERS_LEAVE,
+    WORKERS_PRUNE,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly._kernel.session import Row, Runner, Session
+
+# A lease lost with its worker; small enough that the statement holds its locks for a moment.
+RESCUED_AT_ONCE = 100
+# Nobody asks for a worker that was last seen so long ago.
+WORKERS_KEPT = timedelta(days=1)
+# Effects are what keeps an external call from being made again: as long as claims are kept.
+EFFECTS_KEPT = timedelta(days=30)
+LOST_WORKER = (
+    "the lease was lost: its worker crashed, was stopped, or was not seen for too long while the "
+    "job was leased"
+)
+
+
+class Identity(NamedTuple):
+    """One worker: a process, its queues, and for how long to believe it."""
+
+    id: str
+    host: str
+    pid: int
+    queues: str
+    lease: int
+
+
+class Lease(NamedTuple):
+    """A lease as the database knows it."""
+
+    id: str
+    token: bytes
+    epoch: int
+
+
+async def beat(session: Session, worker: Identity) -> list[Lease]:
+    """Say that the worker lives; what comes back are the leases that it still has."""
+    await session.rows(WORKERS_BEAT, **worker._asdict(), idle=False)
+    rows = await session.rows(JOBS_HELD, worker=worker.id)
+    return [Lease(row["id"], bytes(row["token"]), row["epoch"]) for row in rows]
+
+
+async def idle(session: Session, worker: str, *, wanted: bool) -> None:
+    """Ask to be woken when there is work, or not to be."""
+    await session.rows(WORKERS_IDLE, id=worker, idle=wanted)
+
+
+async def leave(session: Session, worker: str) -> None:
+    """The worker ends."""
+    await session.rows(WORKERS_LEAVE, id=worker)
+
+
+async def rescue(session: Session) -> Sequence[Row]:
+    """Take back leases whose worker is lost; each row is a job that was, and its new state."""
+    return await session.rows(
+        JOBS_RESCUE,
+        limit=RESCUED_AT_ONCE,
+        most=RESCUE_LIMIT,
+        first=RESCUE_BACKOFF.first // MICROSECOND,
+        factor=RESCUE_BACKOFF.factor,  # type: ignore[arg-type]  # the one number with a fraction
+        cap=RESCUE_BACKOFF.cap // MICROSECOND,
+        error=plain(LOST_WORKER, 0, "duly.LeaseLost"),
+    )
+
+
+class Outlook(NamedTuple):
+    """Whether there is something to take now, and in how many microseconds there will be."""
+
+    due: bool
+    rescued: bool
+    next_in: int | None
+
+
+async def outlook(session: Session, queues: Sequence[str]) -> Outlook:
+    """Look without taking anything."""
+    [row] = await session.rows(JOBS_NEXT, queues=names_of(queues))
+    return Outlook(bool(row["due"]), bool(row["rescued"]), row["next_in"])
+
+
+async def unpark(session: Session, names: Sequence[str]) -> int:
+    """Let jobs run whose handlers are known now, and were not."""
+    return len(await session.rows(JOBS_UNPARK, names=names_of(names)))
+
+
+async def prune_history(runner: Runner, limit: int) -> int:
+    """Delete up to ``limit`` old rows of the history."""
+    age = HISTORY_KEPT // MICROSECOND
+
+    async def delete(session: Session) -> int:
+        return len(await session.rows(HISTORY_PRUNE, age=age, limit=limit))
+
+    return await runner.run_single(delete, wait=WAIT)
+
+
+async def prune_effects(runner: Runner, limit: int) -> int:
+    """Delete up to ``limit`` old effects."""
+    age = EFFECTS_KEPT // MICROSECOND
+
+    async def delete(session: Session) -> int:
+        return len(await session.rows(EFFECTS_PRUNE, age=age, limit=limit))
+
+    return await runner.run_single(delete, wait=WAIT)
+
+
+async def prune_workers(runner: Runner, limit: int) -> int:
+    """Forget up to ``limit`` workers that are long gone."""
+    age = WORKERS_KEPT // MICROSECOND
+
+    async def delete(session: Session) -> int:
+        return len(await session.rows(WORKERS_PRUNE, age=age, limit=limit))
+
+    return await runner.run_single(delete, wait=WAIT)

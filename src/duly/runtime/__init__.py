@@ -1,0 +1,1 @@
+"""What makes jobs turn: the one place that waits."""

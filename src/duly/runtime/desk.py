@@ -1,0 +1,153 @@
+"""What a worker has on its desk: jobs that run, jobs that are held for a moment, and free slots.
+
+A slot is free again only when the end of its job is committed; so the number of leases is bounded,
+whatever the database does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from duly.jobs.leases import Want
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from duly.runtime.runs import Run
+
+# Jobs are held ahead only as many as are done in so many seconds: a slow job keeps none waiting.
+AHEAD = 0.25
+# Seconds over which the speed of a queue is measured.
+MEASURED = 0.5
+# One that was held for so many seconds is given back: others may have time for it.
+HELD_TOO_LONG = 30.0
+
+
+class Queue:
+    """The part of the desk that one queue has."""
+
+    def __init__(self, name: str, slots: int) -> None:
+        self.name = name
+        self.slots = slots
+        self.held: deque[Run] = deque()
+        self.running: dict[str, Run] = {}
+        # Kept free for a job that comes back from a lost worker: it is never held.
+        self.reserved = False
+        self._done = 0
+        self._speed = 0.0
+        self._since = time.monotonic()
+
+    def count(self) -> None:
+        """One more is done."""
+        self._done += 1
+        passed = time.monotonic() - self._since
+        if passed >= MEASURED:
+            self._speed = self._done / passed
+            self._done, self._since = 0, time.monotonic()
+
+    @property
+    def ahead(self) -> int:
+        """How many jobs may be held beside those that run."""
+        fresh = self._done / max(time.monotonic() - self._since, 0.05)
+        return min(self.slots, int(max(self._speed, fresh) * AHEAD))
+
+    @property
+    def free(self) -> int:
+        """How many more could run now."""
+        return self.slots - len(self.running) - len(self.held)
+
+    def want(self) -> Want | None:
+        """What to ask the database for; None where it is not worth asking."""
+        fresh = self.free + self.ahead - self.reserved
+        if self.held and fresh < max(self.slots, self.ahead) // 2:
+            fresh = 0  # a larger batch soon costs less than a small one now
+        rescues = [run.leased.rescues for run in self.running.values()]
+        at_once = self.slots - len(self.running) - (0 if self.reserved else len(self.held))
+        rescued = 0 if any(count > 1 for count in rescues) else max(at_once, 0)
+        lone = at_once > 0 and not any(rescues)
+        if fresh <= 0 and not rescued and not lone:
+            return None
+        return Want(self.name, max(fresh, 0), rescued, lone)
+
+    def startable(self) -> Iterator[Run]:
+        """Those that are held and can run now, taken off the pile."""
+        while self.held and len(self.running) < self.slots - self.reserved:
+            run = self.held.popleft()
+            self.running[run.leased.id] = run
+            yield run
+
+
+class Desk:
+    """All queues of a worker."""
+
+    def __init__(self, queues: Mapping[str, int]) -> None:
+        self.queues = {name: Queue(name, slots) for name, slots in queues.items()}
+
+    def __bool__(self) -> bool:
+        return any(queue.held or queue.running for queue in self.queues.values())
+
+    def __contains__(self, run: Run) -> bool:
+        queue = self.queues[run.leased.queue]
+        return queue.running.get(run.leased.id) is run or run in queue.held
+
+    def wants(self) -> list[Want]:
+        """What each queue would take."""
+        return [want for queue in self.queues.values() if (want := queue.want()) is not None]
+
+    def put(self, run: Run) -> None:
+        """A job was leased: in front if it came back from a lost worker, which may not wait."""
+        held = self.queues[run.leased.queue].held
+        if run.leased.rescues:
+            self.queues[run.leased.queue].reserved = False
+            held.appendleft(run)
+        else:
+            held.append(run)
+
+    def startable(self) -> Iterator[Run]:
+        """Every job that can run now."""
+        for queue in self.queues.values():
+            yield from queue.startable()
+
+    def clear(self, run: Run) -> None:
+        """The end of a job is committed, or its lease is gone: its slot is free."""
+        queue = self.queues[run.leased.queue]
+        if queue.running.get(run.leased.id) is run:
+            del queue.running[run.leased.id]
+            queue.count()
+
+    def running(self) -> list[Run]:
+        """Every job that runs, or waits for the commit of its end."""
+        return [run for queue in self.queues.values() for run in list(queue.running.values())]
+
+    def leased(self) -> list[Run]:
+        """Every job that is leased."""
+        return self.running() + [run for queue in self.queues.values() for run in list(queue.held)]
+
+    def drop(self, run: Run) -> None:
+        """It never began, and somebody else has it."""
+        queue = self.queues[run.leased.queue]
+        queue.running.pop(run.leased.id, None)
+        if run in queue.held:
+            queue.held.remove(run)
+
+    def take_held(self, longer_than: float = 0.0) -> list[Run]:
+        """Those that were held for so many seconds and never began, taken off the pile."""
+        now = time.monotonic()
+        taken: list[Run] = []
+        for queue in self.queues.values():
+            old = [run for run in queue.held if now - run.held >= longer_than]
+            for run in old:
+                queue.held.remove(run)
+            taken += old
+        return taken
+
+    def full(self) -> bool:
+        """Whether some queue has no slot left."""
+        return any(queue.free <= 0 for queue in self.queues.values())
+
+    def reserve(self, *, wanted: bool) -> None:
+        """Keep the next free slot for a job that comes back from a lost worker, or no longer."""
+        for queue in self.queues.values():
+            queue.reserved = wanted and queue.free <= 0

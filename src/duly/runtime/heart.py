@@ -1,0 +1,148 @@
+"""The heartbeat: says that this worker lives, on a thread and a connection of its own.
+
+A handler that blocks the event loop must not cost its neighbours their leases, and one that hangs
+must not keep its own for ever. So this thread waits for nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import DulyError
+from duly._kernel.onestep import finish
+from duly._kernel.options import WAIT
+from duly._kernel.session import host_time
+from duly.jobs.endings import RELEASED, Circumstances, timed_out
+from duly.jobs.leases import Leased, Settled, settle
+from duly.jobs.workers import beat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from duly._kernel.session import Session
+    from duly.jobs.workers import Identity, Lease
+    from duly.runtime.desk import Desk
+    from duly.runtime.runs import Run
+    from duly.stores.base import Store
+
+logger = logging.getLogger("duly")
+# Beats for each lease: two may be missed before anybody is in doubt.
+BEATS = 3
+# Seconds beyond its timeout that the event loop has to end a run before the heart does.
+GRACE = 2.0
+
+
+class Heart:
+    """Beats until it is stopped."""
+
+    def __init__(
+        self,
+        store: Store,
+        worker: Identity,
+        desk: Desk,
+        *,
+        lost: Callable[[Sequence[Run]], None],
+        taking: Callable[[], bool],
+    ) -> None:
+        self._store = store.apart()
+        self._worker = worker
+        self._desk = desk
+        self._lost = lost
+        self._taking = taking
+        self._pause = worker.lease / 1_000_000 / BEATS
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="duly-heart", daemon=True)
+        # What looked lost, and what looked forgotten, at the last beat: nothing is done at once,
+        # because a settle or a claim may be on its way.
+        self._missing: set[tuple[str, int]] = set()
+        self._strays: set[tuple[str, int]] = set()
+        self._ended: set[tuple[str, int]] = set()
+
+    def first(self) -> None:
+        """Say that the worker is there, before it leases anything."""
+        finish(self._store.blocking.run_single(self._beat, wait=WAIT))
+
+    def start(self) -> None:
+        """Begin to beat."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Beat no more."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._store.close()
+
+    async def _beat(self, session: Session) -> list[Lease]:
+        return await beat(session, self._worker)
+
+    def _work(self) -> None:
+        while not self._stopped.wait(self._pause * (0.9 + 0.2 * random.random())):  # noqa: S311
+            try:
+                self._once()
+            except DulyError as problem:
+                logger.warning("the heartbeat of this worker was not written: %s", problem)
+
+    def _once(self) -> None:
+        before = [run for run in self._desk.leased() if run.ended is None]
+        held = finish(self._store.blocking.run_single(self._beat, wait=WAIT))
+        self._tell_lost(before, held)
+        self._release_strays(held)
+        self._end_overdue()
+
+    def _tell_lost(self, before: Sequence[Run], held: Sequence[Lease]) -> None:
+        known = {(lease.id, lease.epoch) for lease in held}
+        missing = {(run.leased.id, run.leased.epoch): run for run in before}
+        missing = {name: run for name, run in missing.items() if name not in known}
+        gone = [run for name, run in missing.items() if name in self._missing]
+        self._missing = set(missing)
+        if gone:
+            self._lost([run for run in gone if run.ended is None])
+
+    def _release_strays(self, held: Sequence[Lease]) -> None:
+        """Give back what was leased by a statement whose answer never arrived."""
+        if self._taking():
+            self._strays = set()
+            return
+        ours = {(run.leased.id, run.leased.epoch) for run in self._desk.leased()}
+        strays = {(lease.id, lease.epoch): lease for lease in held}
+        strays = {name: lease for name, lease in strays.items() if name not in ours}
+        forgotten = [
+            Settled(stray(lease), RELEASED, 0)
+            for name, lease in strays.items()
+            if name in self._strays
+        ]
+        self._strays = set(strays)
+        if forgotten:
+            finish(self._store.blocking.run(lambda session: settle(session, forgotten), wait=WAIT))
+
+    def _end_overdue(self) -> None:
+        """End runs that the event loop should have ended: it is blocked, or its thread is."""
+        now = time.monotonic()
+        overdue = {
+            (run.leased.id, run.leased.epoch): run
+            for run in self._desk.running()
+            if run.overdue(now, GRACE)
+        }
+        settled: list[Settled] = []
+        for name, run in overdue.items():
+            if name not in self._ended:
+                at = Circumstances(host_time(self._store.clock), random.random())  # noqa: S311
+                settled.append(Settled(run.leased, timed_out(run.leased, run.handler, at), run.ran))
+                logger.error(
+                    "handler %s ran longer than its timeout and keeps its event loop from doing "
+                    "anything else: its job was ended from outside",
+                    run.handler.name,
+                )
+        self._ended = set(overdue)
+        if settled:
+            finish(self._store.blocking.run(lambda session: settle(session, settled), wait=WAIT))
+
+
+def stray(lease: Lease) -> Leased:
+    """As much of a lease as is needed to end it."""
+    return Leased(lease.id, "", "", "", None, None, 0, 0, 0, lease.token, lease.epoch, 0)

@@ -1,0 +1,84 @@
+"""What every worker does now and then: take back lost leases, and remove what is old."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import DulyError
+from duly._kernel.options import PRUNE_CHUNK, WAIT
+from duly._ledger.prune import prune_committed
+from duly.inbox.prune import prune_bodies, prune_counters, prune_events
+from duly.jobs.workers import (
+    RESCUED_AT_ONCE,
+    prune_effects,
+    prune_history,
+    prune_workers,
+    rescue,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly._kernel.session import Runner
+    from duly.runtime.tally import Worked
+
+logger = logging.getLogger("duly")
+# Seconds between two looks at what is old; each worker has its own moment.
+PRUNING = 60.0
+# A chunk holds its locks for milliseconds; so many in a row, then the others have their turn.
+CHUNKS = 20
+PRUNERS = (
+    prune_committed,
+    prune_bodies,
+    prune_events,
+    prune_counters,
+    prune_history,
+    prune_effects,
+    prune_workers,
+)
+
+
+async def rescue_now(runner: Runner, worked: Worked, woken: Callable[[], None]) -> None:
+    """Take back every lease that is lost."""
+    while True:
+        rows = await runner.run_single(rescue, wait=WAIT)
+        for row in rows:
+            worked.rescued += 1
+            told = logger.error if row["state"] == "dead" else logger.warning
+            told(
+                "job %s (%s) was taken back from a lost worker, rescue %s: it is %s",
+                row["id"],
+                row["name"],
+                row["rescues"],
+                "dead" if row["state"] == "dead" else "tried again",
+            )
+        if rows:
+            woken()
+        if len(rows) < RESCUED_AT_ONCE:
+            return
+
+
+async def rescuing(runner: Runner, worked: Worked, woken: Callable[[], None], pause: float) -> None:
+    """Look for lost leases for as long as the worker works."""
+    while True:
+        try:
+            await rescue_now(runner, worked, woken)
+        except DulyError as problem:
+            logger.warning("lost leases could not be looked for: %s", problem)
+        await asyncio.sleep(pause * (0.75 + random.random() / 2))  # noqa: S311
+
+
+async def pruning(runner: Runner) -> None:
+    """Remove what is old for as long as the worker works."""
+    while True:
+        await asyncio.sleep(PRUNING * (0.5 + random.random()))  # noqa: S311
+        try:
+            for prune in PRUNERS:
+                for _ in range(CHUNKS):
+                    if await prune(runner, PRUNE_CHUNK) < PRUNE_CHUNK:
+                        break
+        except DulyError as problem:
+            logger.warning("what is old could not be removed now: %s", problem)

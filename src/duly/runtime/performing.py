@@ -1,0 +1,153 @@
+"""One run of a job, from its first statement to what is to be written about its end.
+
+The same body serves both colours: a handler that blocks gets runners that never wait.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from duly._kernel.errors import Held, Misuse
+from duly._kernel.options import WAIT
+from duly._kernel.session import host_time
+from duly._ledger import order as guard
+from duly.jobs import order
+from duly.jobs.context import AsyncJob, Job
+from duly.jobs.endings import DONE, SETTLED, STALE, Circumstances, Ended, judged
+from duly.jobs.leases import finish_inside
+from duly.jobs.running import HandlerFailed, run_one_inside, run_plainly
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from duly._kernel.clock import Clock
+    from duly._kernel.session import Opened, Runner, Session
+    from duly._ledger.asks import Advance
+    from duly.jobs.registry import Registry
+    from duly.runtime.runs import Run
+
+# How long a job waits that found the database busy before it had begun.
+BUSY = timedelta(seconds=1) // timedelta(microseconds=1)
+
+
+class Opener(Protocol):
+    """Whoever opens the transactions of handlers: a store, or the user's ORM."""
+
+    def opened(
+        self, *, wait: timedelta, lasting: timedelta | None = None
+    ) -> AbstractAsyncContextManager[Opened]:
+        """A transaction, committed at the end of the block and rolled back on any error."""
+
+
+class Place(NamedTuple):
+    """Where runs of one colour do their work."""
+
+    runner: Runner
+    opener: Opener
+    jobs: Registry
+    clock: Clock | None
+    secrets: Sequence[str]
+
+    def circumstances(self) -> Circumstances:
+        """What a decision about an end needs to know."""
+        return Circumstances(host_time(self.clock), random.random(), self.secrets)  # noqa: S311
+
+
+class NotBegun(Exception):
+    """The transaction could not be opened: nothing of the handler has run."""
+
+
+async def perform(run: Run, place: Place) -> Ended:
+    """Run the handler, and say how it ended. Cancellation passes through."""
+    try:
+        return await attempt(run, place)
+    except NotBegun:
+        return Ended("again", delay=int(BUSY * random.random()))  # noqa: S311
+    except HandlerFailed as failure:
+        problem = failure.__cause__ or failure
+    except (Exception, SystemExit) as failure:  # sys.exit() in a handler ends no worker
+        problem = failure
+    return judged(run.leased, run.handler, problem, place.circumstances())
+
+
+async def attempt(run: Run, place: Place) -> Ended:
+    """What to do, by what the handler declares."""
+    handler, leased, event = run.handler, run.leased, run.event
+    if handler.refetch is not None:
+        event = replace(event, current=await asked(handler.refetch, event, handler.colour))
+    question = order.asked(handler, leased, event)
+    kind = AsyncJob if handler.colour == "async" else Job
+    job = kind(leased, handler.name, None if event is None else event.id, place.runner)
+    if "tx" in handler.wants:
+        return await inside_transaction(run, place, question, event=event, job=job)
+    if question is not None and not await current(place.runner, question):
+        return STALE
+    await run_plainly(handler, event=event, job=job)
+    if question is None:
+        return DONE
+    await place.runner.run(lambda session: recorded(session, run, question), wait=WAIT)
+    return SETTLED
+
+
+async def asked(refetch: Any, event: Any, colour: str) -> Any:
+    """What the source of truth says now; asked outside of any transaction."""
+    answer = refetch(event)
+    if colour == "async" and inspect.isawaitable(answer):
+        return await answer
+    if inspect.isawaitable(answer):
+        raise Misuse("refetch= of a handler that blocks must not be awaited: write `def`")
+    return answer
+
+
+async def inside_transaction(
+    run: Run, place: Place, question: Advance | None, **offered: object
+) -> Ended:
+    """Work, child jobs and the end of the lease in one COMMIT."""
+    lasting = timedelta(microseconds=run.handler.timeout)
+    opening = place.opener.opened(wait=WAIT, lasting=lasting)
+    try:
+        opened = await opening.__aenter__()
+    except Held as problem:
+        raise NotBegun from problem
+    try:
+        run.revoke = opened.revoke
+        ended = await in_opened(run, place, opened, question, offered)
+    except BaseException as problem:
+        run.revoke = None
+        await opening.__aexit__(type(problem), problem, problem.__traceback__)
+        raise
+    await opening.__aexit__(None, None, None)
+    run.revoke = None
+    return ended
+
+
+async def in_opened(
+    run: Run, place: Place, opened: Opened, question: Advance | None, offered: dict[str, object]
+) -> Ended:
+    """What happens between BEGIN and COMMIT."""
+    opened.at_ease()
+    session = opened.session
+    if opened.orm is not None:
+        await session.begin(WAIT)
+    if question is not None and not await guard.newer(session, question):
+        await finish_inside(session, run.leased, "stale", run.ran)
+        return SETTLED
+    await run_one_inside(run.handler, opened, place.jobs, **offered)
+    await finish_inside(session, run.leased, "done", run.ran)
+    return SETTLED
+
+
+async def current(runner: Runner, question: Advance) -> bool:
+    """Whether no later version was applied, before a run without a transaction."""
+    return await runner.run_single(lambda session: guard.would_apply(session, question), wait=WAIT)
+
+
+async def recorded(session: Session, run: Run, question: Advance) -> None:
+    """The version and the end of the lease, together."""
+    await guard.newer(session, question)
+    await finish_inside(session, run.leased, "done", run.ran)

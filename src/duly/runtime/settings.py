@@ -1,0 +1,67 @@
+"""What a worker was told: its queues, and how long it waits for what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from duly._kernel.errors import Misuse
+from duly._kernel.inputs import checked_count, checked_duration
+from duly.jobs.handlers import QUEUE, checked_queue
+
+# Enough to keep a processor busy with jobs that mostly wait, and few enough for a small database.
+CONCURRENCY = 10
+MOST_AT_ONCE = 1000
+# Long enough for a pause of a busy machine; after a crash it is the delay before a rescue.
+LEASE = timedelta(seconds=30)
+SHORTEST_LEASE = timedelta(milliseconds=100)
+# Most supervisors wait so long, or longer, before they kill.
+GRACE = timedelta(seconds=25)
+# Threads that never come back cost memory, and each may hold a lock.
+STUCK = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one worker works."""
+
+    queues: Mapping[str, int] = field(default_factory=lambda: {QUEUE: CONCURRENCY})
+    lease: timedelta = LEASE
+    grace: timedelta = GRACE
+    stuck: int = STUCK
+
+    @property
+    def at_once(self) -> int:
+        """How many jobs run at the same time."""
+        return sum(self.queues.values())
+
+
+def settings_of(concurrency: object, queues: object, lease: object, grace: object) -> Settings:
+    """Check what a caller asked for."""
+    at_once = checked_count("concurrency", concurrency, most=MOST_AT_ONCE)
+    if queues is None:
+        queues = {QUEUE: at_once}
+    elif isinstance(queues, str):
+        raise Misuse(f"queues must be a list of names, or a mapping: queues=[{queues!r:.60}]")
+    elif not isinstance(queues, Mapping):
+        queues = dict.fromkeys(named(queues), at_once)
+    if not queues:
+        raise Misuse("a worker needs a queue: queues={'default': 10}")
+    chosen = {
+        checked_queue(queue): checked_count(
+            f"the concurrency of queue {queue}", n, most=MOST_AT_ONCE
+        )
+        for queue, n in queues.items()
+    }
+    checked_duration("lease", lease, least=SHORTEST_LEASE)
+    checked_duration("grace", grace, least=timedelta(0))
+    return Settings(chosen, lease, grace)  # type: ignore[arg-type]
+
+
+def named(queues: object) -> list[str]:
+    """The names of queues, each with the worker's own concurrency."""
+    try:
+        return [checked_queue(queue) for queue in queues]  # type: ignore[attr-defined]
+    except TypeError:
+        raise Misuse("queues must be a list of names, or a mapping: {'default': 10}") from None

@@ -1,0 +1,53 @@
+"""Hearing of new jobs through PostgreSQL's notifications, where they come through.
+
+A transaction pooler hands the connection to somebody else, and no notification ever arrives. So
+each listener first sends one to itself; if that is not heard, polling does the work alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import sql
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.stores.postgres.connect import Target
+
+# Seconds for a notification to oneself; a server that is well takes a millisecond.
+PROBE = 2.0
+# Seconds before the next connection after one was lost, give or take.
+AGAIN = 1.0
+
+
+async def listen(target: Target, heard: Callable[[], None]) -> bool:
+    """Call ``heard`` at each notification, for ever; False where none come through."""
+    while True:
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                **{**target.settings, "prepare_threshold": None}
+            )
+            async with connection:
+                if not await listening(connection, target.names.prefix):
+                    return False
+                heard()  # what was sent while nobody listened
+                async for _ in connection.notifies():
+                    heard()
+        except (psycopg.Error, OSError):
+            await asyncio.sleep(AGAIN * (0.5 + random.random()))  # noqa: S311
+
+
+async def listening(connection: psycopg.AsyncConnection, prefix: str) -> bool:
+    """Begin to listen, and find out whether anything is heard."""
+    channel, word = sql.Identifier(f"{prefix}jobs"), secrets.token_hex(8)
+    await connection.execute(sql.SQL("LISTEN {}").format(channel))
+    await connection.execute("SELECT pg_notify(%s, %s)", (f"{prefix}jobs", word))
+    async for notification in connection.notifies(timeout=PROBE):
+        if notification.payload == word:
+            return True
+    return False

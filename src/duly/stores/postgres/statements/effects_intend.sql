@@ -1,0 +1,17 @@
+-- Write down that an effect is about to happen, if the job's lease still holds and nobody wrote it
+-- down before. No row back: one of the two; read it in the next statement.
+-- params: scope, digest, name, key, job, token, epoch, now
+-- columns: name
+WITH moment AS (
+    SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
+                    clock_timestamp()) AS now
+)
+INSERT INTO {effects} (scope, digest, name, state, key, job, epoch, at)
+SELECT :scope::text, :digest::bytea, :name::text, 'intended', :key::text, job.id, job.epoch,
+       moment.now
+  FROM {jobs} AS job, moment
+ WHERE job.id = :job::uuid AND job.state = 'leased' AND job.token = :token::bytea
+   AND job.epoch = :epoch::bigint
+   FOR NO KEY UPDATE OF job
+    ON CONFLICT (scope, digest, name) DO NOTHING
+RETURNING name

@@ -1,0 +1,23 @@
+-- How long until a job that waits, or comes back after a rescue, can be taken; and whether one can
+-- be taken now. Queues that this worker does not serve are left out.
+-- params: queues (JSON array), now
+-- columns: due, rescued (whether one that came back can be taken now), next_in (microseconds; null
+--          where nothing waits)
+WITH moment AS (
+    SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
+                    clock_timestamp()) AS now
+),
+queue AS (SELECT value AS name FROM json_array_elements_text(:queues::json) AS each (value))
+SELECT EXISTS (SELECT FROM queue
+                WHERE EXISTS (SELECT FROM {jobs} AS job
+                               WHERE job.state = 'ready' AND NOT job.waiting AND job.rescues = 0
+                                 AND job.queue = queue.name AND job.run_at <= moment.now)) AS due,
+       EXISTS (SELECT FROM {jobs} AS job JOIN queue ON queue.name = job.queue
+                WHERE job.state = 'ready' AND job.rescues > 0
+                  AND job.run_at <= moment.now) AS rescued,
+       (extract(epoch FROM least(
+           (SELECT min(job.run_at) FROM {jobs} AS job WHERE job.state = 'ready' AND job.waiting),
+           (SELECT min(job.run_at) FROM {jobs} AS job JOIN queue ON queue.name = job.queue
+             WHERE job.state = 'ready' AND job.rescues > 0)) - moment.now)
+        * 1000000)::bigint AS next_in
+  FROM moment

@@ -1,0 +1,31 @@
+-- Take back a bounded number of leases whose worker was not seen for as long as it promised, is
+-- gone, or whose deadline has passed. A row that is being settled is locked, and left alone. Each
+-- comes back later than the last time, at a moment of its own; the fifth time it is dead.
+-- params: limit, most (rescues), first, factor, cap (of the backoff; microseconds), error, now
+-- columns: id, name, state, rescues
+WITH moment AS (
+    SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
+                    clock_timestamp()) AS now
+),
+chosen AS MATERIALIZED (
+    SELECT job.id
+      FROM {jobs} AS job
+      LEFT JOIN {workers} AS worker ON worker.id = job.worker
+     CROSS JOIN moment
+     WHERE job.state = 'leased'
+       AND (worker.id IS NULL OR job.deadline <= moment.now
+            OR worker.seen_at <= moment.now - worker.lease * interval '1 microsecond')
+     ORDER BY job.id
+     LIMIT :limit::bigint
+       FOR UPDATE OF job SKIP LOCKED
+)
+UPDATE {jobs} AS job
+   SET rescues = job.rescues + 1, waiting = false, token = NULL, worker = NULL, deadline = NULL,
+       state = CASE WHEN job.rescues + 1 >= :most::integer THEN 'dead' ELSE 'ready' END,
+       dead_at = CASE WHEN job.rescues + 1 >= :most::integer THEN moment.now END,
+       run_at = moment.now + random() * interval '1 microsecond'
+                * least(:cap::bigint, :first::bigint * power(:factor::float8, job.rescues)),
+       last_error = :error::bytea
+  FROM chosen, moment
+ WHERE job.id = chosen.id AND job.state = 'leased'
+RETURNING job.id::text, job.name, job.state, job.rescues

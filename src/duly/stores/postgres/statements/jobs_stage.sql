@@ -1,0 +1,17 @@
+-- Move a bounded number of jobs whose time has come to where workers look.
+-- params: limit, now
+-- columns: id
+WITH moment AS (
+    SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
+                    clock_timestamp()) AS now
+),
+chosen AS MATERIALIZED (
+    SELECT job.id
+      FROM {jobs} AS job, moment
+     WHERE job.state = 'ready' AND job.waiting AND job.run_at <= moment.now
+     ORDER BY job.run_at
+     LIMIT :limit::bigint
+       FOR UPDATE OF job SKIP LOCKED
+)
+UPDATE {jobs} AS job SET waiting = false FROM chosen WHERE job.id = chosen.id
+RETURNING job.id::text

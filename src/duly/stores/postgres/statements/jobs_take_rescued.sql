@@ -1,0 +1,28 @@
+-- Lease a bounded number of jobs that came back from a lost worker. They may be what killed it, so
+-- the caller takes them only to start them at once, and repeated ones one at a time.
+-- params: queue, limit, worker, hold, least, most (rescues so far), now
+-- columns: id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
+--          created_at (microseconds)
+WITH moment AS (
+    SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
+                    clock_timestamp()) AS now
+),
+chosen AS MATERIALIZED (
+    SELECT job.id
+      FROM {jobs} AS job, moment
+     WHERE job.state = 'ready' AND job.rescues > 0
+       AND job.rescues BETWEEN :least::integer AND :most::integer
+       AND job.queue = :queue::text AND job.run_at <= moment.now
+     ORDER BY job.run_at
+     LIMIT :limit::bigint
+       FOR UPDATE OF job SKIP LOCKED
+)
+UPDATE {jobs} AS job
+   SET state = 'leased', epoch = job.epoch + 1, token = uuid_send(gen_random_uuid()),
+       worker = :worker::uuid, parked = false,
+       deadline = moment.now + :hold::bigint * interval '1 microsecond'
+  FROM chosen, moment
+ WHERE job.id = chosen.id
+RETURNING job.id::text AS id, job.scope, job.name, job.queue, job.event::text AS event, job.payload,
+          job.attempts, job.rescues, job.max_attempts, job.token, job.epoch,
+          (extract(epoch FROM job.created_at) * 1000000)::bigint AS created_at

@@ -1,0 +1,10 @@
+-- Write down that an effect is about to happen, if the job's lease still holds and nobody wrote it
+-- down before. No row back: one of the two; read it in the next statement.
+-- params: scope, digest, name, key, job, token, epoch, now
+-- columns: name
+INSERT INTO {effects} (scope, digest, name, state, key, job, epoch, at)
+SELECT :scope, :digest, :name, 'intended', :key, job.id, job.epoch, :now
+  FROM {jobs} AS job
+ WHERE job.id = :job AND job.state = 'leased' AND job.token = :token AND job.epoch = :epoch
+    ON CONFLICT (scope, digest, name) DO NOTHING
+RETURNING name

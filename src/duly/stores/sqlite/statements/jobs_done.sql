@@ -1,0 +1,9 @@
+-- End a lease: the job is done, leaves the table, and is remembered in the history. No row back:
+-- somebody newer has the lease, and nothing has changed.
+-- params: id, token, epoch, outcome, ran (microseconds), now
+-- columns: id
+INSERT INTO {history} (job, scope, name, event, outcome, started, ended, attempts)
+SELECT id, scope, name, event, :outcome, :now - :ran, :now, attempts + 1
+  FROM {jobs}
+ WHERE id = :id AND state = 'leased' AND token = :token AND epoch = :epoch
+RETURNING job AS id

@@ -1,0 +1,14 @@
+-- Lease a bounded number of jobs of one queue: the most urgent, then the oldest. What others have
+-- locked is passed over, never waited for. The epoch grows, the token is new for each.
+-- params: queue, limit, worker, hold (microseconds until the lease ends whatever happens), now
+-- columns: id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
+--          created_at (microseconds)
+UPDATE {jobs}
+   SET state = 'leased', epoch = epoch + 1, token = randomblob(16), worker = :worker, parked = 0,
+       deadline = :now + :hold
+ WHERE id IN (SELECT id FROM {jobs}
+               WHERE state = 'ready' AND waiting = 0 AND rescues = 0
+                 AND queue = :queue AND run_at <= :now
+               ORDER BY priority, run_at, id LIMIT :limit)
+RETURNING id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
+          created_at

@@ -1,0 +1,8 @@
+-- Let jobs be taken at once that were parked because nobody knew their handlers: now somebody does.
+-- params: names (JSON array), now
+-- columns: id
+UPDATE {jobs}
+   SET run_at = :now, waiting = 0, parked = 0
+ WHERE state = 'ready' AND parked = 1 AND (waiting = 1 OR rescues > 0)
+   AND name IN (SELECT value FROM json_each(:names))
+RETURNING id

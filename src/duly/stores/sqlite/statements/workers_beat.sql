@@ -1,0 +1,8 @@
+-- A worker says that it lives, and how long to believe it.
+-- params: id, host, pid, queues, idle, lease (microseconds), now
+-- columns: id
+INSERT INTO {workers} (id, host, pid, seen_at, queues, idle, lease)
+VALUES (:id, :host, :pid, :now, :queues, :idle, :lease)
+    ON CONFLICT (id) DO UPDATE
+   SET seen_at = excluded.seen_at, lease = excluded.lease
+RETURNING id
