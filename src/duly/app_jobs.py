@@ -24,12 +24,13 @@ from duly.jobs.handlers import (
     checked_queue,
     handler_of,
 )
-from duly.jobs.inside import refuse_inside
+from duly.jobs.inside import inside, refuse_inside
 from duly.jobs.registry import WINDOW, Registry
 from duly.jobs.tx import AsyncTx, OpenTransaction, Tx
+from duly.runtime.parts import Parts
 from duly.runtime.performing import Place
 from duly.runtime.settings import CONCURRENCY, GRACE, LEASE, settings_of
-from duly.runtime.worker import Parts, Worker
+from duly.runtime.worker import Worker
 from duly.stores.join import join
 
 if TYPE_CHECKING:
@@ -43,14 +44,15 @@ if TYPE_CHECKING:
     from duly.jobs.handlers import Colour, Handler
     from duly.runtime.performing import Opener
     from duly.runtime.settings import Settings
+    from duly.runtime.taking import Until
     from duly.runtime.tally import Worked
-    from duly.runtime.worker import Until
     from duly.stores.base import Store
     from duly.stores.begins import Begin, SameDatabase
 
 Handling = TypeVar("Handling", bound="Callable[..., Any]")
 MOST_ATTEMPTS = 1000
 LONGEST_TIMEOUT = timedelta(days=1)
+BLOCK = "the block of app.transaction()"
 INSTEAD = "use tx.enqueue(…), or pass tx=tx"
 # Connections that are left for taking and settling while handlers have all the others.
 SPARE = 2
@@ -231,14 +233,14 @@ class JobVerbs:
     @contextmanager
     def transaction(self) -> Iterator[Tx]:
         """A transaction of duly's own, or of ``begin=``: committed at the end of the block."""
-        refuse_inside("app.transaction", "the handler's own tx is open already")
+        refuse_inside("app.transaction", "its tx is what you have already")
         opener = self._opener_for("sync")
         opening = opener.opened(wait=WAIT)
         opened = finish(opening.__aenter__())
         try:
             opened.at_ease()
             tx = Tx(opened, self.jobs)
-            with tx.lasting():
+            with tx.lasting(), inside(BLOCK):
                 yield tx
         except BaseException as problem:
             finish(opening.__aexit__(type(problem), problem, problem.__traceback__))
@@ -379,11 +381,11 @@ class AwaitedJobVerbs:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncTx]:
         """A transaction of duly's own, or of ``begin=``: committed at the end of the block."""
-        refuse_inside("app.aio.transaction", "the handler's own tx is open already")
+        refuse_inside("app.aio.transaction", "its tx is what you have already")
         async with self._jobs_of._opener_for("async").opened(wait=WAIT) as opened:
             opened.at_ease()
             tx = AsyncTx(opened, self._jobs_of.jobs)
-            with tx.lasting():
+            with tx.lasting(), inside(BLOCK):
                 yield tx
         self._jobs_of.bell.ring()
 

@@ -1,4 +1,4 @@
-"""The states of a claim, and the one table of how they follow each other.
+"""The states of a claim and of a job, and the one table each of how they follow each other.
 
 Rule: nothing else in duly decides a transition. Each row below is one guarded statement; a move
 that is not in the table matches no row of the database and changes nothing.
@@ -6,12 +6,16 @@ that is not in the table matches no row of the database and changes nothing.
 A claim starts ``done`` when the answer itself is the work (``dedup``, ``once`` in a transaction)
 and ``held`` when somebody took a lease on it (``once(lease=...)``, ``fence``). There is no third
 state for "expired" or "lapsed": that is the same row, read at a later time.
+
+A job is ``ready`` from its enqueue until somebody leases it, and again after an error that is not
+its last. What is ``done`` has left the table of jobs and is a row of the history.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 
 class ClaimState(StrEnum):
@@ -21,12 +25,27 @@ class ClaimState(StrEnum):
     DONE = "done"
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One allowed transition: the statement that makes it, and the guard it carries."""
+class JobState(StrEnum):
+    """Where a job stands. Whether a ready one can be taken now is a matter of time."""
 
-    before: ClaimState | None
-    after: ClaimState
+    READY = "ready"
+    LEASED = "leased"
+    DONE = "done"
+    DEAD = "dead"
+
+
+State = TypeVar("State", ClaimState, JobState)
+
+
+@dataclass(frozen=True, slots=True)
+class Move(Generic[State]):
+    """One allowed transition: the statement that makes it, and the guard it carries.
+
+    Before is None where nothing is known yet, and after where nothing is left.
+    """
+
+    before: State | None
+    after: State | None
     statement: str
     guard: str
 
@@ -43,4 +62,22 @@ CLAIM_MOVES = (
     # A released claim is one whose lease is over: the next caller takes it, with a higher epoch.
     Move(ClaimState.HELD, ClaimState.HELD, "claims_release", "token is the newest"),
     Move(ClaimState.DONE, ClaimState.HELD, "claims_release", "token is the newest"),
+)
+
+NEWEST = "leased, and token and epoch are the newest"
+LOST = "the worker is gone or was silent for its lease, or the deadline has passed"
+# Statements in a form for many make the same moves under the same guards.
+JOB_MOVES = (
+    Move(None, JobState.READY, "jobs_insert", "no job with this id"),
+    Move(JobState.READY, JobState.READY, "jobs_stage", "set aside, and its time has come"),
+    Move(JobState.READY, JobState.READY, "jobs_unpark", "parked, and its handler is known now"),
+    Move(JobState.READY, JobState.LEASED, "jobs_take", "its time has come, and it was never lost"),
+    Move(JobState.READY, JobState.LEASED, "jobs_take_rescued", "its time has come, after a rescue"),
+    Move(JobState.LEASED, JobState.DONE, "jobs_done", NEWEST),
+    Move(JobState.LEASED, JobState.READY, "jobs_return", NEWEST),
+    Move(JobState.LEASED, JobState.DEAD, "jobs_bury", NEWEST),
+    Move(JobState.LEASED, JobState.READY, "jobs_rescue", LOST),
+    Move(JobState.LEASED, JobState.DEAD, "jobs_rescue", f"{LOST}; and this was its last rescue"),
+    Move(JobState.DEAD, JobState.READY, "jobs_replay", "dead"),
+    Move(JobState.DEAD, None, "jobs_discard", "dead"),
 )

@@ -29,6 +29,6 @@ def refuse_inside(verb: str, instead: str) -> None:
     handler = HANDLER.get()
     if handler is not None:
         raise Misuse(
-            f"{verb} inside handler {handler}, whose transaction is open, would be committed even "
-            f"if the handler fails: {instead}"
+            f"{verb} inside {handler}, whose transaction is open, would be committed even if that "
+            f"is rolled back: {instead}"
         )

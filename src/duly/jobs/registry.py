@@ -104,12 +104,14 @@ class Registry:
             raise Misuse(
                 f"there are {len(given)} payloads and {len(names)} keys: give one for each"
             )
-        if keys is not None and len(set(names)) != len(names):
-            raise Misuse("two of these keys are the same: enqueue each once")
-        return [
+        jobs = [
             self.new(job, payload, key=key, **options)
             for payload, key in zip(given, names, strict=True)
         ]
+        digests = {one.key.digest for one in jobs if one.key is not None}
+        if keys is not None and len(digests) != len(jobs):
+            raise Misuse("two of these keys are the same, or one is None: give each job its own")
+        return jobs
 
 
 def listed(what: str, values: object) -> list[Any]:

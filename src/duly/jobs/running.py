@@ -48,7 +48,7 @@ async def run_one_inside(
     """Run one handler in the open transaction; anything but success is `HandlerFailed`."""
     tx = AsyncTx(opened, jobs) if handler.colour == "async" else Tx(opened, jobs)
     try:
-        with tx.lasting(), inside(handler.name):
+        with tx.lasting(), inside(f"handler {handler.name}"):
             await run_plainly(handler, tx=tx, **offered)
     except (Exception, SystemExit) as problem:  # sys.exit() in a handler ends no server
         raise HandlerFailed(handler.name) from problem

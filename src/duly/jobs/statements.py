@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+EFFECTS_CLEAR = "effects_clear"
 EFFECTS_INTEND = "effects_intend"
+# Also in a form for many.
+EFFECTS_OF = "effects_of"
 EFFECTS_PRUNE = "effects_prune"
 EFFECTS_READ = "effects_read"
+EFFECTS_RESOLVE = "effects_resolve"
 EFFECTS_UNDO = "effects_undo"
 EFFECTS_WRITE = "effects_write"
 EVENTS_READ = "events_read"
+HISTORY_DISCARDED = "history_discarded"
 HISTORY_PRUNE = "history_prune"
 JOBS_BURY = "jobs_bury"
+JOBS_COUNTS = "jobs_counts"
+JOBS_DEAD = "jobs_dead"
+JOBS_DEAD_IDS = "jobs_dead_ids"
 JOBS_DISCARD = "jobs_discard"
 # Also in a form for many.
 JOBS_DONE = "jobs_done"
 JOBS_HELD = "jobs_held"
 # Also in a form for many; PostgreSQL only.
 JOBS_INSERT = "jobs_insert"
+JOBS_LOCK = "jobs_lock"
 JOBS_NEXT = "jobs_next"
 JOBS_OF_EVENT = "jobs_of_event"
 # The second half of JOBS_DONE; SQLite only, which cannot do both in one statement.
 JOBS_REMOVE = "jobs_remove"
+JOBS_REPLAY = "jobs_replay"
 JOBS_RESCUE = "jobs_rescue"
 JOBS_RETURN = "jobs_return"
 JOBS_STAGE = "jobs_stage"
@@ -34,4 +44,5 @@ WORKERS_ALIVE = "workers_alive"
 WORKERS_BEAT = "workers_beat"
 WORKERS_IDLE = "workers_idle"
 WORKERS_LEAVE = "workers_leave"
+WORKERS_LIVE = "workers_live"
 WORKERS_PRUNE = "workers_prune"

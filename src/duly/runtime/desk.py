@@ -147,6 +147,10 @@ class Desk:
         """Whether some queue has no slot left."""
         return any(queue.free <= 0 for queue in self.queues.values())
 
+    def reserving(self) -> bool:
+        """Whether some queue keeps a slot free."""
+        return any(queue.reserved for queue in self.queues.values())
+
     def reserve(self, *, wanted: bool) -> None:
         """Keep the next free slot for a job that comes back from a lost worker, or no longer."""
         for queue in self.queues.values():

@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from duly._kernel.onestep import finish
+from duly.jobs.endings import judged
 from duly.runtime.performing import perform
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Hands:
 
     def _work(self) -> None:
         while (run := self._asked.get()) is not None:
-            ended = finish(perform(run, self._place))
+            ended = self._performed(run)
             self._through.append((run, ended))
             # Free before the loop hears of it: what it sends next must not start another thread.
             with self._lock:
@@ -62,6 +63,12 @@ class Hands:
             if tell and self._loop is not None:
                 self._tell(self._loop)
             del run, ended
+
+    def _performed(self, run: Run) -> Ended:
+        try:
+            return finish(perform(run, self._place))
+        except BaseException as problem:  # a thread that dies would take its slot with it
+            return judged(run.leased, run.handler, problem, self._place.circumstances())
 
     def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
         try:

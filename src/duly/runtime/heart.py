@@ -86,6 +86,8 @@ class Heart:
                 self._once()
             except DulyError as problem:
                 logger.warning("the heartbeat of this worker was not written: %s", problem)
+            except Exception:  # whatever it is: a heart that stops loses every lease
+                logger.exception("the heartbeat of this worker failed")
 
     def _once(self) -> None:
         before = [run for run in self._desk.leased() if run.ended is None]

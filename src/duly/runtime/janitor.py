@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("duly")
 # Seconds between two looks at what is old; each worker has its own moment.
 PRUNING = 60.0
+# Seconds between two flushes of the counters: what a killed process may forget to have counted.
+COUNTING = 2.0
 # A chunk holds its locks for milliseconds; so many in a row, then the others have their turn.
 CHUNKS = 20
 PRUNERS = (
@@ -69,6 +71,16 @@ async def rescuing(runner: Runner, worked: Worked, woken: Callable[[], None], pa
         except DulyError as problem:
             logger.warning("lost leases could not be looked for: %s", problem)
         await asyncio.sleep(pause * (0.75 + random.random() / 2))  # noqa: S311
+
+
+async def counting(runner: Runner, worked: Worked) -> None:
+    """Write the counters for as long as the worker works."""
+    while True:
+        await asyncio.sleep(COUNTING)
+        try:
+            await worked.flush(runner)
+        except DulyError as problem:
+            logger.debug("counters could not be written, they are kept: %s", problem)
 
 
 async def pruning(runner: Runner) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from duly._kernel.errors import DulyError
+from duly._kernel.errors import DulyError, Held, StoreRefused
 from duly.jobs.leases import Settled, settle
 
 if TYPE_CHECKING:
@@ -28,12 +28,23 @@ AT_ONCE = 500
 AGAIN = 0.5
 
 
-class Settler:
-    """Writes how runs ended; ``settled`` is called for each once that is committed."""
+class Committed(Protocol):
+    """Whoever hears that the end of a run is committed, and whether its lease still held."""
 
-    def __init__(self, runner: Runner, settled: Callable[[Run, Ended, bool], None]) -> None:
+    def __call__(self, run: Run, ended: Ended, *, held: bool) -> None:
+        """The slot of the run is free."""
+
+
+class Settler:
+    """Writes how runs ended.
+
+    ``settled`` is called for each once that is committed, and ``after`` once for all of a batch.
+    """
+
+    def __init__(self, runner: Runner, settled: Committed, after: Callable[[], None]) -> None:
         self._runner = runner
         self._settled = settled
+        self._after = after
         self._waiting: list[tuple[Run, Settled]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -64,13 +75,31 @@ class Settler:
             tries += 1
             await asyncio.sleep(AGAIN * (0.5 + random.random()))  # noqa: S311
         for run, settled in batch:
-            self._settled(run, settled.ended, settled.leased.id in held or tries > 0)
+            self._settled(run, settled.ended, held=settled.leased.id in held or tries > 0)
+        self._after()
 
     async def _tried(self, ends: list[Settled], tries: int) -> set[str] | None:
-        """The leases that were still held; None where the database cannot say."""
+        """The leases that were still held; None where the database cannot say now."""
         try:
             return await self._runner.run_batch(lambda session: settle(session, ends))
+        except StoreRefused as problem:
+            return await self._one_by_one(ends, problem)
         except DulyError as problem:
-            if tries == 0:
+            # Held: another process is writing to SQLite, which is how it works.
+            if tries == 0 and not isinstance(problem, Held):
                 logger.warning("%d jobs are not settled yet, trying again: %s", len(ends), problem)
             return None
+
+    async def _one_by_one(self, ends: list[Settled], problem: StoreRefused) -> set[str] | None:
+        """Errors of data: no job may fail its neighbours."""
+        if len(ends) == 1:
+            leased = ends[0].leased
+            logger.error("the end of job %s (%s) is refused: %s", leased.id, leased.name, problem)
+            return set()
+        held: set[str] = set()
+        for one in ends:
+            found = await self._tried([one], tries=0)
+            if found is None:
+                return None
+            held |= found
+        return held

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from duly.inbox.tally import Tally, flush
+
+if TYPE_CHECKING:
+    from duly._kernel.session import Runner
+    from duly.jobs.endings import Ended
+    from duly.jobs.leases import Leased
+
+logger = logging.getLogger("duly")
 
 
 @dataclass(slots=True)
@@ -26,3 +37,39 @@ class Worked:
     lost: int = 0
     rescued: int = 0
     stuck: bool = False
+    _tally: Tally = field(default_factory=Tally, repr=False, compare=False)
+
+    def count(self, leased: Leased, ended: Ended, *, held: bool) -> None:
+        """Count one run, and tell of what a person should know."""
+        kind = ended.kind if held else "lost"
+        if kind in ("done", "settled"):
+            kind = "done"
+            self.done += 1
+        elif kind == "stale":
+            self.stale += 1
+        elif kind == "again":
+            self.again += 1
+        elif kind == "dead":
+            self.dead += 1
+            logger.error(
+                "job %s (%s) is dead: see `duly dead show %s`", leased.id, leased.name, leased.id
+            )
+        else:
+            self.lost += 1
+            logger.warning(
+                "the lease on job %s (%s) was lost: what this run wrote is not kept",
+                leased.id,
+                leased.name,
+            )
+        self._tally.count(leased.scope, f"job_{kind}")
+
+    async def flush(self, runner: Runner) -> None:
+        """Write the counters; what cannot be written now is kept for the next time."""
+        tally, self._tally = self._tally, Tally()
+        if not tally:
+            return
+        try:
+            await flush(runner, tally)
+        except BaseException:
+            self._tally.add(tally)
+            raise

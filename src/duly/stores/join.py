@@ -38,9 +38,16 @@ def join(
     if kind is None:
         raise NotJoinable(refusal(target))
     if kind.colour != colour:
-        twin = f"duly.aio.{verb} and await it" if kind.colour == "async" else f"duly.{verb}"
+        twin = twin_of(verb, kind.colour)
         raise WrongColour(f"{describe(target)} is {kind.colour}: use {twin}")
     return kind.join(target, names, clock)
+
+
+def twin_of(verb: str, colour: Colour) -> str:
+    """How to call a verb in the other colour: one of the package, or one of an app."""
+    if verb.startswith("app."):
+        return f"await app.aio.{verb[4:]}(…)" if colour == "async" else f"{verb}(…)"
+    return f"duly.aio.{verb} and await it" if colour == "async" else f"duly.{verb}"
 
 
 def recognise(target: object) -> Kind | None:

@@ -29,11 +29,8 @@ async def listen(target: Target, heard: Callable[[], None]) -> bool:
     """Call ``heard`` at each notification, for ever; False where none come through."""
     while True:
         try:
-            connection = await psycopg.AsyncConnection.connect(
-                **{**target.settings, "prepare_threshold": None}
-            )
-            async with connection:
-                if not await listening(connection, target.names.prefix):
+            async with await connected(target) as connection:
+                if not await listening(connection, target):
                     return False
                 heard()  # what was sent while nobody listened
                 async for _ in connection.notifies():
@@ -42,11 +39,20 @@ async def listen(target: Target, heard: Callable[[], None]) -> bool:
             await asyncio.sleep(AGAIN * (0.5 + random.random()))  # noqa: S311
 
 
-async def listening(connection: psycopg.AsyncConnection, prefix: str) -> bool:
-    """Begin to listen, and find out whether anything is heard."""
-    channel, word = sql.Identifier(f"{prefix}jobs"), secrets.token_hex(8)
-    await connection.execute(sql.SQL("LISTEN {}").format(channel))
-    await connection.execute("SELECT pg_notify(%s, %s)", (f"{prefix}jobs", word))
+async def connected(target: Target) -> psycopg.AsyncConnection:
+    """A connection of its own."""
+    return await psycopg.AsyncConnection.connect(**{**target.settings, "prepare_threshold": None})
+
+
+async def listening(connection: psycopg.AsyncConnection, target: Target) -> bool:
+    """Begin to listen, and find out whether anything is heard.
+
+    The probe is sent through a second connection: one's own comes back even through a pooler.
+    """
+    channel, word = f"{target.names.prefix}jobs", secrets.token_hex(8)
+    await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+    async with await connected(target) as other:
+        await other.execute("SELECT pg_notify(%s, %s)", (channel, word))
     async for notification in connection.notifies(timeout=PROBE):
         if notification.payload == word:
             return True

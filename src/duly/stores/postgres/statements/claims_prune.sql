@@ -1,6 +1,7 @@
--- Forget a bounded number of claims whose time is over, but none whose event has work left. Rows
--- that somebody is taking over at this instant are skipped; the condition is checked again on the
--- locked row, so a claim is either forgotten or taken over, never both.
+-- Forget a bounded number of claims whose time is over, but none whose event, or
+-- whose job (the token is its id), has work left. Rows that somebody is taking over at this instant
+-- are skipped; the condition is checked again on the locked row, so a claim is either forgotten or
+-- taken over, never both.
 -- params: limit, now
 -- columns: digest
 WITH moment AS MATERIALIZED (
@@ -19,6 +20,11 @@ DELETE FROM {claims}
            AND NOT EXISTS (
                 SELECT FROM {events} AS event JOIN {jobs} AS job ON job.event = event.id
                  WHERE event.scope = {claims}.scope AND event.replay = {claims}.digest)
+           AND NOT EXISTS (
+                SELECT FROM {jobs} AS job
+                 WHERE job.id = CASE octet_length({claims}.token)
+                                WHEN 16 THEN encode({claims}.token, 'hex')::uuid END
+                   AND job.state IN ('ready', 'leased'))
          ORDER BY expires_at
          LIMIT :limit::bigint
            FOR UPDATE SKIP LOCKED))

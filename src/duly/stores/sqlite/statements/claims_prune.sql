@@ -1,4 +1,5 @@
--- Forget a bounded number of claims whose time is over, but none whose event has work left.
+-- Forget a bounded number of claims whose time is over, but none whose event, or
+-- whose job (the token is its id), has work left.
 -- params: limit, now
 -- columns: digest
 DELETE FROM {claims}
@@ -13,6 +14,13 @@ DELETE FROM {claims}
            AND NOT EXISTS (
                 SELECT 1 FROM {events} AS event JOIN {jobs} AS job ON job.event = event.id
                  WHERE event.scope = {claims}.scope AND event.replay = {claims}.digest)
+           AND NOT EXISTS (
+                SELECT 1 FROM {jobs} AS job
+                 WHERE job.id = lower(substr(hex({claims}.token), 1, 8) || '-' || substr(hex({claims}.token), 9, 4)
+                                      || '-' || substr(hex({claims}.token), 13, 4)
+                                      || '-' || substr(hex({claims}.token), 17, 4)
+                                      || '-' || substr(hex({claims}.token), 21))
+                   AND job.state IN ('ready', 'leased'))
          ORDER BY expires_at
          LIMIT :limit)
 RETURNING digest

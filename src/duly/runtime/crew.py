@@ -1,0 +1,201 @@
+"""Those who do the work: handlers in tasks and threads, from their start to their settled end.
+
+What is decided about a run is decided once: by the handler that is through, by a timeout, by a
+lost lease, or by the end of the worker. Whoever comes later is not heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from duly.jobs.endings import LOST, RELEASED, interrupted, judged, timed_out
+from duly.jobs.failures import plain
+from duly.runtime.desk import HELD_TOO_LONG, Desk
+from duly.runtime.hands import Hands
+from duly.runtime.performing import perform
+from duly.runtime.settler import Settler
+from duly.runtime.tally import Worked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from duly.jobs.endings import Ended
+    from duly.runtime.parts import Parts
+    from duly.runtime.runs import Run
+
+logger = logging.getLogger("duly")
+# Seconds that a cancelled handler has to end before its slot is used again.
+ENDING = 5.0
+
+
+class Crew:
+    """Runs what is on the desk; ``stirred`` is called whenever a slot is free again."""
+
+    def __init__(
+        self, parts: Parts, queues: Mapping[str, int], stirred: Callable[[], None]
+    ) -> None:
+        self._parts = parts
+        self._stirred = stirred
+        self.desk = Desk(queues)
+        self.worked = Worked()
+        self.settler = Settler(parts.store.awaited, self._settled, self.start)
+        self.hands = Hands(parts.blocking, self._through)
+        # Transactions of handlers that are open, by colour, and runs that wait for one.
+        self._transactions: Counter[str] = Counter()
+        self._patient: list[Run] = []
+        # Threads whose handlers were given up, and have not come back.
+        self.stuck = 0
+        # What was cancelled or taken away and is not over yet.
+        self._ending: set[asyncio.Future[None]] = set()
+
+    # Beginning
+
+    def start(self) -> None:
+        """Begin what can run now."""
+        patient, self._patient = self._patient, []
+        for run in [*patient, *self.desk.startable()]:
+            lane = self._lane(run)
+            if lane is not None and self._transactions[lane] >= self._parts.transactions[lane]:
+                self._patient.append(run)
+                continue
+            if lane is not None:
+                self._transactions[lane] += 1
+            self._launch(run)
+        self._stirred()
+
+    def _lane(self, run: Run) -> str | None:
+        """Among which transactions it counts: SQLite has one for all."""
+        if "tx" not in run.handler.wants:
+            return None
+        return run.handler.colour if self._parts.many_writers else "any"
+
+    def _launch(self, run: Run) -> None:
+        run.started = time.monotonic()
+        if run.handler.colour == "sync":
+            self.hands.give(run)
+        else:
+            run.task = asyncio.get_running_loop().create_task(self._run_awaited(run))
+
+    async def _run_awaited(self, run: Run) -> None:
+        try:
+            ended = await perform(run, self._parts.awaited)
+        except asyncio.CancelledError:
+            if run.ended is None:  # nobody here did it: the event loop is ending
+                raise
+            return
+        self._through(run, ended)
+
+    # Ending
+
+    def _through(self, run: Run, ended: Ended) -> None:
+        """A handler is through, on whatever it ran."""
+        if run.ended is None:
+            self._decide(run, ended)
+        elif run.handler.colour == "sync":  # it was given up before, and is back
+            self.stuck -= 1
+
+    def _decide(self, run: Run, ended: Ended) -> None:
+        """How a run ended; decided once."""
+        run.ended = ended
+        if ended.kind in ("settled", "lost"):
+            self._settled(run, ended, held=True)
+            self.start()
+        else:
+            self.settler.add(run, ended)
+
+    def _settled(self, run: Run, ended: Ended, *, held: bool) -> None:
+        """The end of a run is committed, or there was nothing to write."""
+        self.desk.clear(run)
+        lane = self._lane(run)
+        if lane is not None and run.started is not None:
+            self._transactions[lane] -= 1
+        self.worked.count(run.leased, ended, held=held)
+
+    def refuse(self, run: Run, problem: Exception) -> None:
+        """It cannot even begin: what is wrong with it counts as its error."""
+        at = self._parts.awaited.circumstances()
+        self.settle_unstarted(run, judged(run.leased, run.handler, problem, at))
+
+    def settle_unstarted(self, run: Run, ended: Ended) -> None:
+        """End the lease of a job that never began."""
+        run.ended = ended
+        self.settler.add(run, ended)
+
+    # Ending early
+
+    def look_at_the_clock(self) -> None:
+        """Give up handlers that took too long, and give back jobs that were held too long."""
+        now = time.monotonic()
+        for run in self.desk.running():
+            if run.overdue(now):
+                logger.error("handler %s ran longer than its timeout", run.handler.name)
+                at = self._parts.awaited.circumstances()
+                self._give_up(run, timed_out(run.leased, run.handler, at))
+        for run in self.desk.take_held(HELD_TOO_LONG):
+            self.settle_unstarted(run, RELEASED)
+
+    def hear_lost(self, runs: Sequence[Run]) -> None:
+        """Somebody else has these leases."""
+        for run in runs:
+            if run.ended is not None or run not in self.desk:
+                continue
+            if run.started is None:
+                self._drop(run)
+            else:
+                self._give_up(run, LOST)
+
+    def _give_up(self, run: Run, ended: Ended) -> None:
+        """End a run that does not end by itself; its lease is settled, or lost already."""
+        self._decide(run, ended)
+        if run.task is not None:
+            run.task.cancel()
+            self._remember(run.task)
+            return
+        self.stuck += 1
+        if run.revoke is not None:
+            self._remember(asyncio.get_running_loop().run_in_executor(None, run.revoke))
+
+    def _remember(self, ending: asyncio.Future[None]) -> None:
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    def _drop(self, run: Run) -> None:
+        self.desk.drop(run)
+        if run in self._patient:
+            self._patient.remove(run)
+
+    # The end of all
+
+    def release_unstarted(self) -> None:
+        """Give back what never began: it costs the job nothing."""
+        for run in [*self.desk.take_held(), *self._patient]:
+            self._drop(run)
+            self.settle_unstarted(run, RELEASED)
+
+    def busy(self) -> bool:
+        """Whether a handler is at work."""
+        return any(run.ended is None for run in self.desk.running())
+
+    def interrupt(self) -> None:
+        """Give back what runs; it may have been half-way, so that counts as a rescue."""
+        for run in self.desk.running():
+            if run.ended is None:
+                attempt = run.leased.attempts + 1
+                why = plain("its worker was stopped while it ran", attempt, "duly.Stopped")
+                self._give_up(run, interrupted(run.leased, why, random.random()))  # noqa: S311
+
+    async def close(self) -> None:
+        """Wait for what was decided to be written, and for what was cancelled to end."""
+        try:
+            async with asyncio.timeout(ENDING):
+                await self.settler.flushed()
+        except TimeoutError:
+            logger.error("the database is away: the leases of this worker are left to be rescued")
+        if self._ending:
+            await asyncio.wait(list(self._ending), timeout=ENDING)
+        self.hands.close()

@@ -1,0 +1,147 @@
+"""A worker on a thread of its own, with an event loop of its own.
+
+Whatever else the process does goes on while a handler blocks that loop, be it receiving deliveries
+or listening to signals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import DulyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from duly.runtime.tally import Worked
+    from duly.runtime.worker import Until, Worker
+
+logger = logging.getLogger("duly")
+# Seconds before a worker that could not begin, or failed, begins again.
+PAUSE = 1.0
+# Seconds in which the event loop of a worker that has ended may be taken down.
+TIDYING = 1.0
+
+
+class Hosted:
+    """Runs one worker after the other until it is told to stop.
+
+    Args:
+        begin: makes a worker that has not begun.
+        release: gives back what the event loop holds, before that ends.
+        until: when the worker ends by itself.
+        lasting: whether another begins after an error; otherwise the error is kept in ``problem``.
+        over: called on the thread once the last worker has ended.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], Worker],
+        release: Callable[[], Coroutine[Any, Any, None]],
+        *,
+        until: Until = "stopped",
+        lasting: bool = False,
+        over: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.worked: Worked | None = None
+        self.problem: Exception | None = None
+        self._begin = begin
+        self._release = release
+        self._until = until
+        self._lasting = lasting
+        self._over = over
+        self._lock = threading.Lock()
+        self._worker: Worker | None = None
+        self._stopping = threading.Event()
+        self._hurried = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="duly-worker", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more jobs, and end when those that run are through. From any thread."""
+        with self._lock:
+            self._stopping.set()
+            if self._worker is not None:
+                self._worker.stop()
+
+    def stop_now(self) -> None:
+        """Give back what runs, and end. From any thread."""
+        with self._lock:
+            self._stopping.set()
+            self._hurried = True
+            if self._worker is not None:
+                self._worker.stop_now()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end, as long as that; whether it has come."""
+        if self._thread.ident is None:
+            return True  # it was never started
+        if not self._ended.wait(seconds):
+            return False
+        self._thread.join(TIDYING)
+        return True
+
+    def _work(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=event_loop) as runner:
+                runner.run(self._main())
+        finally:
+            self._end()
+
+    async def _main(self) -> None:
+        try:
+            while not await self._tried():
+                await asyncio.to_thread(self._stopping.wait, PAUSE)
+            await self._release()
+        except Exception as problem:
+            self.problem = self.problem or problem
+        finally:
+            # The event loop still waits for what its helpers do, and those may hang.
+            self._end()
+
+    async def _tried(self) -> bool:
+        """Run one worker; whether it was the last."""
+        worker = self._begun()
+        try:
+            self.worked = await worker.run(self._until)
+        except Exception as problem:
+            if not self._lasting or self._stopping.is_set():
+                self.problem = problem
+                return True
+            logger.error(
+                "the worker has ended and begins again: %s",
+                problem,
+                exc_info=None if isinstance(problem, DulyError) else problem,
+            )
+            return False
+        return True
+
+    def _begun(self) -> Worker:
+        with self._lock:
+            self._worker = worker = self._begin()
+            if self._hurried:
+                worker.stop_now()
+            elif self._stopping.is_set():
+                worker.stop()
+            return worker
+
+    def _end(self) -> None:
+        if not self._ended.is_set():
+            self._ended.set()
+            self._over()
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """The fastest event loop that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

@@ -1,0 +1,32 @@
+"""What a worker works with, put together by the application."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duly.edge.routes import Route
+    from duly.jobs.bell import Bell
+    from duly.jobs.registry import Registry
+    from duly.runtime.performing import Place
+    from duly.stores.base import Store
+
+
+class Parts(NamedTuple):
+    """The store, the handlers, and where their transactions are opened."""
+
+    store: Store
+    jobs: Registry
+    routes: Mapping[str, Route]
+    bell: Bell
+    blocking: Place
+    awaited: Place
+    # How many transactions of handlers may be open, by colour; under "any" where there is one lane.
+    transactions: Mapping[str, int]
+
+    @property
+    def many_writers(self) -> bool:
+        """Whether two transactions can write at the same time."""
+        return self.store.capabilities.concurrent_writers

@@ -1,0 +1,196 @@
+"""Getting work: what to ask the database for, how often, and what wakes a worker that has none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, Literal
+
+from duly._kernel.errors import DulyError, Held
+from duly._kernel.options import WAIT
+from duly.jobs.endings import parked
+from duly.jobs.handlers import Handler
+from duly.jobs.leases import Taking, take
+from duly.jobs.workers import Outlook, idle, outlook
+from duly.runtime.events import event_from, read_events
+from duly.runtime.runs import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from duly._kernel.session import Row, Session
+    from duly.jobs.leases import Leased, Want
+    from duly.jobs.workers import Identity
+    from duly.runtime.crew import Crew
+    from duly.runtime.parts import Parts
+
+logger = logging.getLogger("duly")
+Until = Literal["idle", "stopped"]
+# Seconds between two looks where nothing wakes the worker: short at first, longer while idle.
+SOONEST, LATEST = 0.02, 0.5
+# The same where notifications come through: polling is only the net below them.
+LISTENING = 1.0
+# Seconds between two looks for jobs that come due, while there is other work.
+STAGE = 0.25
+# Beside its timeout, a job may be held, and its end may wait for a database that is away.
+SLACK = 5 * 60 * 1_000_000
+# Stands for the handler of a job that nobody here knows.
+NOBODY = Handler("nobody", print, frozenset(), "sync")
+
+
+class Taker:
+    """Takes jobs for as long as there is room and work."""
+
+    def __init__(self, parts: Parts, crew: Crew, worker: Identity) -> None:
+        self._parts = parts
+        self._crew = crew
+        self._worker = worker
+        self._runner = parts.store.awaited
+        self.stirred = asyncio.Event()
+        self.stopping = asyncio.Event()
+        # A batch is on its way: what the database has leased is not on the desk yet.
+        self.taking = False
+        longest = max((handler.timeout for handler in parts.jobs.all()), default=0)
+        self._hold = longest + SLACK
+        self._queues = list(crew.desk.queues)
+        self._listening = False
+        self._idle = False
+        self._staged = 0.0
+        self._pause = SOONEST
+        self._unknown: set[str] = set()
+
+    async def run(self, until: Until) -> None:
+        """Take jobs until told to stop, or until there are none."""
+        while not self.stopping.is_set():
+            self.stirred.clear()
+            wants = self._crew.desk.wants()
+            try:
+                taken = await self._take(wants) if wants else 0
+                if taken:
+                    await self._go_on(taken, wants)
+                elif not wants:
+                    await self.nap(STAGE)
+                elif await self._rest(until):
+                    return
+            except DulyError as problem:
+                # Held: another process is writing to SQLite, which is how it works.
+                told = logger.debug if isinstance(problem, Held) else logger.warning
+                told("no jobs could be taken, trying again: %s", problem)
+                await self.nap(LATEST)
+
+    async def _go_on(self, taken: int, wants: Sequence[Want]) -> None:
+        self._crew.start()
+        self._pause = SOONEST
+        if taken >= sum(want.fresh for want in wants) > 1:
+            await self._say_idle(wanted=False)
+
+    async def _take(self, wants: Sequence[Want]) -> int:
+        """One round: lease what there is, and put it on the desk."""
+        if not self._parts.many_writers:
+            # A look costs SQLite nothing; taking would make every other process wait.
+            seen = await self.look()
+            if not seen.due and (seen.next_in is None or seen.next_in > 0):
+                return 0
+        stage = time.monotonic() - self._staged > STAGE
+        if stage:
+            self._staged = time.monotonic()
+        asked = Taking(self._worker.id, self._hold, wants, stage)
+        run = self._runner.run_single if self._parts.many_writers else self._runner.run
+        self.taking = True
+        try:
+            leases, events = await run(lambda session: taken_with_events(session, asked), wait=WAIT)
+            for leased in leases:
+                self._receive(leased, events)
+        finally:
+            self.taking = False
+        return len(leases)
+
+    def _receive(self, leased: Leased, events: Mapping[str, Row]) -> None:
+        row = None if leased.event is None else events.get(leased.event)
+        handler = self._parts.jobs.find(None if row is None else row["source"], leased.name)
+        if handler is None or (leased.event is not None and row is None):
+            self._park(leased)
+            return
+        run = Run(leased, handler, None)
+        try:
+            run.event = None if row is None else event_from(row, self._parts.routes)
+        except Exception as problem:
+            self._crew.refuse(run, problem)
+            return
+        self._crew.desk.put(run)
+
+    def _park(self, leased: Leased) -> None:
+        """Nobody here knows the handler: another process may, or the next deploy."""
+        if leased.name not in self._unknown:
+            self._unknown.add(leased.name)
+            logger.warning(
+                "there is no handler %s in this process: its jobs are parked until a worker "
+                "starts that has one",
+                leased.name,
+            )
+        run = Run(leased, NOBODY, None)
+        self._crew.settle_unstarted(run, parked(random.random()))  # noqa: S311
+
+    async def look(self) -> Outlook:
+        """What there is to take, without taking it."""
+        queues = self._queues
+        return await self._runner.run_single(lambda session: outlook(session, queues), wait=WAIT)
+
+    async def _rest(self, until: Until) -> bool:
+        """Nothing could be taken: wait for a sign of work; whether the worker may end."""
+        await self._say_idle(wanted=True)
+        seen = await self.look()
+        if seen.due:
+            await self.nap(SOONEST)  # others have it locked, or there is no room for it
+            return False
+        if seen.next_in is not None and seen.next_in <= 0:
+            self._staged = 0.0  # a job has come due since the last look
+            await self.nap(SOONEST)
+            return False
+        if until == "idle" and not self._crew.desk and not self.stirred.is_set():
+            return True
+        pause = LISTENING if self._listening else self._pause
+        self._pause = min(2 * self._pause, LATEST)
+        await self.nap(pause if seen.next_in is None else min(pause, seen.next_in / 1_000_000))
+        return False
+
+    async def nap(self, seconds: float) -> None:
+        """Wait, but not longer than until something stirs."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.stirred.wait()
+        except TimeoutError:
+            return
+
+    async def make_room(self) -> None:
+        """Rescued jobs are never held, so a busy worker keeps a slot free for one that is due."""
+        desk = self._crew.desk
+        if desk.full() or desk.reserving():
+            desk.reserve(wanted=(await self.look()).rescued)
+
+    async def _say_idle(self, *, wanted: bool) -> None:
+        """Ask others to wake this worker, where they can."""
+        if self._listening and self._idle != wanted:
+            self._idle = wanted
+            worker = self._worker.id
+            await self._runner.run_single(
+                lambda session: idle(session, worker, wanted=wanted), wait=WAIT
+            )
+
+    async def listen(self) -> None:
+        """Hear of new jobs, where the database can tell."""
+
+        def heard() -> None:
+            self._listening = True
+            self.stirred.set()
+
+        if not await self._parts.store.listen(heard):
+            self._listening = False
+
+
+async def taken_with_events(session: Session, asked: Taking) -> tuple[list[Leased], dict[str, Row]]:
+    """Lease jobs, and read the events that they are about."""
+    leases = await take(session, asked)
+    return leases, await read_events(session, leases)

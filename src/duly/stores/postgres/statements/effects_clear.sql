@@ -1,0 +1,7 @@
+-- A person says that an effect did not happen whose outcome nobody knew: the next run starts from
+-- nothing. No row back: there is none.
+-- params: scope, digest, name
+-- columns: name
+DELETE FROM {effects}
+ WHERE scope = :scope::text AND digest = :digest::bytea AND name = :name::text AND state <> 'done'
+RETURNING name

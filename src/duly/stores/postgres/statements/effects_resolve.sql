@@ -1,0 +1,13 @@
+-- A person says that an effect happened whose outcome nobody knew. No row back: there is none.
+-- params: scope, digest, name, result, now
+-- columns: name
+WITH moment AS (
+    SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
+                    clock_timestamp()) AS now
+)
+UPDATE {effects} AS effect
+   SET state = 'done', result = :result::bytea, at = moment.now
+  FROM moment
+ WHERE effect.scope = :scope::text AND effect.digest = :digest::bytea
+   AND effect.name = :name::text AND effect.state <> 'done'
+RETURNING effect.name

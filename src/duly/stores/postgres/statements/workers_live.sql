@@ -1,0 +1,11 @@
+-- The workers that were seen within their lease, and are believed to be at work.
+-- params: now
+-- columns: id, host, pid, queues (JSON array)
+WITH moment AS (
+    SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
+                    clock_timestamp()) AS now
+)
+SELECT id::text AS id, host, pid, queues
+  FROM {workers}, moment
+ WHERE seen_at > moment.now - lease * interval '1 microsecond'
+ ORDER BY id

@@ -1,0 +1,17 @@
+-- The dead letters after one of them, the earliest first, and what time it is. A filter that is
+-- null asks for nothing.
+-- params: id, source, type, name, since, until, after_at (microseconds), after_id, limit, now
+-- columns: id, dead_at, now (microseconds)
+SELECT job.id, job.dead_at, :now AS now
+  FROM {jobs} AS job
+  LEFT JOIN {events} AS event ON event.id = job.event
+ WHERE job.state = 'dead'
+   AND (job.dead_at, job.id) > (:after_at, :after_id)
+   AND (:id IS NULL OR job.id = :id)
+   AND (:source IS NULL OR event.source = :source)
+   AND (:type IS NULL OR event.type = :type)
+   AND (:name IS NULL OR job.name = :name)
+   AND (:since IS NULL OR job.dead_at >= :since)
+   AND (:until IS NULL OR job.dead_at < :until)
+ ORDER BY job.dead_at, job.id
+ LIMIT :limit

@@ -1,0 +1,4 @@
+-- The workers that were seen within their lease, and are believed to be at work.
+-- params: now
+-- columns: id, host, pid, queues (JSON array)
+SELECT id, host, pid, queues FROM {workers} WHERE seen_at > :now - lease ORDER BY id
