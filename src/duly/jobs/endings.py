@@ -10,9 +10,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import LeaseLost, StoreUnavailable
+from duly._kernel.errors import StoreUnavailable
 from duly._kernel.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Dead, NotYet, Outcome, Retry
 from duly.jobs.failures import described, plain
+from duly.jobs.lost import JobLost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,11 +35,14 @@ class Ended(NamedTuple):
     rescued: int = 0
     error: bytes | None = None
     parked: bool = False
+    # What was written, where the run itself has done so.
+    outcome: str = "done"
 
 
 SETTLED = Ended("settled")
 DONE = Ended("done")
 STALE = Ended("stale")
+SETTLED_STALE = Ended("settled", outcome="stale")
 LOST = Ended("lost")
 RELEASED = Ended("again")
 
@@ -53,7 +57,7 @@ class Circumstances(NamedTuple):
 
 def judged(leased: Leased, handler: Handler, problem: BaseException, at: Circumstances) -> Ended:
     """What an error, or an outcome that is no success, means for the job."""
-    if isinstance(problem, LeaseLost):
+    if isinstance(problem, JobLost) and problem.lease == (leased.id, leased.epoch):
         return LOST
     if isinstance(problem, NotYet):
         return waited(leased, problem, at)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.errors import LeaseLost
+from duly.jobs.lost import JobLost
 from duly.jobs.statements import (
     JOBS_BURY,
     JOBS_DONE,
@@ -180,12 +180,9 @@ async def settle_unfinished(session: Session, one: Settled) -> set[str]:
     return {row["id"] for row in rows}
 
 
-def lost(leased: Leased) -> LeaseLost:
+def lost(leased: Leased) -> JobLost:
     """The error of a worker that is no longer the newest."""
-    return LeaseLost(
-        f"the lease on job {leased.id} ({leased.name}, epoch {leased.epoch}) was lost: somebody "
-        "newer has it, or it was settled before. What this run wrote is rolled back"
-    )
+    return JobLost(leased.id, leased.name, leased.epoch)
 
 
 def names_of(texts: Sequence[str]) -> str:

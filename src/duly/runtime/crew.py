@@ -84,10 +84,15 @@ class Crew:
     async def _run_awaited(self, run: Run) -> None:
         try:
             ended = await perform(run, self._parts.awaited)
-        except asyncio.CancelledError:
-            if run.ended is None:  # nobody here did it: the event loop is ending
+        except asyncio.CancelledError as problem:
+            if run.ended is not None:
+                return
+            task = asyncio.current_task()
+            if task is None or task.cancelling():  # the event loop is ending
                 raise
-            return
+            # The handler awaited something that was cancelled: that is an error of its own.
+            at = self._parts.awaited.circumstances()
+            ended = judged(run.leased, run.handler, problem, at)
         self._through(run, ended)
 
     # Ending

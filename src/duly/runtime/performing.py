@@ -17,7 +17,7 @@ from duly._kernel.session import host_time
 from duly._ledger import order as guard
 from duly.jobs import order
 from duly.jobs.context import AsyncJob, Job
-from duly.jobs.endings import DONE, SETTLED, STALE, Circumstances, Ended, judged
+from duly.jobs.endings import DONE, SETTLED, SETTLED_STALE, STALE, Circumstances, Ended, judged
 from duly.jobs.leases import finish_inside
 from duly.jobs.running import HandlerFailed, run_one_inside, run_plainly
 
@@ -136,7 +136,7 @@ async def in_opened(
         await session.begin(WAIT)
     if question is not None and not await guard.newer(session, question):
         await finish_inside(session, run.leased, "stale", run.ran)
-        return SETTLED
+        return SETTLED_STALE
     await run_one_inside(run.handler, opened, place.jobs, **offered)
     await finish_inside(session, run.leased, "done", run.ran)
     return SETTLED

@@ -41,9 +41,10 @@ class Worked:
 
     def count(self, leased: Leased, ended: Ended, *, held: bool) -> None:
         """Count one run, and tell of what a person should know."""
-        kind = ended.kind if held else "lost"
-        if kind in ("done", "settled"):
-            kind = "done"
+        kind: str = ended.kind if held else "lost"
+        if kind == "settled":
+            kind = ended.outcome
+        if kind == "done":
             self.done += 1
         elif kind == "stale":
             self.stale += 1

@@ -16,7 +16,8 @@ DELETE FROM {claims}
                  WHERE event.scope = {claims}.scope AND event.replay = {claims}.digest)
            AND NOT EXISTS (
                 SELECT 1 FROM {jobs} AS job
-                 WHERE job.id = lower(substr(hex({claims}.token), 1, 8) || '-' || substr(hex({claims}.token), 9, 4)
+                 WHERE job.id = lower(substr(hex({claims}.token), 1, 8)
+                                      || '-' || substr(hex({claims}.token), 9, 4)
                                       || '-' || substr(hex({claims}.token), 13, 4)
                                       || '-' || substr(hex({claims}.token), 17, 4)
                                       || '-' || substr(hex({claims}.token), 21))
