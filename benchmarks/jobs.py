@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 SERVER = "DULY_TEST_POSTGRES"
 ROUNDS = 3
-COUNTS = {"jobs": 20_000, "one": 1_000, "within": 1_000, "bulk": 20_000, "samples": 100}
+# Above this load average before the run, figures say little.
+BUSY = 0.5
+COUNTS = {"jobs": 20_000, "one": 1_000, "within": 1_000, "bulk": 10_000, "samples": 100}
 QUICKLY = {"jobs": 300, "one": 30, "within": 30, "bulk": 300, "samples": 5}
 
 
@@ -35,6 +37,8 @@ def main(arguments: Sequence[str]) -> int:
     if SERVER not in os.environ:
         say(f"{SERVER} names no server; `make bench SUITE=jobs` starts one")
         return 2
+    if os.getloadavg()[0] > BUSY:
+        say(f"something else keeps this machine busy (load {os.getloadavg()[0]:.1f}): no good run")
     counts = QUICKLY if options.quick else {**COUNTS, "jobs": options.jobs}
     pace = Pace(1 if options.quick else options.rounds, counts)
     absent: dict[str, str] = {}
@@ -56,14 +60,22 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if all(row.valid for row in rows) else 1
 
 
+def positive(text: str) -> int:
+    """A number of something."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m benchmarks jobs", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small counts: proves it runs")
     parser.add_argument("--peer", action="append", choices=NAMES, help="this peer only")
     parser.add_argument("--measure", action="append", choices=MEASURES, help="this measure only")
-    parser.add_argument("--jobs", type=int, default=COUNTS["jobs"], help="of a drain; 20,000")
+    parser.add_argument("--jobs", type=positive, default=COUNTS["jobs"], help="of a drain; 20,000")
     parser.add_argument(
-        "--rounds", type=int, default=ROUNDS, help="3; the slow peers have one in any case"
+        "--rounds", type=positive, default=ROUNDS, help="3; the slow peers have one in any case"
     )
     parser.add_argument("--json", action="store_true", help="the last line only")
     return parser.parse_args(arguments)

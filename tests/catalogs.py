@@ -44,6 +44,8 @@ POSTGRES = {
 }
 COMMENT = re.compile(r"--[^\n]*")
 MEANINGLESS = re.compile(r'["\s]+')
+# SQLite writes an added column right behind the last one.
+CLOSING = re.compile(r" ([,)])")
 
 
 def catalog(url: str, prefix: str, schema: str = "public") -> Catalog:
@@ -125,4 +127,6 @@ def without(prefix: str, row: tuple[object, ...]) -> tuple[object, ...]:
 
 def meaning(sql: str | None) -> str | None:
     """The text of a definition without comments, quotes and spaces."""
-    return None if sql is None else MEANINGLESS.sub(" ", COMMENT.sub("", sql)).strip()
+    if sql is None:
+        return None
+    return CLOSING.sub(r"\1", MEANINGLESS.sub(" ", COMMENT.sub("", sql))).strip()

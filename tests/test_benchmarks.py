@@ -109,4 +109,5 @@ def test_help_names_the_suites() -> None:
     assert ended.returncode == 0
     assert "claims" in ended.stdout
     assert "verify" in ended.stdout
+    assert "jobs" in ended.stdout
     assert "--quick" in ended.stdout

@@ -122,7 +122,9 @@ def test_prune_deletes_in_chunks_until_none_is_left_and_says_how_many(
     expired_claims(url, 7)
     assert main(["prune", url, "--limit", "2"]) == 0
     output = capsys.readouterr()
-    assert output.out == "pruned 7 claims, 0 bodies, 0 events, 0 counters\n"
+    assert output.out == (
+        "pruned 7 claims, 0 bodies, 0 events, 0 counters, 0 history, 0 effects, 0 workers\n"
+    )
     assert output.err.splitlines()[0] == "pruned 2 claims so far"
     assert main(["prune", url, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
@@ -130,6 +132,9 @@ def test_prune_deletes_in_chunks_until_none_is_left_and_says_how_many(
         "bodies": 0,
         "events": 0,
         "counters": 0,
+        "history": 0,
+        "effects": 0,
+        "workers": 0,
     }
     with duly.store(url) as store:
         assert duly.dedup(store, "scope", "kept").duplicate
@@ -162,7 +167,10 @@ def test_on_a_terminal_progress_rewrites_one_line(sqlite_url: str) -> None:
     shown = os.read(ours, 1000).decode()
     os.close(ours)
     assert shown == "\r\x1b[Kpruned 5 claims so far\r\x1b[K"
-    assert ended.stdout == b"pruned 5 claims, 0 bodies, 0 events, 0 counters\n"
+    assert (
+        ended.stdout
+        == b"pruned 5 claims, 0 bodies, 0 events, 0 counters, 0 history, 0 effects, 0 workers\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_an_event_with_work_left_is_not_forgotten_and_its_dead_jobs_are_discarde
     here: Path, url: str
 ) -> None:
     words = ("later", "evt_1", "--json")
-    with served(here, "shop:app", SHOP_URL=url) as server:
+    with served(here, "shop:app", "--no-worker", SHOP_URL=url) as server:
         assert server.send("evt_1", "paid", source="later").status == 200
         refused = forget(here, url, *words, DULY_APP="shop:app")
         assert refused.returncode == 2

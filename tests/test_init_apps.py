@@ -95,21 +95,22 @@ def test_each_event_of_every_provider_takes_effect_once(
     assert counted("SELECT count(*), count(DISTINCT event_id) FROM handled") == (3, 3)
 
 
-def test_an_event_of_the_deferred_source_becomes_one_job(
+def test_an_event_of_the_deferred_source_becomes_one_job_and_takes_effect_once(
     monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     words = written(capsys)
-    with serving(monkeypatch) as (base, _):
+    with serving(monkeypatch) as (base, module):
         url = f"{base}/stripe-later"
         assert main([*words[1:], url, "--concurrent", "10"]) == 0
         assert main([*words[1:], url, "--type", "charge.refunded"]) == 0
+        assert main([*words[1:], f"{base}/stripe"]) == 0
+        waiting = "SELECT group_concat(name) FROM (SELECT name FROM duly_jobs ORDER BY created_at)"
+        assert counted(waiting) == ("record_later,record_later,announce",)
+        assert module.app.work().done == 3
     assert "10 copies: 1 accepted, 9 duplicate" in capsys.readouterr().out
-    assert counted("SELECT count(*), min(name), max(name) FROM duly_jobs") == (
-        2,
-        "announce",
-        "announce",
-    )
-    assert counted("SELECT count(*) FROM handled") == (0,)
+    assert counted("SELECT count(*), count(DISTINCT event_id) FROM handled") == (3, 3)
+    assert counted("SELECT count(*), min(state) FROM duly_effects") == (1, "done")
+    assert counted("SELECT count(*) FROM duly_jobs") == (0,)
 
 
 @pytest.mark.parametrize("provider", ["discord", "stripe"])
@@ -155,7 +156,7 @@ def test_on_postgres_the_file_makes_its_tables_and_keeps_the_effects_there(
         assert main([*words[1:], f"{base}/stripe-later", "--concurrent", "10"]) == 0
     with psycopg.connect(own_postgres_url) as connection:
         assert connection.execute("SELECT count(*) FROM handled").fetchone() == (1,)
-        assert connection.execute("SELECT count(*) FROM duly_jobs").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM duly_jobs").fetchone() == (2,)
 
 
 @pytest.mark.parametrize("options", [[], ["--postgres"]])

@@ -32,17 +32,17 @@ def url_in(here: Path) -> str:
 def test_it_says_where_to_post_who_handles_it_and_what_to_try(here: Path) -> None:
     with served(here, "shop:app", SHOP_URL=url_in(here)) as server:
         assert server.process.stdout is not None
-        told = [server.lines[0], *(server.process.stdout.readline() for _ in range(6))]
+        told = [server.lines[0], *(server.process.stdout.readline() for _ in range(7))]
         assert server.get("/readyz").status == 200
         assert server.get("/healthz").body == {"status": "alive"}
     assert f"serves shop:app at {server.url} (" in told[0]
     assert told[1].split() == ["store", url_in(here)]
     assert f"POST {server.url}/stripe  Stripe, 3 handlers, inline" in told[2]
-    waits = "as jobs (they wait: this version has no worker yet)"
-    assert f"POST {server.url}/later  Stripe, 1 handler, {waits}" in told[3]
-    assert told[4].endswith(f"GET {server.url}/readyz\n")
+    assert f"POST {server.url}/later  Stripe, 1 handler, as jobs\n" in told[3]
+    assert told[4] == "  worker  queue default (10 at a time): later\n"
+    assert told[5].endswith(f"GET {server.url}/readyz\n")
     # The source whose handlers want what `duly send` sends; its secret is not for the screen.
-    assert told[6].endswith(f"-m duly send stripe {server.url}/later\n")
+    assert told[7].endswith(f"-m duly send stripe {server.url}/later\n")
     assert SECRET not in "".join(told)
 
 
@@ -71,6 +71,20 @@ def test_the_store_is_shown_with_its_whole_path_and_no_port_where_none_is_known(
     assert "warning" not in checked.stdout
     told = json.loads(refused(here, *options, "--log-json", SHOP_URL=url_in(here)).stdout)
     assert (told["url"], told["warnings"]) == (None, [])
+
+
+def test_it_says_who_runs_the_jobs_and_where_nobody_does(here: Path) -> None:
+    for options, told in [
+        (["--concurrency", "3"], "queue default (3 at a time): later"),
+        (["--no-worker"], "none here; jobs wait for one: duly worker shop:app"),
+    ]:
+        checked = refused(here, "shop:app", "--check", *options, SHOP_URL=url_in(here))
+        assert f"\n  worker  {told}\n" in checked.stdout
+    (here / "other.py").write_text(MADE + STRIPE.format(", inline=True"))
+    checked = refused(here, "other:app", "--check")
+    assert "\n  worker  none: nothing here runs as a job\n" in checked.stdout
+    told = json.loads(refused(here, "other:app", "--check", "--log-json").stdout)
+    assert told["worker"] is None
 
 
 MADE = "import duly\napp = duly.Duly('memory:')\n"

@@ -104,6 +104,13 @@ def payments(database: Path) -> list[tuple[str, int]]:
         ).fetchall()
 
 
+def github(line: str) -> str:
+    """The same line for the other source."""
+    return re.sub("/stripe .*", "/github --secret github-example-secret", line).replace(
+        "send stripe", "send github"
+    )
+
+
 def test_make_run_and_the_line_it_prints_record_each_event_once(make: str, tmp_path: Path) -> None:
     database = tmp_path / "shop.db"
     with typed(make, "run", "ARGS=--port 0", SHOP_DATABASE=str(database)) as shop:
@@ -118,10 +125,15 @@ def test_make_run_and_the_line_it_prints_record_each_event_once(make: str, tmp_p
         assert f"info {event}: recorded the payment of pi_1, once for this event" in said
         assert "50 copies: 1 accepted, 49 duplicate" in pasted(f"{line} --concurrent 50").stdout
         assert payments(database) == [("pi_1", 1), ("pi_1", 1)]
+        until(lambda: shop.read().count("mailed the receipt of pi_1") == 2 or None)
+        assert pasted(github(line)).stdout.startswith("200 accepted")
+        shop.tells("pull_request.opened: pull request ")
         shop.press_ctrl_c()
         shop.process.wait(PATIENCE)
         said = shop.tells("ended: ")
     assert "200 accepted   POST /stripe evt_" in said
+    assert "the worker has ended: 3 done" in said
+    assert said.count("mailed the receipt of pi_1") == 2
     assert "Traceback" not in said
     assert "Error" not in said
 

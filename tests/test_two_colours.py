@@ -13,6 +13,10 @@ from duly import aio, verbs
 from duly._kernel.errors import Code, DulyError
 from duly._ledger.turns import Turn
 from duly.app import Awaited
+from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
+from duly.jobs.failures import Failure
+from duly.jobs.resolving import UnknownEffect
+from duly.jobs.stats import QueueStats
 from duly.jobs.tx import AsyncTx, Tx
 
 # An address makes a store for both colours, a name stands for a database of Django's, and the gate
@@ -76,6 +80,17 @@ def test_verbs_of_an_application_have_their_twins() -> None:
         assert inspect.iscoroutinefunction(other)
 
 
+def test_verbs_about_dead_letters_have_their_twins() -> None:
+    awaited = {name for name in vars(AwaitedDeadVerbs) if not name.startswith("_")}
+    assert awaited == {name for name in vars(DeadVerbs) if not name.startswith("_")}
+    assert awaited == {"dead", "discard", "replay", "resolve", "stats"}
+    for name in awaited:
+        one, other = getattr(DeadVerbs, name), getattr(AwaitedDeadVerbs, name)
+        assert shape(one, annotated=True) == shape(other, annotated=True)
+        assert not inspect.iscoroutinefunction(one)
+        assert inspect.iscoroutinefunction(other)
+
+
 def test_transactions_of_both_colours_offer_the_same() -> None:
     names = {name for name in dir(Tx) if not name.startswith("_")}
     assert names == {name for name in dir(AsyncTx) if not name.startswith("_")}
@@ -122,7 +137,26 @@ EVENT = duly.Event(
     time=None,
     received_at=datetime(2026, 1, 1, tzinfo=UTC),
 )
+LETTER = duly.DeadLetter(
+    id="0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305",
+    name="charge",
+    queue="default",
+    source=None,
+    event_id=None,
+    type=None,
+    payload={"order": 7},
+    attempts=1,
+    rescues=0,
+    max_attempts=1,
+    created_at=EVENT.received_at,
+    dead_at=EVENT.received_at,
+    failure=Failure("ValueError", "no", None, 1),
+    unknown=(UnknownEffect("charge", "key"),),
+)
 ANSWERS: list[object] = [
+    LETTER,
+    duly.Replayed((LETTER.id,), dry_run=True),
+    duly.Stats({"default": QueueStats("default", 1, 0, 0, 0, 0, timedelta(1))}, ()),
     duly.First(None, 3),
     duly.Duplicate(None, [1], True, True),
     duly.Forgotten("evt_1", "paid", ("handle",), 2),

@@ -9,6 +9,7 @@ import pytest
 import duly
 from duly._kernel.onestep import finish
 from duly.jobs.handlers import handler_of
+from duly.jobs.registry import Registry
 from duly.jobs.running import HandlerFailed, run_inside
 from duly.jobs.tx import ENDINGS, AsyncTx, Tx, unending
 from tests.gate.genuine import keys
@@ -39,7 +40,7 @@ async def handling(url: str, colour: Colour) -> AsyncIterator[tuple[Site, Callab
 
         async def handle(call: Callable[..., Any]) -> None:
             async with site.opened() as opened:
-                await run_inside([handler_of(call, "handler")], "the event", opened)
+                await run_inside([handler_of(call, "handler")], "the event", opened, Registry())
 
         yield site, handle
 

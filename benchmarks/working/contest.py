@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import random
 import time
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
-from tests.servers.databases import database, database_of, template_database
+from tests.servers.databases import database, database_of
 
 from benchmarks.working import figures
 from benchmarks.working.processes import Playing, TurnFailed
@@ -69,17 +69,22 @@ class Contest:
         self._pace = pace
         self._tell = tell
         self._server = figures.Server(admin_url)
-        self._templates: dict[str, str] = {}
+        self._stack = ExitStack()
+        # Databases to copy, by contender and by what is in them.
+        self._templates: dict[tuple[str, Kind | None], str] = {}
 
     def run(self, playing: Sequence[Playing], measures: Sequence[str]) -> list[Row]:
         """Every row, those of one measure next to each other."""
         rows: list[Row] = []
-        with ExitStack() as stack:
-            stack.callback(self._server.close)
-            ready = [one for one in playing if self._prepared(one, stack)]
+        with self._stack:
+            self._stack.callback(self._server.close)
+            failures = [self._prepare(one) for one in playing]
             for measure in measures:
-                ours = [one for one in ready if measure in one.contender.measures]
-                pairs = [(one, Row(f"{one.contender.name}/{measure}")) for one in ours]
+                pairs = [
+                    (one, Row(f"{one.contender.name}/{measure}", failure=failure))
+                    for one, failure in zip(playing, failures, strict=True)
+                    if measure in one.contender.measures
+                ]
                 for place in range(self._rounds(measure)):
                     for one, row in pairs if place % 2 == 0 else reversed(pairs):
                         if place == 0 or not one.contender.slow:
@@ -90,20 +95,28 @@ class Contest:
     def _rounds(self, measure: str) -> int:
         return 1 if measure == "latency" else self._pace.rounds
 
-    def _prepared(self, one: Playing, stack: ExitStack) -> bool:
-        """Make the contender's tables once; every round copies them."""
-
-        def build(url: str) -> None:
-            one.at(url).take("prepare")
-            figures.make_tables(url)
-
+    def _prepare(self, one: Playing) -> str:
+        """Make the contender's tables once, for every round to copy; what went wrong, if so."""
+        url = self._stack.enter_context(database(self._admin_url))
         try:
-            name = stack.enter_context(template_database(self._admin_url, build))
+            one.at(url).take("prepare")
         except TurnFailed as failure:
             self._tell(str(failure))
-            return False
-        self._templates[one.contender.name] = name
-        return True
+            return str(failure)
+        figures.make_tables(url)
+        self._templates[one.contender.name, None] = database_of(url)
+        return ""
+
+    def _filled(self, one: Playing, kind: Kind) -> str:
+        """The same with the jobs in it, enqueued once by the contender itself."""
+        name = one.contender.name
+        if (name, kind) not in self._templates:
+            empty = self._templates[name, None]
+            url = self._stack.enter_context(database(self._admin_url, empty))
+            one.at(url).take("fill", kind)
+            figures.make_accounts(url, one.counts["jobs"])
+            self._templates[name, kind] = database_of(url)
+        return self._templates[name, kind]
 
     def _measure(self, one: Playing, row: Row, measure: str) -> None:
         if row.failure:
@@ -124,16 +137,17 @@ class Contest:
         self._tell(f"{row.name}: {', '.join(f'{what} {n:,.4g}' for what, n in found.items())}")
 
     @contextmanager
-    def _fresh(self, one: Playing) -> Iterator[Playing]:
-        with database(self._admin_url, self._templates[one.contender.name]) as url:
-            self._server.checkpoint()
+    def _fresh(self, one: Playing, kind: Kind | None = None) -> Iterator[Playing]:
+        template = self._filled(one, kind) if kind else self._templates[one.contender.name, None]
+        self._server.checkpoint()
+        with database(self._admin_url, template) as url:
             yield one.at(url)
 
     def _drain_twice(self, one: Playing) -> dict[str, float]:
         """No-ops; then the same while somebody holds an old snapshot."""
         found = self._drain(one, "noop")
-        with self._fresh(one) as fresh:
-            held = self._drained(fresh, "noop", held=True)
+        with self._fresh(one, "noop") as fresh, figures.old_snapshot(fresh.url):
+            held = self._drained(fresh, "noop")
         return {**found, "held": held}
 
     def _update(self, one: Playing) -> dict[str, float]:
@@ -141,25 +155,20 @@ class Contest:
 
     def _drain(self, one: Playing, kind: Kind) -> dict[str, float]:
         """The rate, and what the server says of it, for each job."""
-        with self._fresh(one) as fresh:
-            rate = self._drained(fresh, kind, held=False)
-            return {"rate": rate, **self._counted(fresh)}
+        with self._fresh(one, kind) as fresh:
+            before = self._server.marks(database_of(fresh.url))
+            rate = self._drained(fresh, kind)
+            return {"rate": rate, **self._counted(fresh, before)}
 
-    def _drained(self, fresh: Playing, kind: Kind, *, held: bool) -> float:
+    def _drained(self, fresh: Playing, kind: Kind) -> float:
         jobs = fresh.counts["jobs"]
-        fresh.take("fill", kind)
-        figures.make_accounts(fresh.url, jobs)
-        self._before = self._server.marks(database_of(fresh.url))
-        with figures.old_snapshot(fresh.url) if held else nullcontext():
-            found = fresh.take("drain", kind)
-        if found["begun"] != jobs:
-            raise TurnFailed(f"{fresh.contender.name} began {found['begun']} of {jobs} jobs")
-        if kind == "update" and (wrong := figures.wrong_accounts(fresh.url)):
-            raise TurnFailed(f"{fresh.contender.name} updated {wrong} of {jobs} rows not once")
+        found = fresh.take("drain", kind)
+        wrong = figures.wrong_accounts(fresh.url) if kind == "update" else 0
+        judge(fresh.contender.name, jobs, found["begun"], wrong)
         return float(jobs / found["seconds"])
 
-    def _counted(self, fresh: Playing) -> dict[str, float]:
-        before, jobs = self._before, fresh.counts["jobs"]
+    def _counted(self, fresh: Playing, before: figures.Marks) -> dict[str, float]:
+        jobs = fresh.counts["jobs"]
         after = self._server.marks(database_of(fresh.url))
         return {
             "wal_bytes": (after.written - before.written) / jobs,
@@ -191,3 +200,11 @@ class Contest:
                 time.sleep(pauses.uniform(PAUSES[0], PAUSES[1] + one.contender.polls))
         samples = taken[WARM_UPS:]
         return {"p50": median(samples), "p99": quantiles(samples, n=100, method="inclusive")[-1]}
+
+
+def judge(name: str, jobs: int, begun: int, wrong: int) -> None:
+    """Refuse a drain in which a job was not done, or done twice."""
+    if begun != jobs:
+        raise TurnFailed(f"{name} began {begun} jobs, and there were {jobs}")
+    if wrong:
+        raise TurnFailed(f"{name} did not update {wrong} of {jobs} rows once")

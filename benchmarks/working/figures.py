@@ -21,7 +21,9 @@ CREATE TABLE orders (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id 
 ACCOUNTS = "INSERT INTO accounts SELECT n, 0 FROM generate_series(1, %s) AS n"
 WRONG = "SELECT count(*) FROM accounts WHERE visits <> 1"
 DEAD = "SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables"
-ALONE = "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = %s"
+ALONE = """
+SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'
+"""
 COMMITS = "SELECT xact_commit FROM pg_stat_database WHERE datname = %s"
 WRITTEN = "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
 

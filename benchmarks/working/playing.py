@@ -85,7 +85,15 @@ def main(order: Order) -> None:
         "listen": listen,
         "send": send,
     }
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     run(turns[order["turn"]](player, order))
+
+
+def end_with(parent: int) -> None:
+    """Leave no worker behind a run that was killed."""
+    while os.getppid() == parent:
+        sleep(1)
+    os._exit(1)
 
 
 def run(turn: Coroutine[Any, Any, None]) -> None:
@@ -147,14 +155,24 @@ async def drain(player: Player, order: Order) -> None:
     """Work until nothing is left, watched by a thread that ends the process."""
     BEGUN.expect(order["counts"]["jobs"])
     connection = psycopg.connect(order["url"], autocommit=True)
-    watcher = threading.Thread(target=watch, args=(connection, player.LEFT, order["patience"]))
-    watcher.start()
+    threading.Thread(
+        target=or_end, args=(watch, connection, player.LEFT, order["patience"])
+    ).start()
     try:
         await player.work(order["url"], order["settings"])
     except BaseException:
         traceback.print_exc()
         os._exit(1)
     await asyncio.Event().wait()  # a worker that returned; its watcher still looks
+
+
+def or_end(work: Callable[..., None], *arguments: Any) -> None:
+    """An error ends the process, in whichever thread it comes up."""
+    try:
+        work(*arguments)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 
 
 def watch(connection: psycopg.Connection[Any], left: str, patience: float) -> None:

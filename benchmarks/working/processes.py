@@ -10,12 +10,12 @@ import tempfile
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from benchmarks.working.environments import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from benchmarks.working.contenders import Contender
     from benchmarks.working.playing import Kind, Order, Turn
@@ -63,9 +63,7 @@ class Playing:
         with tempfile.TemporaryFile("w+") as errors:
             process = self._start(turn, "noop", PATIENCE, errors)
             try:
-                yield Lines(process)
-            except queue.Empty:
-                raise TurnFailed(self._blame(turn, errors)) from None
+                yield Lines(process, lambda: self._blame(turn, errors))
             finally:
                 end(process)
 
@@ -94,34 +92,45 @@ class Playing:
 
     def _blame(self, turn: Turn, errors: IO[str]) -> str:
         errors.seek(0)
-        return f"{self.contender.name} failed to {turn}:\n{errors.read()[-2000:]}"
+        last = "".join(errors.readlines()[-12:])
+        return f"{self.contender.name} failed to {turn}:\n{last}"
 
 
 class Lines:
     """What a running process prints, line by line, and what it is told."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], blame: Callable[[], str]) -> None:
         self._process = process
+        self._blame = blame
         self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        if self._process.stdout is not None:
-            for line in self._process.stdout:
-                self._lines.put(line)
+        for line in cast("IO[str]", self._process.stdout):
+            self._lines.put(line)
+        self._lines.put("")  # it has ended
 
     def tell(self, line: str) -> None:
         """Write a line to it."""
-        if self._process.stdin is not None:
-            self._process.stdin.write(f"{line}\n")
-            self._process.stdin.flush()
+        stream = cast("IO[str]", self._process.stdin)
+        try:
+            stream.write(f"{line}\n")
+            stream.flush()
+        except OSError:
+            raise TurnFailed(self._blame()) from None
 
     def next(self) -> str:
         """Its next line; there must be one soon."""
-        return self._lines.get(timeout=PATIENCE)
+        try:
+            line = self._lines.get(timeout=PATIENCE)
+        except queue.Empty:
+            line = ""
+        if not line:
+            raise TurnFailed(self._blame())
+        return line
 
 
 def end(process: subprocess.Popen[str]) -> None:
     """At once: what it holds goes with its database."""
     process.kill()
-    process.communicate()
+    process.wait()

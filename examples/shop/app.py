@@ -32,6 +32,10 @@ CREATE TABLE IF NOT EXISTS payments (
     event   TEXT NOT NULL,  -- nothing here keeps an event from standing twice: duly does
     payment TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS changes (
+    event        TEXT NOT NULL,
+    pull_request INTEGER NOT NULL
+);
 INSERT INTO orders (payment, amount) VALUES ('pi_1', 2000) ON CONFLICT DO NOTHING;
 """
 with closing(sqlite3.connect(DATABASE)) as connection:
@@ -41,17 +45,33 @@ app = duly.Duly(f"sqlite:///{DATABASE}")
 
 # POST /stripe. Inline: its handlers run before the reply, in the transaction of the event.
 app.source("stripe", secret=STRIPE_SECRET, inline=True)
-# POST /github. The reply is sent as soon as the event and its jobs are kept. This version of duly
-# has no worker yet: the jobs wait in the database.
+# POST /github. The reply is sent as soon as the event and its jobs are kept; the worker in
+# `duly serve` runs them.
 app.source("github", secret=GITHUB_SECRET)
+
+
+@app.job(attempts=5)
+def send_receipt(job: duly.Job) -> None:
+    """Mail the receipt: a job, run by a worker, up to five times if it fails.
+
+    It may run again after a crash. Once the mail is sent, a repeat does not send it; if nobody can
+    tell, the mail service is asked again with the same key, and knows it.
+    """
+    payment = job.payload["payment"]
+    job.effect("mail", lambda key: mail(payment, key))
+
+
+def mail(payment: str, key: str) -> None:
+    """Where the shop would call its mail service."""
+    log.info("mailed the receipt of %s, with the idempotency key %s", payment, key[:8])
 
 
 @app.on("stripe", "payment_intent.succeeded")
 def record_payment(event: duly.Event, tx: duly.Tx) -> None:
     """Record the payment, in the transaction that remembers the event.
 
-    Both are committed, and then Stripe gets its 200. If this raises, neither is kept, Stripe gets a
-    500, and its next attempt starts afresh.
+    Both are committed together with the job for the receipt, and then Stripe gets its 200. If this
+    raises, nothing is kept, Stripe gets a 500, and its next attempt starts afresh.
     """
     payment = event.json["data"]["object"]["id"]
     if not tx.execute("SELECT amount FROM orders WHERE payment = :payment", payment=payment):
@@ -61,15 +81,20 @@ def record_payment(event: duly.Event, tx: duly.Tx) -> None:
         event=event.id,
         payment=payment,
     )
+    tx.enqueue(send_receipt, {"payment": payment})
     log.info("%s: recorded the payment of %s, once for this event", event.id, payment)
 
 
 @app.on("github", "pull_request.*")
-def announce(event: duly.Event) -> None:
-    """Tell the team: a job, kept together with the event, for a worker to run after the reply.
+def note_change(event: duly.Event, tx: duly.Tx) -> None:
+    """Note a change of the shop's code: a job, kept together with the event, run after the reply.
 
-    The worker comes with the next version; until then nothing runs this. It is the place for what
-    takes its time or reaches outside. A job may run again after a crash, so it must be safe to
-    repeat.
+    What it writes and the end of the job are committed together. If it raises, neither is kept, and
+    it runs again a little later, five times in all.
     """
+    tx.execute(
+        "INSERT INTO changes (event, pull_request) VALUES (:event, :number)",
+        event=event.id,
+        number=event.json["number"],
+    )
     log.info("%s: pull request %s", event.type, event.json["number"])

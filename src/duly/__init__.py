@@ -34,7 +34,10 @@ from duly.gate.verified import Verified
 from duly.inbox.events import Event
 from duly.inbox.forget import Forgotten, StillAtWork
 from duly.jobs.context import Job
+from duly.jobs.dead import DeadLetter
 from duly.jobs.enqueue import Enqueued
+from duly.jobs.replaying import Replayed
+from duly.jobs.stats import Stats
 from duly.jobs.tx import Tx
 from duly.runtime.tally import Worked
 from duly.stores.base import Store
@@ -47,6 +50,7 @@ __version__ = "0.1.0"
 # Tracebacks and help() show where a name is to be imported from.
 for _public in (
     *(Duly, Event, Forgotten, Tx, StoreRefused),
+    *(DeadLetter, Replayed, Stats),
     *(Backoff, Dead, Enqueued, Job, NotYet, Retry, Worked),
     *(First, Duplicate, Store, Provider, Secret, Signed, Source, Verified),
     *DulyError.__subclasses__(),
@@ -58,6 +62,7 @@ DulyError.__module__ = "duly"
 __all__ = [
     "Backoff",
     "Dead",
+    "DeadLetter",
     "Duly",
     "DulyError",
     "Duplicate",
@@ -74,12 +79,14 @@ __all__ = [
     "NotYet",
     "Provider",
     "Rejected",
+    "Replayed",
     "Retry",
     "SchemaMismatch",
     "Secret",
     "Signed",
     "Source",
     "StaleSnapshot",
+    "Stats",
     "StillAtWork",
     "Store",
     "StoreRefused",

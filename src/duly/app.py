@@ -121,7 +121,13 @@ class Duly(JobVerbs):
         database = Database(
             self.store.blocking, self.store.awaited, opener, self.store.aclose, connections
         )
-        self.receiver = Receiver(database, clock=trusted_clock, deadline=deadline, queue=queue)
+        self.receiver = Receiver(
+            database,
+            clock=trusted_clock,
+            deadline=deadline,
+            queue=queue,
+            enqueued=self.bell.ring,
+        )
         self.site = Site(self.receiver, self.store.blocking, self.store.awaited, body_deadline)
         self.aio = Awaited(self)
 

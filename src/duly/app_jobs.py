@@ -14,6 +14,8 @@ from duly._kernel.inputs import checked_count, checked_duration, kind
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
 from duly._kernel.retry import Backoff
+from duly.app_cron import CronVerbs
+from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
 from duly.jobs import enqueue as putting
 from duly.jobs.bell import Bell
 from duly.jobs.handlers import (
@@ -58,7 +60,7 @@ INSTEAD = "use tx.enqueue(…), or pass tx=tx"
 SPARE = 2
 
 
-class JobVerbs:
+class JobVerbs(CronVerbs, DeadVerbs):
     """What `Duly` does about jobs."""
 
     store: Store
@@ -281,12 +283,10 @@ class JobVerbs:
             lease: how long this worker may be silent before its jobs are given to others.
             grace: how long jobs may take to end when it is told to stop.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            settings = settings_of(concurrency, queues, lease, grace)
-            return asyncio.run(self._work_and_release(settings, checked_until(until)))
-        raise WrongColour("an event loop is running here: use await app.aio.work(…)")
+        if asyncio._get_running_loop() is not None:
+            raise WrongColour("an event loop is running here: use await app.aio.work(…)")
+        settings = settings_of(concurrency, queues, lease, grace)
+        return asyncio.run(self._work_and_release(settings, checked_until(until)))
 
     async def _work_and_release(self, settings: Settings, until: Until) -> Worked:
         try:
@@ -313,6 +313,7 @@ class JobVerbs:
                     "async": max(self._connections - SPARE, 1) if own else settings.at_once,
                     "any": 1,
                 },
+                self.schedules,
             ),
             settings,
         )
@@ -321,10 +322,11 @@ class JobVerbs:
         return Place(runner, self._opener or runner, self.jobs, self.store.clock, secrets)
 
 
-class AwaitedJobVerbs:
+class AwaitedJobVerbs(AwaitedDeadVerbs):
     """The same verbs awaited."""
 
     def __init__(self, app: JobVerbs) -> None:
+        super().__init__(app)
         self._jobs_of = app
 
     async def enqueue(

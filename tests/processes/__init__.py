@@ -1,5 +1,5 @@
 """Real processes that a test leads step by step, stops and kills."""
 
-from .leading import Worker, until
+from .leading import Led, Worker, until
 
-__all__ = ["Worker", "until"]
+__all__ = ["Led", "Worker", "until"]

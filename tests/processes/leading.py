@@ -17,12 +17,12 @@ PATIENCE = 30.0
 T = TypeVar("T")
 
 
-class Worker:
-    """A process that runs `tests.processes.working`. The opener ends it."""
+class Led:
+    """A process that runs a module of the tests. The opener ends it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, module: str, *arguments: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.processes.working", url],
+            [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -58,6 +58,16 @@ class Worker:
         """Let it go on."""
         self._process.send_signal(signal.SIGCONT)
 
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
     def kill(self) -> None:
         """End it with no chance to tidy up; returns when it is gone."""
         self._process.kill()
@@ -80,6 +90,13 @@ class Worker:
         trace: TracebackType | None,
     ) -> None:
         self.kill()
+
+
+class Worker(Led):
+    """A process that runs `tests.processes.working`."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__("tests.processes.working", url)
 
 
 def given(pipe: IO[bytes] | None) -> IO[bytes]:

@@ -25,18 +25,19 @@ LEFT = "SELECT EXISTS (SELECT FROM duly_jobs)"
 
 def application(url: str, connections: int = 10) -> duly.Duly:
     app = duly.Duly(url, connections=connections)
-
-    @app.job
-    def noop(job: duly.Job) -> None:
-        BEGUN.note(number_of(job.payload))
-
-    @app.job
-    def update(job: duly.Job, tx: duly.Tx) -> None:
-        number = number_of(job.payload)
-        BEGUN.note(number)
-        tx.execute("UPDATE accounts SET visits = visits + 1 WHERE id = :id", id=number)
-
+    app.job(noop)
+    app.job(update)
     return app
+
+
+def noop(job: duly.Job) -> None:
+    BEGUN.note(number_of(job.payload))
+
+
+def update(job: duly.Job, tx: duly.Tx) -> None:
+    number = number_of(job.payload)
+    BEGUN.note(number)
+    tx.execute("UPDATE accounts SET visits = visits + 1 WHERE id = :id", id=number)
 
 
 def number_of(payload: Any) -> int:

@@ -76,6 +76,9 @@ class Rejected(DulyError):
 class LeaseLost(DulyError):
     """The lease ran out and somebody newer holds it. Stop: whatever you do now must not count."""
 
+    # Which one, where it is the lease of a job: its id and epoch.
+    lease: tuple[str, int] | None = None
+
 
 class SchemaMismatch(DulyError):
     """The tables are missing, older or newer than this duly; the message says which way to move."""

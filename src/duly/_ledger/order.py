@@ -9,7 +9,9 @@ from duly._kernel.options import WAIT
 from duly._ledger.statements import VERSIONS_ADVANCE, VERSIONS_READ
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Runner, Session
+    from collections.abc import Sequence
+
+    from duly._kernel.session import Row, Runner, Session
     from duly._ledger.asks import Advance
 
 
@@ -31,12 +33,18 @@ async def newer(session: Session, asked: Advance) -> bool:
     if rows:
         return True
     known = await session.rows(VERSIONS_READ, scope=resource.scope, digest=resource.digest)
-    if known and known[0]["kind"] not in (version.kind, version.kind.encode()):
+    refuse_other_kind(known, asked)
+    return False
+
+
+def refuse_other_kind(known: Sequence[Row], asked: Advance) -> None:
+    """Refuse to compare what has no common order."""
+    resource, kind = asked.resource, asked.version.kind
+    if known and known[0]["kind"] not in (kind, kind.encode()):
         raise Misuse(
             f"the versions of {resource.scope}/{resource.text} are of kind {known[0]['kind']!s}, "
-            f"this one is of kind {version.kind}: a resource keeps its first kind"
+            f"this one is of kind {kind}: a resource keeps its first kind"
         )
-    return False
 
 
 async def would_apply(session: Session, asked: Advance) -> bool:
@@ -44,6 +52,7 @@ async def would_apply(session: Session, asked: Advance) -> bool:
     known = await session.rows(
         VERSIONS_READ, scope=asked.resource.scope, digest=asked.resource.digest
     )
+    refuse_other_kind(known, asked)
     if not known:
         return True
     applied, ours = bytes(known[0]["version"]), asked.version.order

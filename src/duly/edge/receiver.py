@@ -17,6 +17,7 @@ from duly.edge.inline import InlineLane, OrmTransactions, OwnTransactions
 from duly.edge.judging import acknowledged, failed, prepared, works_of
 from duly.edge.replies import Refused, Reply
 from duly.edge.reports import Reports
+from duly.inbox.arrivals import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -58,7 +59,10 @@ class Receiver:
         clock: Clock | None,
         deadline: timedelta,
         queue: int,
+        enqueued: Callable[[], None] = lambda: None,
     ) -> None:
+        # Called after a commit that holds jobs: a worker of this process need not look for them.
+        self._enqueued = enqueued
         self._blocking = database.blocking
         self._awaited = database.awaited
         self._release = database.release
@@ -99,6 +103,8 @@ class Receiver:
             self.reports.flush_soon()
             return reply
         self.reports.awaited(delivery, arrivals, outcomes)
+        if with_jobs(delivery, arrivals, outcomes):
+            self._enqueued()
         return acknowledged(delivery, arrivals, outcomes)
 
     async def _commit(self, delivery: Delivery, arrivals: Sequence[Arrival]) -> list[Outcome]:
@@ -119,6 +125,8 @@ class Receiver:
             self.reports.flush_soon_blocking()
             return reply
         self.reports.blocking(delivery, arrivals, outcomes)
+        if with_jobs(delivery, arrivals, outcomes):
+            self._enqueued()
         return acknowledged(delivery, arrivals, outcomes)
 
     def _commit_blocking(self, delivery: Delivery, arrivals: Sequence[Arrival]) -> list[Outcome]:
@@ -166,3 +174,12 @@ class Receiver:
         """The same, awaited."""
         await self.reports.aclose()
         await asyncio.to_thread(self._inline.close, self._release)
+
+
+def with_jobs(delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> bool:
+    """Whether a commit may have enqueued anything; an inline handler says nothing of it."""
+    inline = delivery.route.inline
+    return any(
+        (inline or arrival.jobs) and outcome.status is Status.ACCEPTED
+        for arrival, outcome in zip(arrivals, outcomes, strict=True)
+    )

@@ -178,8 +178,8 @@ class Reports:
         if not workers:
             self._say(
                 "events are being accepted and no worker is alive: their jobs are safe in the "
-                "database and wait for one. This version of duly has no worker yet; work that "
-                "cannot wait belongs in a source with inline=True"
+                "database and wait for one. Run `duly worker shop:app`, or serve the app with "
+                "`duly serve shop:app`, which has a worker in it (shop:app names your Duly)"
             )
 
 

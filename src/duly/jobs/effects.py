@@ -46,7 +46,7 @@ class Step(NamedTuple):
 class How(NamedTuple):
     """How a step is taken, and what to do where nobody knows whether it was."""
 
-    call: Callable[[str], Awaitable[Any]]
+    call: Callable[[str], Any]
     unknown: Unknown
     not_done: tuple[type[Exception], ...]
 
@@ -95,7 +95,8 @@ async def perform(runner: Runner, step: Step, how: How) -> Json:
         if result is not None:
             return await finished(runner, step, result)
     try:
-        result = await how.call(step.key)
+        answer = how.call(step.key)
+        result = await answer if inspect.isawaitable(answer) else answer
     except how.not_done:
         await runner.run(lambda session: undo(session, step), wait=WAIT)
         raise

@@ -10,10 +10,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import StoreUnavailable
+from duly._kernel.errors import LeaseLost, StoreUnavailable
 from duly._kernel.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Dead, NotYet, Outcome, Retry
 from duly.jobs.failures import described, plain
-from duly.jobs.lost import JobLost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +56,7 @@ class Circumstances(NamedTuple):
 
 def judged(leased: Leased, handler: Handler, problem: BaseException, at: Circumstances) -> Ended:
     """What an error, or an outcome that is no success, means for the job."""
-    if isinstance(problem, JobLost) and problem.lease == (leased.id, leased.epoch):
+    if isinstance(problem, LeaseLost) and problem.lease == (leased.id, leased.epoch):
         return LOST
     if isinstance(problem, NotYet):
         return waited(leased, problem, at)

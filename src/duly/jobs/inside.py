@@ -21,7 +21,10 @@ def inside(handler: str) -> Iterator[None]:
     try:
         yield
     finally:
-        HANDLER.reset(token)
+        try:
+            HANDLER.reset(token)
+        except ValueError:  # the block is left in another context than it was entered in
+            HANDLER.set(None)
 
 
 def refuse_inside(verb: str, instead: str) -> None:

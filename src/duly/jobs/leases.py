@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.jobs.lost import JobLost
+from duly._kernel.errors import LeaseLost
 from duly.jobs.statements import (
     JOBS_BURY,
     JOBS_DONE,
@@ -22,7 +22,7 @@ from duly.jobs.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from duly._kernel.session import Row, Session, Value
     from duly.jobs.endings import Ended
@@ -47,6 +47,8 @@ class Leased(NamedTuple):
     token: bytes
     epoch: int
     created_at: int
+    priority: int = 0
+    run_at: int = 0
 
     def fence(self) -> dict[str, Value]:
         """The parameters that name the lease."""
@@ -58,6 +60,8 @@ class Want(NamedTuple):
 
     queue: str
     fresh: int  # also to hold for a moment
+    urgency: int  # where the last batch ended: its priority,
+    since: int | None  # and its time
     rescued: int  # to start at once; they came back one time
     lone: bool  # to start at once, one that came back several times
 
@@ -82,19 +86,28 @@ async def take(session: Session, asked: Taking) -> list[Leased]:
             "worker": asked.worker,
             "hold": asked.hold,
         }
-        if want.rescued:
-            rows = await session.rows(
-                JOBS_TAKE_RESCUED, limit=want.rescued, least=1, most=1, **shared
-            )
-            taken += map(leased_from, rows)
-        if want.lone:
-            rows = await session.rows(
-                JOBS_TAKE_RESCUED, limit=1, least=2, most=ANY_RESCUES, **shared
-            )
-            taken += map(leased_from, rows)
+        if asked.stage:  # they are few, and in no hurry
+            taken += await take_rescued(session, want, shared)
         if want.fresh:
-            taken += map(leased_from, await session.rows(JOBS_TAKE, limit=want.fresh, **shared))
+            rows = await session.rows(
+                JOBS_TAKE, limit=want.fresh, urgency=want.urgency, since=want.since, **shared
+            )
+            # An UPDATE gives its rows back in any order.
+            ordered = sorted(rows, key=lambda row: (row["priority"], row["run_at"], row["id"]))
+            taken += map(leased_from, ordered)
     return taken
+
+
+async def take_rescued(
+    session: Session, want: Want, shared: Mapping[str, Value]
+) -> Iterator[Leased]:
+    """Those that came back from a lost worker: several that did once, or one that did again."""
+    rows: Sequence[Row] = []
+    if want.rescued:
+        rows = await session.rows(JOBS_TAKE_RESCUED, limit=want.rescued, least=1, most=1, **shared)
+    if want.lone and not rows:
+        rows = await session.rows(JOBS_TAKE_RESCUED, limit=1, least=2, most=ANY_RESCUES, **shared)
+    return map(leased_from, rows)
 
 
 def leased_from(row: Row) -> Leased:
@@ -113,6 +126,8 @@ def leased_from(row: Row) -> Leased:
         bytes(row["token"]),
         row["epoch"],
         row["created_at"],
+        row["priority"],
+        row["run_at"],
     )
 
 
@@ -180,9 +195,14 @@ async def settle_unfinished(session: Session, one: Settled) -> set[str]:
     return {row["id"] for row in rows}
 
 
-def lost(leased: Leased) -> JobLost:
-    """The error of a worker that is no longer the newest."""
-    return JobLost(leased.id, leased.name, leased.epoch)
+def lost(leased: Leased) -> LeaseLost:
+    """The error of a worker that is no longer the newest, and of which lease it speaks."""
+    problem = LeaseLost(
+        f"the lease on job {leased.id} ({leased.name}, epoch {leased.epoch}) was lost: somebody "
+        "newer has it, or it was settled before. What this run wrote is rolled back"
+    )
+    problem.lease = (leased.id, leased.epoch)
+    return problem
 
 
 def names_of(texts: Sequence[str]) -> str:

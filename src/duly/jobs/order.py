@@ -8,7 +8,6 @@ from duly._kernel.errors import Misuse
 from duly._kernel.keys import Key, as_bytes, digest, readable
 from duly._kernel.retry import Dead
 from duly._ledger.asks import advance
-from duly.jobs.enqueue import token_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -78,7 +77,9 @@ def asked(handler: Handler, leased: Leased, event: Any) -> Advance | None:
     question = advance(leased.scope, str(resource), version, tie)
     name = digest(b"order", as_bytes(leased.scope), as_bytes(handler.name), as_bytes(str(resource)))
     key = Key(leased.scope, name, readable(as_bytes(str(resource))))
-    return question._replace(resource=key, token=token_of(leased.event or leased.id))
+    # The event by the name its sender gave it: the same after `forget`.
+    token = digest(b"event", as_bytes(leased.scope), as_bytes(event.id))[:16]
+    return question._replace(resource=key, token=token)
 
 
 def seconds(moment: datetime | None) -> float | None:

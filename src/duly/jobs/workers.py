@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,9 +82,7 @@ async def rescue(session: Session) -> Sequence[Row]:
         JOBS_RESCUE,
         limit=RESCUED_AT_ONCE,
         most=RESCUE_LIMIT,
-        first=RESCUE_BACKOFF.first // MICROSECOND,
-        factor=RESCUE_BACKOFF.factor,  # type: ignore[arg-type]  # the one number with a fraction
-        cap=RESCUE_BACKOFF.cap // MICROSECOND,
+        waits=json.dumps([RESCUE_BACKOFF.delay(n + 1, 1.0) for n in range(RESCUE_LIMIT)]),
         error=plain(LOST_WORKER, 0, "duly.LeaseLost"),
     )
 

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from duly.runtime.runs import Run
 
 logger = logging.getLogger("duly")
-# Seconds that a cancelled handler has to end before its slot is used again.
+# Seconds that a handler which was given up has to end before it counts as stuck.
 ENDING = 5.0
+# Seconds that one has to obey a cancellation before its connection is taken away.
+OBEYING = 1.0
 
 
 class Crew:
@@ -48,15 +50,19 @@ class Crew:
         # Transactions of handlers that are open, by colour, and runs that wait for one.
         self._transactions: Counter[str] = Counter()
         self._patient: list[Run] = []
-        # Threads whose handlers were given up, and have not come back.
-        self.stuck = 0
+        # Threads whose handlers were given up and have not come back, and since when.
+        self._away: dict[Run, float] = {}
+        # Whether the leases of this worker can be relied on; the heart says.
+        self.trusted: Callable[[], bool] = lambda: True
         # What was cancelled or taken away and is not over yet.
         self._ending: set[asyncio.Future[None]] = set()
 
     # Beginning
 
     def start(self) -> None:
-        """Begin what can run now."""
+        """Begin what can run now, unless the leases may be lost: the next heartbeat tells."""
+        if not self.trusted():
+            return
         patient, self._patient = self._patient, []
         for run in [*patient, *self.desk.startable()]:
             lane = self._lane(run)
@@ -91,9 +97,15 @@ class Crew:
             if task is None or task.cancelling():  # the event loop is ending
                 raise
             # The handler awaited something that was cancelled: that is an error of its own.
-            at = self._parts.awaited.circumstances()
-            ended = judged(run.leased, run.handler, problem, at)
+            ended = self._judged(run, problem)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:  # whatever it is: it must not cost the job its slot
+            ended = self._judged(run, problem)
         self._through(run, ended)
+
+    def _judged(self, run: Run, problem: BaseException) -> Ended:
+        return judged(run.leased, run.handler, problem, self._parts.awaited.circumstances())
 
     # Ending
 
@@ -101,8 +113,8 @@ class Crew:
         """A handler is through, on whatever it ran."""
         if run.ended is None:
             self._decide(run, ended)
-        elif run.handler.colour == "sync":  # it was given up before, and is back
-            self.stuck -= 1
+        else:  # it was given up before, and is back
+            self._away.pop(run, None)
 
     def _decide(self, run: Run, ended: Ended) -> None:
         """How a run ended; decided once."""
@@ -123,8 +135,7 @@ class Crew:
 
     def refuse(self, run: Run, problem: Exception) -> None:
         """It cannot even begin: what is wrong with it counts as its error."""
-        at = self._parts.awaited.circumstances()
-        self.settle_unstarted(run, judged(run.leased, run.handler, problem, at))
+        self.settle_unstarted(run, self._judged(run, problem))
 
     def settle_unstarted(self, run: Run, ended: Ended) -> None:
         """End the lease of a job that never began."""
@@ -157,13 +168,29 @@ class Crew:
     def _give_up(self, run: Run, ended: Ended) -> None:
         """End a run that does not end by itself; its lease is settled, or lost already."""
         self._decide(run, ended)
-        if run.task is not None:
-            run.task.cancel()
-            self._remember(run.task)
+        if run.task is None:
+            self._away[run] = time.monotonic()
+            self._revoke(run)
             return
-        self.stuck += 1
+        run.task.cancel()
+        self._remember(run.task)
+        # One that does not let itself be cancelled must not keep SQLite's only lock.
+        asyncio.get_running_loop().call_later(OBEYING, self._revoke_disobedient, run)
+
+    def _revoke_disobedient(self, run: Run) -> None:
+        if run.task is not None and not run.task.done():
+            logger.error("handler %s does not let itself be cancelled", run.handler.name)
+            self._revoke(run)
+
+    def _revoke(self, run: Run) -> None:
         if run.revoke is not None:
             self._remember(asyncio.get_running_loop().run_in_executor(None, run.revoke))
+
+    @property
+    def stuck(self) -> int:
+        """How many threads have not come back for long after their handlers were given up."""
+        now = time.monotonic()
+        return sum(now - since > ENDING for since in self._away.values())
 
     def _remember(self, ending: asyncio.Future[None]) -> None:
         self._ending.add(ending)

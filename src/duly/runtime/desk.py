@@ -13,14 +13,18 @@ from typing import TYPE_CHECKING
 from duly.jobs.leases import Want
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from duly.jobs.leases import Leased
     from duly.runtime.runs import Run
 
 # Jobs are held ahead only as many as are done in so many seconds: a slow job keeps none waiting.
 AHEAD = 0.25
 # Seconds over which the speed of a queue is measured.
 MEASURED = 0.5
+# Seconds after which a busy worker looks from the start again: something more urgent may have come.
+FROM_THE_START = 0.5
+FIRST: tuple[int, int | None] = (-32768, None)
 # One that was held for so many seconds is given back: others may have time for it.
 HELD_TOO_LONG = 30.0
 
@@ -38,6 +42,8 @@ class Queue:
         self._done = 0
         self._speed = 0.0
         self._since = time.monotonic()
+        self._position: tuple[int, int | None] = FIRST
+        self._looked = time.monotonic()
 
     def count(self) -> None:
         """One more is done."""
@@ -69,7 +75,20 @@ class Queue:
         lone = at_once > 0 and not any(rescues)
         if fresh <= 0 and not rescued and not lone:
             return None
-        return Want(self.name, max(fresh, 0), rescued, lone)
+        if time.monotonic() - self._looked > FROM_THE_START:
+            self._begin_anew()
+        return Want(self.name, max(fresh, 0), *self._position, rescued, lone)
+
+    def took(self, want: Want, leases: Sequence[Leased]) -> None:
+        """Remember where a batch ended: the next one begins there, unless this was the last."""
+        fresh = [leased for leased in leases if not leased.rescues]
+        if len(fresh) < want.fresh:
+            self._begin_anew()
+        elif fresh:
+            self._position = (fresh[-1].priority, fresh[-1].run_at)
+
+    def _begin_anew(self) -> None:
+        self._position, self._looked = FIRST, time.monotonic()
 
     def startable(self) -> Iterator[Run]:
         """Those that are held and can run now, taken off the pile."""
@@ -95,6 +114,12 @@ class Desk:
     def wants(self) -> list[Want]:
         """What each queue would take."""
         return [want for queue in self.queues.values() if (want := queue.want()) is not None]
+
+    def took(self, wants: Sequence[Want], leases: Sequence[Leased]) -> None:
+        """Remember where each queue's batch ended."""
+        for want in wants:
+            of_queue = [leased for leased in leases if leased.queue == want.queue]
+            self.queues[want.queue].took(want, of_queue)
 
     def put(self, run: Run) -> None:
         """A job was leased: in front if it came back from a lost worker, which may not wait."""

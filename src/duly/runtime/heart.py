@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from duly._kernel.session import Session
+    from duly.jobs.endings import Ended
     from duly.jobs.workers import Identity, Lease
     from duly.runtime.desk import Desk
     from duly.runtime.runs import Run
@@ -59,12 +60,25 @@ class Heart:
         # What looked lost, and what looked forgotten, at the last beat: nothing is done at once,
         # because a settle or a claim may be on its way.
         self._missing: set[tuple[str, int]] = set()
+        # When the last beat began that was committed.
+        self._beaten = 0.0
         self._strays: set[tuple[str, int]] = set()
         self._ended: set[tuple[str, int]] = set()
 
     def first(self) -> None:
         """Say that the worker is there, before it leases anything."""
-        finish(self._store.blocking.run_single(self._beat, wait=WAIT))
+        self._committed()
+
+    def trusted(self) -> bool:
+        """Whether no lease can be lost yet: the last beat is younger than a lease."""
+        return time.monotonic() - self._beaten < self._worker.lease / 1_000_000
+
+    def _committed(self) -> list[Lease]:
+        """One beat; what comes back are the leases that the database knows of."""
+        begun = time.monotonic()
+        held = finish(self._store.blocking.run_single(self._beat, wait=WAIT))
+        self._beaten = begun
+        return held
 
     def start(self) -> None:
         """Begin to beat."""
@@ -90,19 +104,26 @@ class Heart:
                 logger.exception("the heartbeat of this worker failed")
 
     def _once(self) -> None:
-        before = [run for run in self._desk.leased() if run.ended is None]
-        held = finish(self._store.blocking.run_single(self._beat, wait=WAIT))
-        self._tell_lost(before, held)
-        self._release_strays(held)
+        # First: one that hangs in a transaction on SQLite keeps the beat itself from being written.
         self._end_overdue()
+        before = [run for run in self._desk.leased() if run.ended is None]
+        late = not self.trusted()
+        held = self._committed()
+        self._tell_lost(before, held, late=late)
+        self._release_strays(held)
 
-    def _tell_lost(self, before: Sequence[Run], held: Sequence[Lease]) -> None:
+    def _tell_lost(self, before: Sequence[Run], held: Sequence[Lease], *, late: bool) -> None:
+        """Tell of leases that others have: at once of those that never began, if they can."""
         known = {(lease.id, lease.epoch) for lease in held}
         missing = {(run.leased.id, run.leased.epoch): run for run in before}
         missing = {name: run for name, run in missing.items() if name not in known}
-        gone = [run for name, run in missing.items() if name in self._missing]
+        gone = [
+            run
+            for name, run in missing.items()
+            if name in self._missing or (late and run.started is None)
+        ]
         self._missing = set(missing)
-        if gone:
+        if gone or late:
             self._lost([run for run in gone if run.ended is None])
 
     def _release_strays(self, held: Sequence[Lease]) -> None:
@@ -130,19 +151,24 @@ class Heart:
             for run in self._desk.running()
             if run.overdue(now, GRACE)
         }
-        settled: list[Settled] = []
-        for name, run in overdue.items():
-            if name not in self._ended:
-                at = Circumstances(host_time(self._store.clock), random.random())  # noqa: S311
-                settled.append(Settled(run.leased, timed_out(run.leased, run.handler, at), run.ran))
-                logger.error(
-                    "handler %s ran longer than its timeout and keeps its event loop from doing "
-                    "anything else: its job was ended from outside",
-                    run.handler.name,
-                )
-        self._ended = set(overdue)
-        if settled:
-            finish(self._store.blocking.run(lambda session: settle(session, settled), wait=WAIT))
+        new = [run for name, run in overdue.items() if name not in self._ended]
+        self._ended &= set(overdue)
+        for run in new:
+            logger.error(
+                "handler %s ran longer than its timeout and keeps its event loop from doing "
+                "anything else: its job is ended from outside",
+                run.handler.name,
+            )
+            if run.revoke is not None:
+                run.revoke()
+        if new:
+            ends = [Settled(run.leased, self._timed_out(run), run.ran) for run in new]
+            finish(self._store.blocking.run(lambda session: settle(session, ends), wait=WAIT))
+            self._ended |= {(run.leased.id, run.leased.epoch) for run in new}
+
+    def _timed_out(self, run: Run) -> Ended:
+        at = Circumstances(host_time(self._store.clock), random.random())  # noqa: S311
+        return timed_out(run.leased, run.handler, at)
 
 
 def stray(lease: Lease) -> Leased:

@@ -16,8 +16,9 @@ from duly._kernel.errors import DulyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from duly.runtime.taking import Until
     from duly.runtime.tally import Worked
-    from duly.runtime.worker import Until, Worker
+    from duly.runtime.worker import Worker
 
 logger = logging.getLogger("duly")
 # Seconds before a worker that could not begin, or failed, begins again.
@@ -44,7 +45,7 @@ class Hosted:
         *,
         until: Until = "stopped",
         lasting: bool = False,
-        over: Callable[[], None] = lambda: None,
+        over: Callable[[], object] = lambda: None,
     ) -> None:
         self.worked: Worked | None = None
         self.problem: Exception | None = None

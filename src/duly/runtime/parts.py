@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from duly.edge.routes import Route
     from duly.jobs.bell import Bell
     from duly.jobs.registry import Registry
+    from duly.jobs.schedule import Schedules
     from duly.runtime.performing import Place
     from duly.stores.base import Store
 
@@ -25,6 +26,7 @@ class Parts(NamedTuple):
     awaited: Place
     # How many transactions of handlers may be open, by colour; under "any" where there is one lane.
     transactions: Mapping[str, int]
+    schedules: Schedules
 
     @property
     def many_writers(self) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import random
+import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -78,12 +79,14 @@ async def perform(run: Run, place: Place) -> Ended:
 async def attempt(run: Run, place: Place) -> Ended:
     """What to do, by what the handler declares."""
     handler, leased, event = run.handler, run.leased, run.event
+    run.begun = time.monotonic()
     if handler.refetch is not None:
         event = replace(event, current=await asked(handler.refetch, event, handler.colour))
     question = order.asked(handler, leased, event)
     kind = AsyncJob if handler.colour == "async" else Job
     job = kind(leased, handler.name, None if event is None else event.id, place.runner)
     if "tx" in handler.wants:
+        run.begun = None
         return await inside_transaction(run, place, question, event=event, job=job)
     if question is not None and not await current(place.runner, question):
         return STALE
@@ -100,6 +103,8 @@ async def asked(refetch: Any, event: Any, colour: str) -> Any:
     if colour == "async" and inspect.isawaitable(answer):
         return await answer
     if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()  # or Python complains that it was never awaited
         raise Misuse("refetch= of a handler that blocks must not be awaited: write `def`")
     return answer
 
@@ -114,6 +119,8 @@ async def inside_transaction(
         opened = await opening.__aenter__()
     except Held as problem:
         raise NotBegun from problem
+    # The wait for a connection, or for SQLite's lock, is bounded by itself and not the handler's.
+    run.begun = time.monotonic()
     try:
         run.revoke = opened.revoke
         ended = await in_opened(run, place, opened, question, offered)
@@ -132,8 +139,6 @@ async def in_opened(
     """What happens between BEGIN and COMMIT."""
     opened.at_ease()
     session = opened.session
-    if opened.orm is not None:
-        await session.begin(WAIT)
     if question is not None and not await guard.newer(session, question):
         await finish_inside(session, run.leased, "stale", run.ran)
         return SETTLED_STALE

@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 class Run:
     """What this process knows of a job that it leased."""
 
-    __slots__ = ("ended", "event", "handler", "held", "leased", "revoke", "started", "task")
+    __slots__ = (
+        *("begun", "ended", "event", "handler", "held", "leased", "revoke", "started", "task"),
+    )
 
     def __init__(self, leased: Leased, handler: Handler, event: Any) -> None:
         self.leased = leased
         self.handler = handler
         self.event = event
-        # When it was leased and when it began, by a clock that never jumps.
+        # When it was leased, given to a task or thread, and when its handler may have begun: by a
+        # clock that never jumps. In between it may wait for a connection.
         self.held = time.monotonic()
         self.started: float | None = None
+        self.begun: float | None = None
         # How it ended, once somebody has decided so: the handler, a timeout, a lost lease.
         self.ended: Ended | None = None
         self.task: asyncio.Task[None] | None = None
@@ -35,10 +39,10 @@ class Run:
     @property
     def ran(self) -> int:
         """For how many microseconds it has run."""
-        return 0 if self.started is None else int((time.monotonic() - self.started) * 1_000_000)
+        return 0 if self.begun is None else int((time.monotonic() - self.begun) * 1_000_000)
 
     def overdue(self, now: float, grace: float = 0.0) -> bool:
         """Whether it has run longer than its handler may."""
-        if self.started is None or self.ended is not None:
+        if self.begun is None or self.ended is not None:
             return False
-        return now > self.started + self.handler.timeout / 1_000_000 + grace
+        return now > self.begun + self.handler.timeout / 1_000_000 + grace

@@ -101,6 +101,7 @@ class Taker:
         self.taking = True
         try:
             leases, events = await run(lambda session: taken_with_events(session, asked), wait=WAIT)
+            self._crew.desk.took(wants, leases)
             for leased in leases:
                 self._receive(leased, events)
         finally:

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import DulyError
+from duly._kernel.errors import DulyError, Held, StoreUnavailable
 from duly._kernel.ids import new_id
 from duly._kernel.options import WAIT
 from duly.jobs.leases import names_of
@@ -18,10 +18,11 @@ from duly.jobs.workers import Identity, leave, unpark
 from duly.runtime.crew import Crew
 from duly.runtime.heart import Heart
 from duly.runtime.janitor import counting, pruning, rescue_now, rescuing
-from duly.runtime.taking import Taker
+from duly.runtime.schedule import Scheduler
+from duly.runtime.taking import LATEST, Taker
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from duly.runtime.parts import Parts
     from duly.runtime.runs import Run
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("duly")
 # Seconds between two looks at the clock for handlers that take too long.
 WATCH = 0.1
+# Seconds for a database that is busy or restarting when a worker begins.
+STARTING = 20.0
 # Seconds between two looks for rescued jobs while every slot is taken.
 ROOM = 1.0
 
@@ -58,6 +61,8 @@ class Worker:
             lost=self._hear_lost,
             taking=lambda: self._taker.taking,
         )
+        self._scheduler = Scheduler(parts)
+        self._crew.trusted = self._heart.trusted
         self._hurried = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -94,7 +99,11 @@ class Worker:
         self._taker.stirred.set()
 
     def _hear_lost(self, runs: Sequence[Run]) -> None:
-        self._from_outside(lambda: self._crew.hear_lost(runs))
+        self._from_outside(lambda: self._hear_lost_here(runs))
+
+    def _hear_lost_here(self, runs: Sequence[Run]) -> None:
+        self._crew.hear_lost(runs)
+        self._crew.start()
 
     def _from_outside(self, call: Any) -> None:
         if self._loop is None:  # it has not begun, and nobody else touches it
@@ -109,17 +118,29 @@ class Worker:
         """Work until there is nothing to do, or until told to stop."""
         self._loop = asyncio.get_running_loop()
         self._crew.hands.start(self._loop)
-        await asyncio.to_thread(self._heart.first)
+        await self._patiently(lambda: asyncio.to_thread(self._heart.first))
         self._heart.start()
         self._parts.bell.add(self.wake)
         helpers = [self._loop.create_task(work) for work in self._helpers()]
         try:
-            await self._begin()
+            await self._patiently(self._begin)
             await self._taker.run(until)
             await self._drain()
         finally:
             await self._end(helpers)
         return self.worked
+
+    async def _patiently(self, first: Callable[[], Awaitable[None]]) -> None:
+        """Begin although the database is busy or restarting just now, but not if it stays away."""
+        until = time.monotonic() + STARTING
+        while True:
+            try:
+                return await first()
+            except (Held, StoreUnavailable) as problem:
+                if time.monotonic() > until or self._taker.stopping.is_set():
+                    raise
+                logger.warning("the worker cannot begin yet, trying again: %s", problem)
+                await self._taker.nap(LATEST)
 
     def _helpers(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on beside the work itself."""
@@ -130,6 +151,7 @@ class Worker:
             rescuing(runner, self.worked, self.wake, pause),
             pruning(runner),
             counting(runner, self.worked),
+            self._scheduler.run(),
         ]
 
     async def _begin(self) -> None:
@@ -137,6 +159,7 @@ class Worker:
         runner = self._parts.store.awaited
         await runner.run_single(lambda session: unpark(session, names), wait=WAIT)
         await rescue_now(runner, self.worked, self.wake)
+        await self._scheduler.tick()
 
     async def _watch(self) -> None:
         """Look at the clock, and see to it that nothing waits for ever."""

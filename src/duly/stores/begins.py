@@ -109,9 +109,9 @@ class SameDatabase:
         if not self._seen:
             await self._look(wait)
         async with self._begin.opened(wait=wait) as opened:
+            await opened.session.begin(wait)
             if lasting is not None and opened.session.dialect == "postgres":
                 bound = max(lasting // timedelta(milliseconds=1), 1)
-                await opened.session.begin(wait)
                 await opened.session.plain(
                     f"SET LOCAL idle_in_transaction_session_timeout = {bound}"
                 )

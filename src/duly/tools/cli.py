@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import duly
 from duly._kernel.errors import DulyError, Misuse
-from duly.tools.commands import forget, init, migrate, prune, send, serve
+from duly.tools.commands import (
+    dead,
+    forget,
+    init,
+    jobs,
+    migrate,
+    prune,
+    replay,
+    send,
+    serve,
+    worker,
+)
 from duly.tools.output import one_line, without_passwords
 
 if TYPE_CHECKING:
@@ -34,7 +45,11 @@ examples:
   duly migrate postgresql://shop@db/shop     make or update duly's tables
   duly migrate sqlite:///shop.db --check     only ask whether they are up to date
   DULY_URL=sqlite:///shop.db duly prune      forget claims whose time is over
-  duly serve shop:app                        receive deliveries over HTTP
+  duly serve shop:app                        receive deliveries over HTTP, and run jobs
+  duly worker shop:app                       only run jobs
+  duly jobs shop:app                         how much work there is, and who does it
+  duly dead shop:app                         jobs that were given up, and why
+  duly replay shop:app --since 2h            let them run again
   duly send stripe --concurrent 200          the same signed event, 200 times at one instant
 
 `duly COMMAND --help` tells more. The exit code is 0 for success, 1 for a failure and 2 for a
@@ -55,12 +70,16 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, Command] = {
+    "dead": dead,
     "forget": forget,
     "init": init,
+    "jobs": jobs,
     "migrate": migrate,
     "prune": prune,
+    "replay": replay,
     "send": send,
     "serve": serve,
+    "worker": worker,
 }
 
 

@@ -29,6 +29,10 @@ class BridgedWire:
         """Run one statement and return its rows by column name."""
         return self._waited(self._wire.fetch(statement, values))
 
+    async def write(self, statement: Any, each: Any) -> None:
+        """Run one statement for many sets of values."""
+        self._waited(self._wire.write(statement, each))
+
     async def ask(self, statement: Any, values: Any) -> Any:
         """Run a statement of the user's."""
         return self._waited(self._wire.ask(statement, values))

@@ -108,14 +108,17 @@ class Writer:
         """
         if self._lent is not connection:
             return
-        connection.interrupt()
-        with suppress(sqlite3.Error):
-            connection.set_authorizer(None)
-            roll_back(connection)
-            connection.close()
-        if self._connection is connection:
-            self._connection = None
-        self.give_back(connection)
+        try:
+            with suppress(sqlite3.Error):
+                connection.interrupt()
+                connection.set_authorizer(None)
+                roll_back(connection)
+                # Past what keeps a handler from closing it.
+                sqlite3.Connection.close(connection)
+        finally:
+            if self._connection is connection:
+                self._connection = None
+            self.give_back(connection)
 
     def _queue(self, wait: timedelta) -> timedelta:
         """Wait for the threads before this one, and return how much of the wait is left."""

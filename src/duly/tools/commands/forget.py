@@ -22,9 +22,8 @@ examples:
   duly forget shop:app github 72d3162e --tenant acme    where the source tells tenants apart
 
 Refused while a job of the event waits (ready) or is being worked on (leased); jobs that were given
-up (dead) are discarded. This version has no worker yet, so that jobs go on waiting: forget is for
-events of inline sources, and for those that were ignored. Nothing runs until the sender delivers
-the event again: redeliver it from the sender's dashboard."""
+up (dead) are discarded. Nothing runs until the sender delivers the event again: redeliver it from
+the sender's dashboard."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:

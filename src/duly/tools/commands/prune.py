@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from duly._kernel.onestep import finish
 from duly._kernel.options import PRUNE_CHUNK
 from duly.inbox.prune import prune_bodies, prune_counters, prune_events
+from duly.jobs.workers import prune_effects, prune_history, prune_workers
 from duly.tools.output import Progress, add_json_option, answer
 from duly.tools.where import add_store_options, lasting_store
 from duly.verbs import prune
@@ -35,6 +36,9 @@ CHUNKS: dict[str, Callable[[Store, int], int]] = {
     "bodies": lambda store, limit: finish(prune_bodies(store.blocking, limit)),
     "events": lambda store, limit: finish(prune_events(store.blocking, limit)),
     "counters": lambda store, limit: finish(prune_counters(store.blocking, limit)),
+    "history": lambda store, limit: finish(prune_history(store.blocking, limit)),
+    "effects": lambda store, limit: finish(prune_effects(store.blocking, limit)),
+    "workers": lambda store, limit: finish(prune_workers(store.blocking, limit)),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 from contextlib import closing
@@ -14,28 +13,32 @@ from duly.tools.serving.listening import base_url, listening, reachable
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, app_name, loaded
 from duly.tools.serving.logs import begin_log, secrets_of
 from duly.tools.serving.opening import Opening
-from duly.tools.serving.settings import DRAIN, LEVELS, Settings
+from duly.tools.serving.options import add_concurrency, add_log, seconds, whole
+from duly.tools.serving.settings import DRAIN, Settings
 
 if TYPE_CHECKING:
+    import argparse
     import socket
-    from collections.abc import Callable
 
     from duly.app import Duly
 
-SUMMARY = "Serve an application: receive deliveries over HTTP."
+SUMMARY = "Serve an application: receive deliveries over HTTP, and run its jobs."
 EXAMPLES = f"""\
 examples:
   duly serve shop:app                        the Duly called app in shop.py, on port 8000
   duly serve examples/shop/app.py:app --port 0
   duly serve shop:app --check                only import it, open its database and list its sources
   duly serve shop:app --host 0.0.0.0 --workers 4 --log-json --linger 5
+  duly serve shop:app --no-worker            only receive; `duly worker shop:app` runs the jobs
 
 {VARIABLE} names the application where the command line does not. GET /healthz is answered as long
 as the process lives, GET /readyz as long as it would take a delivery.
+Each process also runs a worker, on a thread of its own, where the application has jobs.
 SIGTERM and SIGINT (Ctrl-C) drain: /readyz says 503, nothing more is accepted, what is being
-received is finished and answered, and the exit code is 0. A second signal ends it at once."""
+received is finished and answered, jobs that run are finished or given back, and the exit code is 0.
+A second signal gives back the jobs that run and ends it, a third ends it at once."""
 
-MOST_WORKERS, MOST_SECONDS, MOST_CONNECTIONS = 512, 3600.0, 1_000_000
+MOST_WORKERS, MOST_CONNECTIONS = 512, 1_000_000
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -66,9 +69,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only import the app, open its store and list its sources",
     )
+    parser.add_argument(
+        "--no-worker", action="store_true", help="run no jobs here: `duly worker` does"
+    )
+    add_concurrency(parser)
     add_ending(parser)
     add_proxy(parser)
     add_log(parser)
+    parser.add_argument("--no-access-log", action="store_true", help="do not log each request")
 
 
 def add_ending(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +86,7 @@ def add_ending(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=DRAIN,
         metavar="SECONDS",
-        help=f"how long requests may take to finish at the end (default {DRAIN:g})",
+        help=f"how long requests and jobs may take to finish at the end (default {DRAIN:g})",
     )
     parser.add_argument(
         "--linger",
@@ -103,21 +111,10 @@ def add_proxy(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_log(parser: argparse.ArgumentParser) -> None:
-    """What it says of itself."""
-    parser.add_argument(
-        "--log-level", choices=LEVELS, default="info", help="how much is logged (default info)"
-    )
-    parser.add_argument(
-        "--log-json", action="store_true", help="log (and check) in JSON, an object a line"
-    )
-    parser.add_argument("--no-access-log", action="store_true", help="do not log each request")
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Import, open, listen, serve."""
     settings = settings_of(arguments)
-    form = begin_log(settings)
+    form = begin_log(level=settings.level, objects=settings.json, access=settings.access)
     if not arguments.check:
         refuse_without_server()
     app = loaded(settings.app)
@@ -136,7 +133,7 @@ def check(app: Duly, settings: Settings) -> int:
     with closing(app):
         app.store.open()
         base = base_url(settings.host, settings.port) if settings.port else ""  # any that is free
-        found = Opening(settings.app, app, base)
+        found = Opening(settings.app, app, base, concurrency=settings.concurrency)
         print(json.dumps(found.members()) if settings.json else "\n".join(found.lines()))
     return 0
 
@@ -157,7 +154,7 @@ def served(app: Duly, listener: socket.socket, settings: Settings) -> int:
     port = listener.getsockname()[1]
     opening = Opening(
         settings.app, app, base_url(settings.host, port), settings.workers,
-        base_url(reachable(settings.host), port),
+        base_url(reachable(settings.host), port), settings.concurrency,
     )  # fmt: skip
 
     def ready() -> None:
@@ -193,29 +190,8 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         drain=arguments.drain,
         linger=arguments.linger,
         most=arguments.limit_concurrency,
+        concurrency=None if arguments.no_worker else arguments.concurrency,
         proxies=(arguments.forwarded_allow_ips or "127.0.0.1,::1")
         if arguments.proxy_headers
         else None,
     )
-
-
-def whole(what: str, least: int, most: int) -> Callable[[str], int]:
-    """A whole number within bounds, for argparse."""
-
-    def number(text: str) -> int:
-        if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"it must be {what} from {least} to {most:,}")
-        return int(text)
-
-    return number
-
-
-def seconds(text: str) -> float:
-    """A duration, for argparse."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found <= MOST_SECONDS:
-        raise argparse.ArgumentTypeError(f"it must be a number of seconds, 0 to {MOST_SECONDS:g}")
-    return found

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
 
-logger = logging.getLogger("duly.serve")
+logger = logging.getLogger("duly")
 ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)
 # How a process that started others tells them to give back what they have, and end.
 AT_ONCE: Final = signal.SIGUSR1
@@ -76,5 +76,6 @@ def start_anew(listener: socket.socket | None = None) -> NoReturn:
     sys.stdout.flush()
     if listener is not None:
         os.dup2(listener.fileno(), PASSED)
+        os.set_inheritable(PASSED, True)  # also where it was that one already
         os.environ[PASSED_TO], os.environ[PASSED_COUNT] = str(os.getpid()), "1"
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606

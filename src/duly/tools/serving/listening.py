@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import DulyError
+from duly.tools.serving.endings import PASSED, PASSED_COUNT, PASSED_TO
 from duly.tools.serving.settings import BACKLOG
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ class CannotListen(DulyError):
 
 def listening(settings: Settings) -> socket.socket:
     """Bind and listen; connections queue from here on."""
+    handed = passed()
+    if handed is not None:
+        return handed
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
@@ -33,6 +38,15 @@ def listening(settings: Settings) -> socket.socket:
         remedy = REMEDIES.get(code, f"cannot be listened on: {problem.strerror}") if code else ""
         told = remedy or f"cannot be listened on: {problem}"
         raise CannotListen(f"port {settings.port} of {settings.host} {told}") from None
+
+
+def passed() -> socket.socket | None:
+    """The socket that whoever started this process listens on already, and hands over."""
+    meant = os.environ.pop(PASSED_TO, ""), os.environ.pop(PASSED_COUNT, "")
+    if meant != (str(os.getpid()), "1"):
+        return None
+    os.set_inheritable(PASSED, False)
+    return socket.socket(fileno=PASSED)
 
 
 def base_url(host: str, port: int) -> str:

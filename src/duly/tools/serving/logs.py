@@ -1,4 +1,4 @@
-"""The log of a server: readable on a terminal, plain in a pipe, or one JSON object a line.
+"""The log of a process: readable on a terminal, plain in a pipe, or one JSON object a line.
 
 The access log is a part of it: one line for each request, with the event id and never a body. No
 line shows a password of an address or a secret of a source, whoever wrote it.
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from duly.app import Duly
-    from duly.tools.serving.settings import Settings
 
 ACCESS = "duly.access"
 HIDDEN = "***"
@@ -142,19 +141,19 @@ def moment(record: logging.LogRecord) -> str:
     return told.replace("+00:00", "Z")
 
 
-def begin_log(settings: Settings) -> Form:
+def begin_log(*, level: str, objects: bool, access: bool = True) -> Form:
     """Send everything that is logged to stderr, before the application is imported."""
-    form = Objects() if settings.json else Terminal() if sys.stderr.isatty() else Form()
+    form = Objects() if objects else Terminal() if sys.stderr.isatty() else Form()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(form)
-    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    number = logging.getLevelNamesMapping()[level.upper()]
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level)
+    root.setLevel(number)
     # What the server beneath says in passing is said better by the lines of this one.
-    beneath = level if level < logging.INFO else max(level, logging.WARNING)
+    beneath = number if number < logging.INFO else max(number, logging.WARNING)
     logging.getLogger("uvicorn").setLevel(beneath)
-    if not settings.access:
+    if not access:
         logging.getLogger(ACCESS).setLevel(logging.CRITICAL)
     return form
 

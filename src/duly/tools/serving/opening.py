@@ -12,18 +12,16 @@ from urllib.parse import quote, unquote, urlsplit
 import duly
 from duly._kernel.errors import DulyError
 from duly.gate import provider_named, provider_names
+from duly.runtime.settings import CONCURRENCY
 from duly.tools.output import without_passwords
 from duly.tools.shelf.examples import secrets_for
 from duly.tools.templates.rendering import sample_type
+from duly.tools.working.plans import as_jobs, planned
 
 if TYPE_CHECKING:
     from duly._kernel.results import Json
     from duly.app import Duly
     from duly.edge.routes import Route
-
-
-# Until there is a worker, whoever defers work must know that nothing does it.
-NO_WORKER = "they wait: this version has no worker yet"
 
 
 class Opening(NamedTuple):
@@ -34,6 +32,7 @@ class Opening(NamedTuple):
     base: str  # empty where the port is not known yet
     workers: int = 0  # none where it is only looked at
     local: str | None = None  # where it can be tried from this machine, if it is served
+    concurrency: int | None = CONCURRENCY  # None where no worker runs with it
 
     def lines(self) -> list[str]:
         """For a person."""
@@ -42,11 +41,12 @@ class Opening(NamedTuple):
             told = f"{self.name} can be served"
         rows = [("store", address(self.app))]
         if self.workers > 1:
-            rows.append(("workers", str(self.workers)))
+            rows.append(("processes", str(self.workers)))
         rows += [
             (route.name, f"POST {self.base}{path}  {described(route, names=not self.workers)}")
             for path, route in self.app.site.routes.items()
         ]
+        rows.append(("worker", self.worker()))
         if self.workers:
             rows.append(("ready?", f"GET {self.base}/readyz"))
         width = max(len(name) for name, _ in rows)
@@ -57,13 +57,24 @@ class Opening(NamedTuple):
             lines += ["try it from another terminal:", f"  {command}"]
         return lines
 
+    def worker(self) -> str:
+        """Who runs the jobs, for a person."""
+        if not as_jobs(self.app):
+            return "none: nothing here runs as a job"
+        plan = None if self.concurrency is None else planned(self.app, self.concurrency)
+        if plan is None:
+            return f"none here; jobs wait for one: duly worker {self.name}"
+        return ("in each process, " if self.workers > 1 else "") + plan.text()
+
     def members(self) -> dict[str, Json]:
         """For a program."""
+        plan = None if self.concurrency is None else planned(self.app, self.concurrency)
         return {
             "app": self.name,
             "url": self.base or None,
             "store": address(self.app),
             "workers": self.workers or None,
+            "worker": None if plan is None else plan.members(),
             "sources": [
                 {
                     "name": route.name,
@@ -123,7 +134,7 @@ def described(route: Route, *, names: bool) -> str:
     provider = route.source.provider
     count = len(route.handlers)
     handlers = f"{count or 'no'} {'handler' if count == 1 else 'handlers'}"
-    how = "" if not count else ", inline" if route.inline else f", as jobs ({NO_WORKER})"
+    how = "" if not count else ", inline" if route.inline else ", as jobs"
     told = f"{provider.title or provider.name}, {handlers}{how}"
     if names and count:
         told += f": {', '.join(handler.name for handler in route.handlers.all())}"

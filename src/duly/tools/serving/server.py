@@ -1,15 +1,15 @@
 """One process that serves: uvicorn with uvloop and httptools, and an end that loses nothing.
 
 The first SIGTERM or SIGINT drains: readiness says so, nothing more is accepted, what is being
-received is finished and answered, what was counted is written. The second ends the process at once.
+received is finished and answered, jobs that run are finished too, what was counted is written. The
+second ends the process as soon as its jobs are given back, the third at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
+import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,21 +17,31 @@ import uvicorn
 import uvloop
 
 from duly._kernel.errors import DulyError
+from duly.tools.serving.endings import (
+    AT_ONCE,
+    ENDINGS,
+    FAILED,
+    LAST,
+    REPLACE,
+    leave_at_once,
+    start_anew,
+)
 from duly.tools.serving.protocol import Bounded
 from duly.tools.serving.settings import BACKLOG, KEEP_ALIVE
+from duly.tools.working.minding import hanging, summary
+from duly.tools.working.plans import hosted, planned
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
     from duly.app import Duly
+    from duly.runtime.hosting import Hosted
     from duly.tools.serving.settings import Settings
 
 logger = logging.getLogger("duly.serve")
-ENDINGS = (signal.SIGTERM, signal.SIGINT)
 # How long the last sums may take to be written when everything else was given up.
 LAST_WRITE = 2.0
-FAILED = 1
 ENDED = "ended: everything that was begun is answered"
 
 
@@ -48,23 +58,35 @@ class Server(uvicorn.Server):
     ) -> None:
         super().__init__(configuration(app, settings))
         self.gave_up = False
+        # Handlers hang in threads, so that the process has to begin anew once it is drained; with
+        # this socket, on which requests wait meanwhile.
+        self.worn_out = False
+        self.spare: socket.socket | None = None
         self._app = app
         self._settings = settings
         self._ready = ready
         self._alone = alone
-        self._endings = ENDINGS if alone else ENDINGS[:1]
+        self._endings = ENDINGS if alone else (*ENDINGS[:1], AT_ONCE)
+        self._loop = asyncio.get_running_loop()
+        self._worker: Hosted | None = None
+        self._due: float | None = None
+        self._hurried = False
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Nothing: whoever runs the server listens to signals, and for longer than it runs."""
+        yield
+
+    @contextmanager
+    def listening_to_signals(self) -> Iterator[None]:
         """Drain at the first signal; uvicorn would die of it once more after it has drained."""
-        loop = asyncio.get_running_loop()
         for number in self._endings:
-            loop.add_signal_handler(number, self.end, number)
+            self._loop.add_signal_handler(number, self.end, number)
         try:
             yield
         finally:
             for number in self._endings:
-                loop.remove_signal_handler(number)
+                self._loop.remove_signal_handler(number)
 
     def end(self, number: int | None = None) -> None:
         """Begin to drain, or end at once where it has begun.
@@ -72,30 +94,73 @@ class Server(uvicorn.Server):
         A worker is ended at once only by whoever started it: a signal to the whole group reaches it
         twice, and must not cost what it is finishing.
         """
-        if self._app.site.draining:
-            if self._alone and number is not None:
-                leave_at_once(128 + number)
+        if number is not None and number != AT_ONCE and self.worn_out:
+            self.worn_out = False  # it drains already, and need not begin anew
+            return
+        if self._app.site.draining or number == AT_ONCE:
+            if number is not None and (self._alone or number == AT_ONCE):
+                self._end_at_once(128 + number)
             return
         self._app.site.draining = True
         logger.info("draining: the requests that are here are finished first")
-        asyncio.get_running_loop().call_later(self._settings.linger, self._leave)
+        self._loop.call_later(self._settings.linger, self._leave)
+
+    def _end_at_once(self, code: int) -> None:
+        """Give back the jobs that run, and leave; told once more, only leave."""
+        worker = self._worker
+        if worker is None or self._hurried:
+            leave_at_once(code)
+        self._hurried = True
+        worker.stop_now()
+
+        def leave() -> None:
+            worker.wait(LAST)
+            leave_at_once(code)
+
+        # Not on the event loop: a handler may be holding that up.
+        threading.Thread(target=leave, daemon=True).start()
 
     def orphan(self, lifeline: int) -> None:
         """Drain because the process that started this one is gone."""
-        asyncio.get_running_loop().remove_reader(lifeline)
+        self._loop.remove_reader(lifeline)
         self.end()
 
     def _leave(self) -> None:
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open the application, then say that it is served."""
+        """Open the application, start its worker, then say that it is served."""
         await super().startup(sockets)
         if self.started:
+            self._start_worker()
             self._ready()
+
+    def _start_worker(self) -> None:
+        at_once = self._settings.concurrency
+        plan = None if at_once is None else planned(self._app, at_once)
+        if plan is not None:
+            self._worker = hosted(
+                self._app,
+                plan.settings(self._settings.drain),
+                over=lambda: self._loop.call_soon_threadsafe(self._worker_over),
+                lasting=True,
+            )
+            self._worker.start()
+
+    def _worker_over(self) -> None:
+        """The worker has ended; unless it was told to, because handlers hang."""
+        worked = None if self._worker is None else self._worker.worked
+        if worked is not None and worked.stuck and not self._app.site.draining:
+            self.worn_out = True
+            self.end()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish what is here and close the application, as long as there is time."""
+        self._due = self._loop.time() + self._settings.drain
+        if self._worker is not None:
+            self._worker.stop()
+        if self.worn_out and self._alone:
+            self.spare = listening_on(sockets)
         try:
             async with asyncio.timeout(self._settings.drain):
                 await super().shutdown(sockets)
@@ -106,6 +171,18 @@ class Server(uvicorn.Server):
                 self._settings.drain,
                 len(self.server_state.tasks),
             )
+
+    async def worker_ended(self) -> None:
+        """Let the jobs that run finish in the time that is left; the worker gives back the rest."""
+        if self._worker is None:
+            return
+        self._worker.stop()
+        left = 0.0 if self._due is None else max(self._due - self._loop.time(), 0.0)
+        if not await asyncio.to_thread(self._worker.wait, left + LAST):
+            self.gave_up = True
+            logger.warning("gave up: jobs could not be given back, their leases will run out")
+        elif self._worker.worked is not None and (told := summary(self._worker.worked)):
+            logger.info("the worker has ended: %s", told)
 
 
 def configuration(app: Duly, settings: Settings) -> uvicorn.Config:
@@ -141,18 +218,44 @@ def serve(
         server = Server(app, settings, ready=ready, alone=lifeline is None)
         if lifeline is not None:
             asyncio.get_running_loop().add_reader(lifeline, server.orphan, lifeline)
-        with suppress(SystemExit):  # uvicorn's way to say that the application did not start
-            await server.serve(sockets=[listener])
-        if server.gave_up:
-            await last_write(app)
-            leave_at_once(FAILED)
-        await app.aclose()
-        if server.started and lifeline is None:  # of several, whoever started them says it
-            logger.info(ENDED)
-        return 0 if server.started else FAILED
+        with server.listening_to_signals():
+            with suppress(SystemExit):  # uvicorn's way to say that the application did not start
+                await server.serve(sockets=[listener])
+            await server.worker_ended()
+            return await closed(app, server, told=lifeline is None)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())
+
+
+async def closed(app: Duly, server: Server, *, told: bool) -> int:
+    """Close the application, where nothing can hold that up; returns the exit code."""
+    hangs = hanging()
+    if server.gave_up or hangs:
+        await last_write(app)
+    else:
+        await app.aclose()
+    if server.worn_out and not server.gave_up:
+        replaced(server.spare)
+    if server.started and not server.gave_up and told:  # of several, whoever started them says it
+        logger.info(ENDED)
+    code = 0 if server.started and not server.gave_up else FAILED
+    if server.gave_up or hangs:
+        leave_at_once(code)
+    return code
+
+
+def listening_on(sockets: list[socket.socket] | None) -> socket.socket:
+    """The socket of a server, kept open whatever that does with its own."""
+    assert sockets  # noqa: S101  # it is given one
+    return sockets[0].dup()
+
+
+def replaced(spare: socket.socket | None) -> NoReturn:
+    """Begin anew, or have the process that started this one start another."""
+    if spare is None:
+        leave_at_once(REPLACE)
+    start_anew(spare)
 
 
 async def last_write(app: Duly) -> None:
@@ -160,9 +263,3 @@ async def last_write(app: Duly) -> None:
     with suppress(TimeoutError, DulyError):
         async with asyncio.timeout(LAST_WRITE):
             await app.receiver.reports.flush_awaited()
-
-
-def leave_at_once(code: int) -> NoReturn:
-    """End without waiting for a handler's thread, which nothing can stop."""
-    logging.shutdown()
-    os._exit(code)

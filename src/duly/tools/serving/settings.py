@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from duly.runtime.settings import CONCURRENCY
+
 # Shorter than the 30 seconds after which container platforms kill, with room to linger.
 DRAIN: Final = 20.0
 # Connections of a client that asks nothing more are closed after so many seconds.
@@ -28,3 +30,5 @@ class Settings:
     linger: float = 0.0
     most: int | None = None
     proxies: str | None = None
+    # How many jobs of each queue run at the same time in each process; None: no worker in it.
+    concurrency: int | None = CONCURRENCY

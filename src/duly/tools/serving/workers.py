@@ -12,19 +12,19 @@ import os
 import signal
 import sys
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
 from duly.tools.output import one_line
+from duly.tools.serving.endings import AT_ONCE, FAILED, LAST, REPLACE, noticed_signals
 from duly.tools.serving.loading import loaded
 from duly.tools.serving.logs import begin_log, secrets_of
-from duly.tools.serving.server import ENDED, ENDINGS, FAILED, serve
+from duly.tools.serving.server import ENDED, serve
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from multiprocessing.context import SpawnProcess
 
     from duly.tools.serving.settings import Settings
@@ -57,6 +57,8 @@ class Crew:
         self._workers: list[Worker] = []
         self._due: list[float] = []
         self._ending = False
+        # When those are killed that were told to end at once.
+        self._kill: float | None = None
         self._code = 0
 
     def run(self) -> int:
@@ -65,7 +67,7 @@ class Crew:
             for _ in range(self._settings.workers):
                 self._hire()
             while self._workers or self._due:
-                self._look(signals)
+                self._look(signals.reader)
         if self._code == 0:
             logger.info(ENDED)
         return self._code
@@ -84,8 +86,8 @@ class Crew:
 
     def _look(self, signals: int) -> None:
         """Wait until something happens, and do what follows from it."""
-        now = time.monotonic()
-        pause = max(0.0, min(self._due) - now) if self._due else None
+        moments = [*self._due, *([] if self._kill is None else [self._kill])]
+        pause = max(0.0, min(moments) - time.monotonic()) if moments else None
         lines = [worker.line for worker in self._workers if not worker.ready]
         dying = [worker.process.sentinel for worker in self._workers]
         seen = set(wait([signals, *lines, *dying], pause))
@@ -100,6 +102,9 @@ class Crew:
         for due in [due for due in self._due if due <= time.monotonic()]:
             self._due.remove(due)
             self._hire()
+        if self._kill is not None and self._kill <= time.monotonic():
+            for worker in self._workers:
+                worker.process.kill()
 
     def _announce(self) -> None:
         serving = sum(worker.ready for worker in self._workers)
@@ -115,7 +120,7 @@ class Crew:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         if self._ending:
             # Asked to end before it could listen to the signal, it dies of it: nothing is lost.
-            asked = code == -signal.SIGTERM and not worker.ready
+            asked = (code == -signal.SIGTERM and not worker.ready) or code == REPLACE
             self._code = max(self._code, FAILED if code and not asked else 0)
         elif self._ready is not None:
             self._code = FAILED
@@ -126,14 +131,21 @@ class Crew:
             self._due.append(max(time.monotonic(), worker.begun + PAUSE))
 
     def _end(self, numbers: bytes) -> None:
-        """Drain at the first signal, end at once at the second."""
-        if self._ending or len(numbers) > 1:
+        """Drain at the first signal, give back jobs and end at the second, kill at the third."""
+        if self._kill is not None:
+            self._kill = time.monotonic()
+        elif self._ending or len(numbers) > 1:
             self._code = 128 + numbers[-1]
-            for worker in self._workers:
-                worker.process.kill()
-        elif not self._ending:
+            self._kill = time.monotonic() + LAST
+            self._tell(AT_ONCE)
+        else:
             logger.info("draining %d workers", len(self._workers))
         self._drain()
+
+    def _tell(self, number: int) -> None:
+        for worker in self._workers:
+            if worker.process.pid is not None and worker.process.is_alive():
+                os.kill(worker.process.pid, number)
 
     def _drain(self) -> None:
         if not self._ending:
@@ -152,29 +164,11 @@ def heard(line: Connection) -> bool:
         return False
 
 
-@contextmanager
-def noticed_signals() -> Iterator[int]:
-    """A file descriptor from which the signals that end a server can be read, one byte each."""
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    before = {
-        number: signal.signal(number, lambda number, _: os.write(writer, bytes([number])))
-        for number in ENDINGS
-    }
-    try:
-        yield reader
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.close(reader)
-        os.close(writer)
-
-
 def work(settings: Settings, listener: socket.socket, line: Connection) -> None:
     """What a worker does; runs in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    form = begin_log(settings)
+    form = begin_log(level=settings.level, objects=settings.json, access=settings.access)
     try:
         app = loaded(settings.app)
     except Exception as problem:

@@ -65,6 +65,7 @@ class App:
         return part("app").substitute(
             title=self.provider.title,
             name=name,
+            module=self.module,
             type=sample_type(self.provider),
             variable=self.variable,
             first_steps=POSTGRES_STEPS if self.postgres else SQLITE_STEPS,

@@ -6,7 +6,8 @@
 SELECT job.id::text AS id, job.scope, job.name, job.queue, event.event_id, event.source, event.type,
        job.payload, job.attempts, job.rescues, job.max_attempts,
        (extract(epoch FROM job.created_at) * 1000000)::bigint AS created_at,
-       (extract(epoch FROM job.dead_at) * 1000000)::bigint AS dead_at, job.last_error
+       (extract(epoch FROM coalesce(job.dead_at, job.created_at)) * 1000000)::bigint AS dead_at,
+       job.last_error
   FROM {jobs} AS job
   LEFT JOIN {events} AS event ON event.id = job.event
  WHERE job.state = 'dead'

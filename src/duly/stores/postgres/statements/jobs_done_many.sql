@@ -1,4 +1,5 @@
 -- End many leases at once, each under its own fence. A lease without a row in the answer was lost.
+-- (The state is written so that it names no partial index: that of the leases would be read whole.)
 -- params: id, token (hexadecimal), epoch, outcome, ran (arrays of text), now
 -- columns: id
 WITH moment AS (
@@ -14,7 +15,7 @@ given AS (
 gone AS (
     DELETE FROM {jobs} AS job
      USING given
-     WHERE job.id = given.id AND job.state = 'leased' AND job.token = given.token
+     WHERE job.id = given.id AND job.state NOT IN ('ready', 'dead') AND job.token = given.token
        AND job.epoch = given.epoch
     RETURNING job.id, job.scope, job.name, job.event, job.attempts, given.outcome, given.ran
 )

@@ -1,7 +1,8 @@
 -- Take back a bounded number of leases whose worker was not seen for as long as it promised, is
 -- gone, or whose deadline has passed. A row that is being settled is locked, and left alone. Each
 -- comes back later than the last time, at a moment of its own; the fifth time it is dead.
--- params: limit, most (rescues), first, factor, cap (of the backoff; microseconds), error, now
+-- params: limit, most (rescues), waits (JSON array: the longest wait in microseconds after each
+--         rescue), error, now
 -- columns: id, name, state, rescues
 WITH moment AS (
     SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
@@ -23,8 +24,9 @@ UPDATE {jobs} AS job
    SET rescues = job.rescues + 1, waiting = false, token = NULL, worker = NULL, deadline = NULL,
        state = CASE WHEN job.rescues + 1 >= :most::integer THEN 'dead' ELSE 'ready' END,
        dead_at = CASE WHEN job.rescues + 1 >= :most::integer THEN moment.now END,
-       run_at = moment.now + random() * interval '1 microsecond'
-                * least(:cap::bigint, :first::bigint * power(:factor::float8, job.rescues)),
+       run_at = moment.now + interval '1 microsecond' * (random()
+                * (:waits::json ->> least(job.rescues, json_array_length(:waits::json) - 1))::bigint
+                ),
        last_error = :error::bytea
   FROM chosen, moment
  WHERE job.id = chosen.id AND job.state = 'leased'

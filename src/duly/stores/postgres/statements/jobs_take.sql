@@ -1,8 +1,11 @@
 -- Lease a bounded number of jobs of one queue: the most urgent, then the oldest. What others have
--- locked is passed over, never waited for. The epoch grows, the token is new for each.
--- params: queue, limit, worker, hold (microseconds until the lease ends whatever happens), now
+-- locked is passed over, never waited for. The epoch grows, the token is new for each. The caller
+-- says where its last batch ended: what is done before that stays in the index for as long as any
+-- transaction elsewhere could see it, and must not be walked through by every batch.
+-- params: queue, limit, worker, hold (microseconds until the lease ends whatever happens), urgency
+--         (the priority to begin with), since (the time to begin with there, or null), now
 -- columns: id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
---          created_at (microseconds)
+--          created_at, priority, run_at (times in microseconds)
 WITH moment AS (
     SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
                     clock_timestamp()) AS now
@@ -12,6 +15,9 @@ chosen AS MATERIALIZED (
       FROM {jobs} AS job, moment
      WHERE job.state = 'ready' AND NOT job.waiting AND job.rescues = 0
        AND job.queue = :queue::text AND job.run_at <= moment.now
+       AND (job.priority, job.run_at) >= (
+            :urgency::smallint,
+            coalesce(timestamptz 'epoch' + :since::bigint * interval '1 microsecond', '-infinity'))
      ORDER BY job.priority, job.run_at, job.id
      LIMIT :limit::bigint
        FOR UPDATE OF job SKIP LOCKED
@@ -24,4 +30,5 @@ UPDATE {jobs} AS job
  WHERE job.id = chosen.id
 RETURNING job.id::text AS id, job.scope, job.name, job.queue, job.event::text AS event, job.payload,
           job.attempts, job.rescues, job.max_attempts, job.token, job.epoch,
-          (extract(epoch FROM job.created_at) * 1000000)::bigint AS created_at
+          (extract(epoch FROM job.created_at) * 1000000)::bigint AS created_at, job.priority,
+          (extract(epoch FROM job.run_at) * 1000000)::bigint AS run_at

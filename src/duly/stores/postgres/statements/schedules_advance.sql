@@ -1,7 +1,9 @@
--- Note the last slot of a schedule. No row back: it was noted before, or a later one was.
--- params: scope, name, slot (microseconds), now
+-- Move a schedule on to a slot, and lock it until the transaction ends. No row back: it is not at
+-- the slot that the caller saw, because another worker has moved it on.
+-- params: scope, name, slot (microseconds), before (microseconds; null: there was none)
 -- columns: name
 INSERT INTO {schedules} AS known (scope, name, slot)
 VALUES (:scope::text, :name::text, timestamptz 'epoch' + :slot::bigint * interval '1 microsecond')
-    ON CONFLICT (scope, name) DO UPDATE SET slot = excluded.slot WHERE known.slot < excluded.slot
+    ON CONFLICT (scope, name) DO UPDATE SET slot = excluded.slot
+ WHERE known.slot = timestamptz 'epoch' + :before::bigint * interval '1 microsecond'
 RETURNING name

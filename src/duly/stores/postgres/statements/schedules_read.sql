@@ -1,13 +1,13 @@
--- The last slot of a schedule that was enqueued, locked; and what time it is.
--- params: scope, name, now
--- columns: slot (microseconds; null where there is none yet), now (microseconds)
+-- The last slot of every schedule; and what time it is. Nothing is locked: whoever moves a schedule
+-- on says from where.
+-- params: now
+-- columns: scope (null where there is no schedule yet), name, slot (microseconds),
+--          now (microseconds)
 WITH moment AS (
     SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
                     clock_timestamp()) AS now
-),
-known AS (
-    SELECT slot FROM {schedules} WHERE scope = :scope::text AND name = :name::text FOR UPDATE
 )
-SELECT (extract(epoch FROM known.slot) * 1000000)::bigint AS slot,
+SELECT known.scope, known.name,
+       (extract(epoch FROM known.slot) * 1000000)::bigint AS slot,
        (extract(epoch FROM moment.now) * 1000000)::bigint AS now
-  FROM moment LEFT JOIN known ON true
+  FROM moment LEFT JOIN {schedules} AS known ON true

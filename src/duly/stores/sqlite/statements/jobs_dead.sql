@@ -4,8 +4,8 @@
 -- columns: id, scope, name, queue, event_id, source, type, payload, attempts, rescues,
 --          max_attempts, created_at, dead_at (microseconds), last_error
 SELECT job.id, job.scope, job.name, job.queue, event.event_id, event.source, event.type AS type,
-       job.payload, job.attempts, job.rescues, job.max_attempts, job.created_at, job.dead_at,
-       job.last_error
+       job.payload, job.attempts, job.rescues, job.max_attempts, job.created_at,
+       coalesce(job.dead_at, job.created_at) AS dead_at, job.last_error
   FROM {jobs} AS job
   LEFT JOIN {events} AS event ON event.id = job.event
  WHERE job.state = 'dead'

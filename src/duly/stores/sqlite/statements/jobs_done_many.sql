@@ -1,5 +1,5 @@
 -- End many leases at once, each under its own fence. A lease without a row in the answer was lost.
--- params: id, token (hexadecimal), epoch, outcome, ran (arrays of text), now
+-- params: each (JSON arrays: id, token in hexadecimal, epoch, outcome, ran), now
 -- columns: id
 INSERT INTO {history} (job, scope, name, event, outcome, started, ended, attempts)
 SELECT job.id, job.scope, job.name, job.event, each.value ->> 3, :now - (each.value ->> 4), :now,

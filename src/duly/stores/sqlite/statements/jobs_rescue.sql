@@ -1,14 +1,15 @@
 -- Take back a bounded number of leases whose worker was not seen for as long as it promised, is
 -- gone, or whose deadline has passed. A row that is being settled is locked, and left alone. Each
 -- comes back later than the last time, at a moment of its own; the fifth time it is dead.
--- params: limit, most (rescues), first, factor, cap (of the backoff; microseconds), error, now
+-- params: limit, most (rescues), waits (JSON array: the longest wait in microseconds after each
+--         rescue), error, now
 -- columns: id, name, state, rescues
 UPDATE {jobs}
    SET rescues = rescues + 1, waiting = 0, token = NULL, worker = NULL, deadline = NULL,
        state = CASE WHEN rescues + 1 >= :most THEN 'dead' ELSE 'ready' END,
        dead_at = CASE WHEN rescues + 1 >= :most THEN :now END,
        run_at = :now + CAST((abs(random() / 2) / 4611686018427387904.0)
-                * min(:cap, :first * (1 << min(2 * rescues, 40))) AS INTEGER),
+                * (:waits ->> min(rescues, json_array_length(:waits) - 1)) AS INTEGER),
        last_error = :error
  WHERE id IN (SELECT job.id
                 FROM {jobs} AS job

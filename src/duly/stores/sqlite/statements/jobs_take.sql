@@ -1,14 +1,16 @@
 -- Lease a bounded number of jobs of one queue: the most urgent, then the oldest. What others have
 -- locked is passed over, never waited for. The epoch grows, the token is new for each.
--- params: queue, limit, worker, hold (microseconds until the lease ends whatever happens), now
+-- params: queue, limit, worker, hold (microseconds until the lease ends whatever happens), urgency
+--         (the priority to begin with), since (the time to begin with there, or null), now
 -- columns: id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
---          created_at (microseconds)
+--          created_at, priority, run_at (times in microseconds)
 UPDATE {jobs}
    SET state = 'leased', epoch = epoch + 1, token = randomblob(16), worker = :worker, parked = 0,
        deadline = :now + :hold
  WHERE id IN (SELECT id FROM {jobs}
                WHERE state = 'ready' AND waiting = 0 AND rescues = 0
                  AND queue = :queue AND run_at <= :now
+                 AND (priority, run_at) >= (:urgency, coalesce(:since, 0))
                ORDER BY priority, run_at, id LIMIT :limit)
 RETURNING id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
-          created_at
+          created_at, priority, run_at

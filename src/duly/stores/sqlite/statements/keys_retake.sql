@@ -1,7 +1,7 @@
 -- Take over a key whose window is over, for a new job, unless the old job still has work to do. No
 -- row back: it has, or somebody was quicker.
 -- params: scope, digest, before (the token that was read), holder (the id of the old job), token,
---         ttl, now, wait
+--         ttl, now
 -- columns: digest
 UPDATE {claims}
    SET token = :token, epoch = epoch + 1, first_seen = :now, expires_at = :now + :ttl

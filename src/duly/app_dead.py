@@ -1,0 +1,192 @@
+"""The verbs of `Duly` about dead letters and what is counted, for code that blocks and awaited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly._kernel.inputs import checked_count
+from duly._kernel.onestep import finish
+from duly.jobs.dead import MOST_SHOWN, SHOWN, checked_id, discarded, listed, selection
+from duly.jobs.inside import refuse_inside
+from duly.jobs.replaying import plan_of, replay
+from duly.jobs.resolving import finding_of, resolve
+from duly.jobs.stats import counted
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from duly._kernel.results import Json
+    from duly.jobs.bell import Bell
+    from duly.jobs.dead import DeadLetter
+    from duly.jobs.replaying import Replayed
+    from duly.jobs.resolving import Finding
+    from duly.jobs.stats import Stats
+    from duly.stores.base import Store
+
+INSTEAD = "call it outside of the handler, or in a job without tx"
+
+
+class DeadVerbs:
+    """What `Duly` does about jobs that were given up."""
+
+    store: Store
+    bell: Bell
+
+    def dead(
+        self,
+        job_id: str | None = None,
+        *,
+        source: str | None = None,
+        type: str | None = None,
+        name: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = SHOWN,
+    ) -> list[DeadLetter]:
+        """Dead letters, the latest first: jobs that were given up, with their last error.
+
+        Args:
+            job_id: only this job.
+            source: only jobs for events of this source.
+            type: only jobs for events of this type.
+            name: only jobs of the handler of this name.
+            since: only those that were given up then or later.
+            until: only those that were given up before.
+            limit: how many at most.
+        """
+        which = selection(job_id, source=source, type=type, name=name, since=since, until=until)
+        return finish(listed(self.store.blocking, which, checked_limit(limit)))
+
+    def replay(
+        self,
+        job_id: str | None = None,
+        *,
+        source: str | None = None,
+        type: str | None = None,
+        name: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+        rate: float | None = None,
+    ) -> Replayed:
+        """Make dead jobs ready again, with all their attempts before them.
+
+        Each is replayed once, however many callers ask at the same time: a job that is not dead
+        any more is left alone, and is not in the answer.
+
+        Args:
+            job_id: one job; or choose by what follows.
+            source: jobs for events of this source.
+            type: jobs for events of this type.
+            name: jobs of the handler of this name.
+            since: those that were given up then or later.
+            until: those that were given up before.
+            all: every dead letter there is.
+            dry_run: only say which.
+            rate: how many may run in a second: the times are written with the jobs.
+        """
+        which = selection(job_id, source=source, type=type, name=name, since=since, until=until)
+        plan = plan_of(which, rate, dry_run=dry_run, everything=all)
+        refuse_inside("app.replay", INSTEAD)
+        done = finish(replay(self.store.blocking, plan))
+        self.bell.ring()
+        return done
+
+    def discard(self, job_id: str) -> bool:
+        """Delete a dead job for good; the history remembers that. False where it is not dead."""
+        job = discarding(job_id)
+        return finish(discarded(self.store.blocking, job))
+
+    def resolve(self, job_id: str, effect: str, *, done: bool, result: Json = None) -> None:
+        """Settle an effect of which nobody knew whether it happened, after you found out.
+
+        Args:
+            job_id: the job, dead or ready.
+            effect: the name that ``job.effect`` was called with.
+            done: whether it happened. If it did, the next run gets ``result`` without a call; if
+                not, the next run makes the call.
+            result: what the call returned, or would have.
+        """
+        finding = resolving(job_id, effect, done=done, result=result)
+        finish(resolve(self.store.blocking, finding))
+
+    def stats(self) -> Stats:
+        """How many jobs are ready, waiting, leased and dead, in each queue, and who works."""
+        return finish(counted(self.store.blocking))
+
+
+class AwaitedDeadVerbs:
+    """The same verbs awaited."""
+
+    def __init__(self, app: DeadVerbs) -> None:
+        self._letters_of = app
+
+    async def dead(
+        self,
+        job_id: str | None = None,
+        *,
+        source: str | None = None,
+        type: str | None = None,
+        name: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = SHOWN,
+    ) -> list[DeadLetter]:
+        """Dead letters, the latest first: jobs that were given up, with their last error."""
+        which = selection(job_id, source=source, type=type, name=name, since=since, until=until)
+        return await listed(self._letters_of.store.awaited, which, checked_limit(limit))
+
+    async def replay(
+        self,
+        job_id: str | None = None,
+        *,
+        source: str | None = None,
+        type: str | None = None,
+        name: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+        rate: float | None = None,
+    ) -> Replayed:
+        """Make dead jobs ready again, with all their attempts before them."""
+        which = selection(job_id, source=source, type=type, name=name, since=since, until=until)
+        plan = plan_of(which, rate, dry_run=dry_run, everything=all)
+        refuse_inside("app.aio.replay", INSTEAD)
+        done = await replay(self._letters_of.store.awaited, plan)
+        self._letters_of.bell.ring()
+        return done
+
+    async def discard(self, job_id: str) -> bool:
+        """Delete a dead job for good; the history remembers that. False where it is not dead."""
+        job = discarding(job_id)
+        return await discarded(self._letters_of.store.awaited, job)
+
+    async def resolve(self, job_id: str, effect: str, *, done: bool, result: Json = None) -> None:
+        """Settle an effect of which nobody knew whether it happened, after you found out."""
+        finding = resolving(job_id, effect, done=done, result=result)
+        await resolve(self._letters_of.store.awaited, finding)
+
+    async def stats(self) -> Stats:
+        """How many jobs are ready, waiting, leased and dead, in each queue, and who works."""
+        return await counted(self._letters_of.store.awaited)
+
+
+def checked_limit(limit: object) -> int:
+    """How many letters to show."""
+    return checked_count("limit", limit, most=MOST_SHOWN)
+
+
+def discarding(job_id: object) -> str:
+    """The job to discard, where that may be done."""
+    job = checked_id(job_id)
+    refuse_inside("app.discard", INSTEAD)
+    return job
+
+
+def resolving(job_id: object, effect: object, *, done: object, result: object) -> Finding:
+    """What to write, where that may be done."""
+    finding = finding_of(checked_id(job_id), effect, done=done, result=result)
+    refuse_inside("app.resolve", INSTEAD)
+    return finding

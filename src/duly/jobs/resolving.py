@@ -1,0 +1,121 @@
+"""Effects of which nobody knows whether they happened, and the person who found out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from duly._kernel import results
+from duly._kernel.errors import Misuse
+from duly._kernel.inputs import checked_scope, kind
+from duly._kernel.keys import as_bytes, digest
+from duly._kernel.options import WAIT
+from duly.jobs.statements import EFFECTS_CLEAR, EFFECTS_OF, EFFECTS_RESOLVE, JOBS_LOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from duly._kernel.session import Row, Runner, Session, Value
+
+
+class UnknownEffect(NamedTuple):
+    """An external step of a job of which nobody knows whether it happened."""
+
+    name: str
+    # The idempotency key that the step was taken with: what to look for on the other side.
+    key: str
+
+
+class Finding(NamedTuple):
+    """What a person found out about an effect: its result, or None where it did not happen."""
+
+    job: str
+    effect: str
+    result: bytes | None
+
+
+def finding_of(job: str, effect: object, *, done: object, result: object) -> Finding:
+    """What a caller said, checked."""
+    if not isinstance(effect, str):
+        raise Misuse(f"effect must be the name that job.effect was called with, not {kind(effect)}")
+    if not isinstance(done, bool):
+        raise Misuse("done must be True where the effect happened, and False where it did not")
+    if not done and result is not None:
+        raise Misuse("an effect that did not happen has no result: leave it out, or set done=True")
+    return Finding(job, checked_scope(effect), results.encode(result) if done else None)
+
+
+async def resolve(runner: Runner, finding: Finding) -> None:
+    """Settle an unknown effect by hand, so that the next run of its job knows."""
+    # A second run after a lost reply could not tell its own work from a name that was mistyped.
+    await runner.run(lambda session: resolved(session, finding), wait=WAIT, after_loss=False)
+
+
+async def resolved(session: Session, finding: Finding) -> None:
+    """Write what is known, if nobody works on the job."""
+    found = await session.rows(JOBS_LOCK, id=finding.job)
+    if not found:
+        raise Misuse(
+            f"there is no job {finding.job}: check its id. One that is done or was discarded has "
+            "nothing left to resolve"
+        )
+    [job] = found
+    if job["state"] == "leased":
+        raise Misuse(
+            f"job {finding.job} is at work right now, and may be taking the step itself: try again "
+            "when it is dead or ready"
+        )
+    named: dict[str, Value] = {"scope": job["scope"], "digest": effects_digest(job)}
+    if finding.result is None:
+        rows = await session.rows(EFFECTS_CLEAR, **named, name=finding.effect)
+    else:
+        rows = await session.rows(
+            EFFECTS_RESOLVE, **named, name=finding.effect, result=finding.result
+        )
+    if not rows:
+        refuse_known(await session.rows(EFFECTS_OF, **named), finding)
+
+
+def refuse_known(effects: Sequence[Row], finding: Finding) -> None:
+    """Say why nothing was resolved, unless it is known already in just this way."""
+    known = {effect["name"]: effect for effect in effects}
+    one = known.get(finding.effect)
+    if one is None:
+        unknown = [name for name, effect in known.items() if effect["state"] != "done"]
+        told = f"these are unknown: {', '.join(unknown)}" if unknown else "none is unknown"
+        raise Misuse(
+            f"job {finding.job} has no effect {finding.effect!r:.80} to resolve ({told}): check "
+            "its name"
+        )
+    stored = one["result"]
+    if finding.result is None or stored is None or bytes(stored) != finding.result:
+        raise Misuse(
+            f"effect {finding.effect!r:.80} of job {finding.job} is known: it was recorded as "
+            "done, and that is not changed. Replay the job to use its result"
+        )
+
+
+async def unknown_effects(
+    session: Session, jobs: Sequence[Row]
+) -> Mapping[bytes, tuple[UnknownEffect, ...]]:
+    """What nobody knows of these jobs, by the digest that names a job's effects."""
+    each: list[dict[str, Value]] = [
+        {"scope": job["scope"], "digest": effects_digest(job)} for job in jobs
+    ]
+    found: dict[bytes, tuple[UnknownEffect, ...]] = {}
+    for effect in await session.rows_each(EFFECTS_OF, each):
+        if effect["state"] != "done":
+            name = bytes(effect["digest"])
+            found[name] = (*found.get(name, ()), UnknownEffect(effect["name"], effect["key"]))
+    return found
+
+
+def effects_digest(job: Row) -> bytes:
+    """What names the effects of a job, as while it ran.
+
+    Of an event's job, the event and the handler: they are still known after the event was forgotten
+    and received again.
+    """
+    if job["event_id"] is None:
+        return digest(b"effect", b"job", as_bytes(job["id"]))
+    parts = (job["scope"], job["event_id"], job["name"])
+    return digest(b"effect", b"event", *map(as_bytes, parts))

@@ -1,0 +1,192 @@
+"""``duly dead``: list the jobs that were given up, show one with all that is known, discard it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import Misuse
+from duly._kernel.inputs import checked_count
+from duly._kernel.onestep import finish
+from duly.jobs.dead import MOST_SHOWN, SHOWN, Selection, discarded, listed
+from duly.tools.letters import (
+    FILTERS,
+    PLACE,
+    add_filters,
+    add_table_options,
+    add_words,
+    at,
+    chosen,
+    for_whom,
+    on_one_line,
+    printable,
+    sorted_words,
+    store_at,
+    why,
+)
+from duly.tools.output import add_json_option, answer
+
+if TYPE_CHECKING:
+    import argparse
+
+    from duly._kernel.results import Json
+    from duly.jobs.dead import DeadLetter
+
+SUMMARY = "List dead letters: jobs that were given up. Show one, or discard it."
+EXAMPLES = """\
+examples:
+  duly dead shop:app                                       the latest first
+  duly dead postgresql://shop@db/shop --source stripe --since 2h --json
+  duly dead show shop:app 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305      with payload and traceback
+  duly dead discard shop:app 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305   delete it for good
+
+The list shows no payloads: they are shown one by one. `duly replay` lets dead jobs run again."""
+ACTIONS = ("show", "discard")
+LONGEST_REASON = 120
+HEADINGS = ("ID", "DIED", "ATTEMPTS", "JOB", "EVENT", "WHY")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    add_words(
+        parser,
+        action="show or discard, followed by the id of a job; the list unless given",
+        app=f"whose jobs: {PLACE}",
+        id="the id of a job",
+    )
+    add_filters(parser)
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help=f"how many to list at most (default {SHOWN})"
+    )
+    add_table_options(parser)
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List, show or discard."""
+    words = [arguments.action, arguments.app, arguments.id]
+    action = next((word for word in words if word in ACTIONS), None)
+    place, job = sorted_words([word for word in words if word not in ACTIONS])
+    if action is None:
+        if job is not None:
+            raise Misuse("show it, or discard it? As in `duly dead show shop:app ID`")
+        return list_letters(arguments, place)
+    if job is None:
+        raise Misuse(f"which job? Give its id, as in `duly dead {action} shop:app ID`")
+    if arguments.limit is not None or any(getattr(arguments, name) for name in FILTERS):
+        raise Misuse(f"`duly dead {action}` takes the id of one job: leave out the other options")
+    return show(arguments, place, job) if action == "show" else discard(arguments, place, job)
+
+
+def list_letters(arguments: argparse.Namespace, place: str | None) -> int:
+    """One line for each, without its payload."""
+    limit = SHOWN if arguments.limit is None else arguments.limit
+    checked_count("limit", limit, most=MOST_SHOWN)
+    which = chosen(arguments, None)
+    with store_at(arguments, place) as store:
+        letters = finish(listed(store.blocking, which, limit))
+    answer(arguments, table(letters, limit), [document(letter) for letter in letters])
+    return 0
+
+
+def show(arguments: argparse.Namespace, place: str | None, job: str) -> int:
+    """All that is known of one."""
+    with store_at(arguments, place) as store:
+        letters = finish(listed(store.blocking, Selection(job.lower()), 1))
+    if not letters:
+        raise Misuse(not_dead(job))
+    [letter] = letters
+    answer(arguments, account(letter), document(letter, whole=True))
+    return 0
+
+
+def discard(arguments: argparse.Namespace, place: str | None, job: str) -> int:
+    """Delete one for good."""
+    with store_at(arguments, place) as store:
+        done = finish(discarded(store.blocking, job.lower()))
+    if not done:
+        raise Misuse(not_dead(job))
+    answer(arguments, f"discarded {job}", {"discarded": job})
+    return 0
+
+
+def not_dead(job: str) -> str:
+    """What to tell about a job that is no dead letter."""
+    return (
+        f"there is no dead letter {job}: it was replayed, discarded or never given up. Look with "
+        "`duly dead`"
+    )
+
+
+def document(letter: DeadLetter, *, whole: bool = False) -> dict[str, Json]:
+    """A letter for programs; whole, with what may be long or private."""
+    failure = letter.failure
+    told: dict[str, Json] = {
+        "id": letter.id,
+        "name": letter.name,
+        "queue": letter.queue,
+        "source": letter.source,
+        "event_id": letter.event_id,
+        "type": letter.type,
+        "attempts": letter.attempts,
+        "rescues": letter.rescues,
+        "max_attempts": letter.max_attempts,
+        "created_at": letter.created_at.isoformat(),
+        "dead_at": letter.dead_at.isoformat(),
+        "failure": None
+        if failure is None
+        else {"type": failure.type, "message": failure.message, "attempt": failure.attempt},
+        "unknown": [{"name": one.name, "key": one.key} for one in letter.unknown],
+    }
+    if whole:
+        told |= {
+            "payload": letter.payload,
+            "traceback": None if failure is None else failure.traceback,
+        }
+    return told
+
+
+def table(letters: list[DeadLetter], limit: int) -> str:
+    """A line for each letter, its columns under each other."""
+    if not letters:
+        return "no dead letters"
+    rows = [HEADINGS, *(line(letter) for letter in letters)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(HEADINGS) - 1)]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    ]
+    if len(letters) == limit:
+        lines.append(f"these are the latest {limit:,}: there may be more, ask with --limit")
+    return "\n".join(lines)
+
+
+def line(letter: DeadLetter) -> tuple[str, ...]:
+    """What the list says of a letter."""
+    return (
+        letter.id,
+        at(letter.dead_at),
+        f"{letter.attempts} of {letter.max_attempts}",
+        on_one_line(letter.name),
+        for_whom(letter),
+        why(letter)[:LONGEST_REASON],
+    )
+
+
+def account(letter: DeadLetter) -> str:
+    """All about one letter, for a person."""
+    facts = [
+        ("job", letter.id),
+        ("handler", f"{on_one_line(letter.name)}, queue {on_one_line(letter.queue)}"),
+        ("event", for_whom(letter)),
+        ("enqueued", at(letter.created_at)),
+        ("died", at(letter.dead_at)),
+        ("attempts", f"{letter.attempts} of {letter.max_attempts}, {letter.rescues} rescues"),
+        ("error", why(letter)),
+        *(("unknown", f"{one.name}, key {one.key}: did it happen?") for one in letter.unknown),
+        ("payload", json.dumps(letter.payload)),
+    ]
+    lines = [f"{name:<9} {told}" for name, told in facts]
+    if letter.failure is not None and letter.failure.traceback:
+        lines += ["", printable(letter.failure.traceback).rstrip()]
+    return "\n".join(lines)

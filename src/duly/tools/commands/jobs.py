@@ -1,0 +1,117 @@
+"""``duly jobs``: how much work there is in each queue, and who works."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly._kernel.onestep import finish
+from duly.jobs.stats import counted
+from duly.tools.letters import (
+    PLACE,
+    add_table_options,
+    add_words,
+    on_one_line,
+    sorted_words,
+    store_at,
+)
+from duly.tools.output import add_json_option, answer
+
+if TYPE_CHECKING:
+    import argparse
+    from datetime import timedelta
+
+    from duly._kernel.results import Json
+    from duly.jobs.stats import QueueStats, Stats
+
+SUMMARY = "Count the jobs of each queue: ready, waiting, leased and dead; and who works."
+EXAMPLES = """\
+examples:
+  duly jobs shop:app
+  DULY_URL=postgresql://shop@db/shop duly jobs --json
+
+READY can run now, and OLDEST is how long the first of them could have; WAITING runs later (PARKED:
+no worker knew its handler); LEASED is at work; DEAD was given up, see `duly dead`."""
+HEADINGS = ("QUEUE", "READY", "OLDEST", "WAITING", "PARKED", "LEASED", "DEAD")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    add_words(parser, app=f"whose jobs: {PLACE}")
+    add_table_options(parser)
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Count, and say it."""
+    place, _ = sorted_words([arguments.app])
+    with store_at(arguments, place) as store:
+        stats = finish(counted(store.blocking))
+    answer(arguments, table(stats), document(stats))
+    return 0
+
+
+def table(stats: Stats) -> str:
+    """A line for each queue, and one for each worker."""
+    rows = [HEADINGS, *(line(queue) for queue in stats.queues.values())]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(HEADINGS))]
+    lines = [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in pairs(row, widths))]
+        )
+        for row in rows
+    ]
+    if not stats.queues:
+        lines = ["no jobs"]
+    for worker in stats.workers:
+        queues = on_one_line(", ".join(worker.queues))
+        lines.append(f"worker {on_one_line(worker.host)}, process {worker.pid}: {queues}")
+    return "\n".join(lines if stats.workers else [*lines, "no worker is running"])
+
+
+def pairs(row: tuple[str, ...], widths: list[int]) -> list[tuple[str, int]]:
+    """The cells after the first, with the widths of their columns."""
+    return list(zip(row[1:], widths[1:], strict=True))
+
+
+def line(queue: QueueStats) -> tuple[str, ...]:
+    """What is said of a queue."""
+    counts = (queue.waiting, queue.parked, queue.leased, queue.dead)
+    return (
+        on_one_line(queue.queue),
+        f"{queue.ready:,}",
+        "-" if queue.oldest is None else age(queue.oldest),
+        *(f"{count:,}" for count in counts),
+    )
+
+
+def age(length: timedelta) -> str:
+    """A duration as its two largest units."""
+    seconds = int(length.total_seconds())
+    days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes}m"
+    return f"{minutes}m {seconds % 60}s" if minutes else f"{seconds}s"
+
+
+def document(stats: Stats) -> Json:
+    """The same for programs; ages in seconds."""
+    return {
+        "queues": [
+            {
+                "queue": queue.queue,
+                "ready": queue.ready,
+                "oldest": None if queue.oldest is None else queue.oldest.total_seconds(),
+                "waiting": queue.waiting,
+                "parked": queue.parked,
+                "leased": queue.leased,
+                "dead": queue.dead,
+            }
+            for queue in stats.queues.values()
+        ],
+        "workers": [
+            {"id": one.id, "host": one.host, "pid": one.pid, "queues": list(one.queues)}
+            for one in stats.workers
+        ],
+    }

@@ -1,0 +1,55 @@
+"""Options that commands of long-running processes share, and the forms of their values."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from duly.runtime.settings import CONCURRENCY, MOST_AT_ONCE
+from duly.tools.serving.settings import LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_SECONDS = 3600.0
+
+
+def add_log(parser: argparse.ArgumentParser) -> None:
+    """What it says of itself."""
+    parser.add_argument(
+        "--log-level", choices=LEVELS, default="info", help="how much is logged (default info)"
+    )
+    parser.add_argument("--log-json", action="store_true", help="log in JSON, an object a line")
+
+
+def add_concurrency(parser: argparse.ArgumentParser) -> None:
+    """How many jobs run."""
+    parser.add_argument(
+        "--concurrency",
+        type=whole("a number of jobs", 1, MOST_AT_ONCE),
+        default=CONCURRENCY,
+        metavar="N",
+        help=f"how many jobs of each queue run at the same time (default {CONCURRENCY})",
+    )
+
+
+def whole(what: str, least: int, most: int) -> Callable[[str], int]:
+    """A whole number within bounds, for argparse."""
+
+    def number(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"it must be {what} from {least} to {most:,}")
+        return int(text)
+
+    return number
+
+
+def seconds(text: str) -> float:
+    """A duration, for argparse."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"it must be a number of seconds, 0 to {MOST_SECONDS:g}")
+    return found

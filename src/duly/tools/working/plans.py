@@ -1,0 +1,99 @@
+"""What a worker would do for an application: its queues, and the handlers that run as jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from duly.jobs.handlers import QUEUE
+from duly.runtime.hosting import Hosted
+from duly.runtime.settings import CONCURRENCY, LEASE, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from duly._kernel.results import Json
+    from duly.app import Duly
+    from duly.jobs.handlers import Handler
+    from duly.runtime.settings import Settings
+    from duly.runtime.taking import Until
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one worker would work: queues with their concurrency, and who handles what is there."""
+
+    queues: Mapping[str, int]
+    handlers: tuple[str, ...]
+    # Queues of handlers that are left to other workers.
+    others: tuple[str, ...]
+
+    def settings(self, grace: float, lease: timedelta = LEASE) -> Settings:
+        """What a worker of this plan is told."""
+        return settings_of(CONCURRENCY, self.queues, lease, timedelta(seconds=grace))
+
+    def text(self) -> str:
+        """For a person."""
+        queues = ", ".join(f"{name} ({count} at a time)" for name, count in self.queues.items())
+        told = f"{'queue' if len(self.queues) == 1 else 'queues'} {queues}: "
+        told += ", ".join(self.handlers) or "no handlers"
+        return told + (f"; left to others: {', '.join(self.others)}" if self.others else "")
+
+    def members(self) -> dict[str, Json]:
+        """For a program."""
+        return {
+            "queues": dict(self.queues),
+            "handlers": list(self.handlers),
+            "others": list(self.others),
+        }
+
+
+def as_jobs(app: Duly) -> list[Handler]:
+    """The handlers that run as jobs; those of an inline source do not."""
+    deferred = [
+        handler
+        for route in app.site.routes.values()
+        if not route.inline
+        for handler in route.handlers.all()
+    ]
+    return [*app.jobs.plain.values(), *deferred]
+
+
+def planned(
+    app: Duly, concurrency: int, queues: Mapping[str, int | None] | None = None
+) -> Plan | None:
+    """A worker for these queues, or else for all that handlers name; None without a job to do."""
+    handlers = as_jobs(app)
+    if not handlers:
+        return None
+    named = sorted({handler.queue for handler in handlers} - {QUEUE})
+    chosen = dict.fromkeys([QUEUE, *named]) if queues is None else queues
+    return Plan(
+        {name: concurrency if count is None else count for name, count in chosen.items()},
+        tuple(dict.fromkeys(one.name for one in handlers if one.queue in chosen)),
+        tuple(queue for queue in [QUEUE, *named] if queue not in chosen and used(queue, handlers)),
+    )
+
+
+def used(queue: str, handlers: list[Handler]) -> bool:
+    """Whether some handler's jobs wait there."""
+    return any(handler.queue == queue for handler in handlers)
+
+
+def hosted(
+    app: Duly,
+    settings: Settings,
+    *,
+    over: Callable[[], object],
+    until: Until = "stopped",
+    lasting: bool = False,
+) -> Hosted:
+    """A worker for an application, not started yet."""
+    return Hosted(
+        lambda: app.worker(settings),
+        app.store.aclose_loop,
+        until=until,
+        lasting=lasting,
+        over=over,
+    )

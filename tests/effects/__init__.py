@@ -1,0 +1,1 @@
+"""External steps of a job: the intent is written before, the outcome after."""

@@ -1,0 +1,186 @@
+"""A step is taken once, or nobody knows: what each end leaves behind, and what a repeat does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import duly
+from tests.effects.benches import Bench, Crash, raising
+from tests.enqueueing.desks import CASES, Case
+
+everywhere = pytest.mark.parametrize("case", CASES, ids=str)
+# None and its like are outcomes, too: a repeat must not take them for a step that is missing.
+RESULTS: list[Any] = [None, False, 0, "", [], {}, 0.5, "id_1", {"id": ["\0", "\ud800", 2**70]}]
+
+
+class NotSent(ConnectionError):
+    """The outside world certainly did not see it."""
+
+
+@everywhere
+def test_a_repeat_returns_the_stored_outcome_whatever_it_is(case: Case, bench: Bench) -> None:
+    for place, result in enumerate(RESULTS):
+        name = f"step {place}"
+        assert bench.effect(lambda found=result: found, name) == result  # type: ignore[misc]
+        again = bench.effect(lambda: pytest.fail("a second effect"), name)
+        assert (again, type(again)) == (result, type(result))
+    assert len(bench.calls) == len(set(bench.calls)) == len(RESULTS)
+    bench.take_over()
+    for place, result in enumerate(RESULTS):
+        assert bench.effect(lambda: pytest.fail("a third effect"), f"step {place}") == result
+
+
+@everywhere
+def test_the_intent_is_committed_before_the_call_and_the_outcome_after_it(
+    case: Case, bench: Bench
+) -> None:
+    seen: list[Any] = []
+
+    def answer() -> str:
+        seen.append(bench.states())
+        return "charged"
+
+    bench.effect(answer)
+
+    assert seen == [[("charge", "intended", None)]]
+    assert bench.states() == [("charge", "done", b'"charged"')]
+
+
+@everywhere
+def test_the_call_gets_the_key_of_its_step(case: Case, bench: Bench) -> None:
+    bench.effect()
+    bench.effect(name="refund")
+
+    assert bench.calls == [bench.job.key("charge"), bench.job.key("refund")]
+    stored = bench.desk.rows(
+        "SELECT key FROM duly_effects WHERE scope = 'job:{name}' ORDER BY name"
+    )
+    assert [key for (key,) in stored] == bench.calls
+
+
+@everywhere
+def test_after_a_crash_in_between_the_step_is_taken_again_with_the_same_key(
+    case: Case, bench: Bench
+) -> None:
+    with pytest.raises(Crash):
+        bench.effect(raising(Crash()))
+    crashed = bench.states()
+    bench.take_over()
+
+    assert crashed == [("charge", "intended", None)]
+    assert bench.effect() == "charged"
+    assert len(bench.calls) == 2
+    assert len(set(bench.calls)) == 1
+    assert bench.states() == [("charge", "done", b'"charged"')]
+
+
+@everywhere
+@pytest.mark.parametrize("problem", [Crash(), TimeoutError("no answer")], ids=repr)
+def test_a_parked_step_whose_outcome_nobody_knows_is_not_taken_again(
+    case: Case, bench: Bench, problem: BaseException
+) -> None:
+    with pytest.raises(type(problem)):
+        bench.effect(raising(problem), unknown="park")
+    bench.take_over()
+    before = bench.states()
+
+    with pytest.raises(duly.Dead, match="nobody knows whether effect 'charge'") as told:
+        bench.effect(lambda: pytest.fail("a second effect"), unknown="park")
+
+    assert bench.job.key("charge") in str(told.value)
+    assert f"app.resolve('{bench.leased.id}', 'charge', done=" in str(told.value)
+    assert len(bench.calls) == 1
+    assert bench.states() == before
+
+
+@everywhere
+@pytest.mark.parametrize("found", ["ch_1", False, 0, ""])
+def test_a_check_that_finds_the_step_done_ends_it(case: Case, bench: Bench, found: Any) -> None:
+    asked: list[str] = []
+
+    def check(key: str) -> Any:
+        asked.append(key)
+        return found
+
+    with pytest.raises(Crash):
+        bench.effect(raising(Crash()), unknown=check)
+    assert asked == []
+    bench.take_over()
+
+    assert bench.effect(lambda: pytest.fail("a second effect"), unknown=check) == found
+    assert asked == bench.calls == [bench.job.key("charge")]
+    assert bench.effect(lambda: pytest.fail("a third effect"), unknown=check) == found
+    assert len(asked) == 1
+
+
+@everywhere
+def test_a_check_that_finds_nothing_lets_the_step_be_taken(case: Case, bench: Bench) -> None:
+    with pytest.raises(Crash):
+        bench.effect(raising(Crash()))
+    bench.take_over()
+
+    assert bench.effect(unknown=lambda _: None) == "charged"
+    assert len(bench.calls) == 2
+
+
+@everywhere
+def test_a_check_that_fails_changes_nothing(case: Case, bench: Bench) -> None:
+    def check(key: str) -> Any:
+        raise OSError("the provider is down")
+
+    with pytest.raises(Crash):
+        bench.effect(raising(Crash()))
+    bench.take_over()
+    with pytest.raises(OSError, match="the provider is down"):
+        bench.effect(lambda: pytest.fail("a second effect"), unknown=check)
+
+    assert bench.states() == [("charge", "intended", None)]
+    assert bench.effect() == "charged"
+
+
+@everywhere
+def test_an_error_leaves_the_step_unknown_and_reaches_the_handler(case: Case, bench: Bench) -> None:
+    problem = TimeoutError("no answer")
+    with pytest.raises(TimeoutError) as caught:
+        bench.effect(raising(problem))
+
+    assert caught.value is problem
+    assert bench.states() == [("charge", "unknown", None)]
+    assert bench.effect() == "charged"
+    assert len(set(bench.calls)) == 1
+
+
+@everywhere
+def test_an_error_that_says_not_done_leaves_nothing(case: Case, bench: Bench) -> None:
+    with pytest.raises(NotSent):
+        bench.effect(raising(NotSent()), unknown="park", not_done=(ConnectionError,))
+    undone = bench.states()
+
+    assert undone == []
+    assert bench.effect(unknown="park") == "charged"
+    assert len(set(bench.calls)) == 1
+
+
+@everywhere
+@pytest.mark.parametrize("result", [object(), {1: 2}, (1, 2), float("nan"), "x" * 1_100_000])
+def test_a_result_that_cannot_be_kept_does_not_let_the_step_happen_again(
+    case: Case, bench: Bench, result: object
+) -> None:
+    with pytest.raises(duly.NotStorable):
+        bench.effect(lambda: result)
+
+    assert bench.states() == [("charge", "done", None)]
+    assert bench.effect(lambda: pytest.fail("a second effect")) is None
+    assert len(bench.calls) == 1
+
+
+@everywhere
+def test_another_job_of_the_same_name_has_effects_of_its_own(case: Case, bench: Bench) -> None:
+    bench.effect()
+    bench.desk.enqueue()
+    bench.leased = bench.desk.lease()
+
+    assert bench.effect(lambda: "charged again") == "charged again"
+    assert len(set(bench.calls)) == 2

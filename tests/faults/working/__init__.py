@@ -1,0 +1,1 @@
+"""Workers that are killed, frozen and cut off, as real processes on real databases."""

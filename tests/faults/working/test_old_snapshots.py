@@ -1,0 +1,72 @@
+"""A transaction elsewhere that lasts keeps dead rows in place; claiming must not walk them all.
+
+While it lasts nothing can be vacuumed. What claims read is counted by the server itself.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
+
+import psycopg
+import pytest
+
+import duly
+from duly.jobs.context import Job
+from tests.processes import until
+
+PORTION, PORTIONS = 1000, 4
+# Index entries read for each job, in the last portion: some hundreds where each claim walks all.
+BOUND = 40.0
+READ = (
+    "SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relname = 'duly_jobs'"
+    " AND indexrelname <> 'duly_jobs_pkey'"
+)
+GONE = (
+    "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'duly'"
+    " AND datname = current_database()"
+)
+
+
+@contextmanager
+def old_snapshot(url: str) -> Iterator[None]:
+    """A transaction that sees the database as it is now, until the block ends."""
+    with psycopg.connect(url) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT count(*) FROM duly_jobs")
+        yield
+
+
+def drain(url: str) -> None:
+    """Put a portion of jobs in, and do them all."""
+    with closing(duly.Duly(url)) as app:
+
+        @app.job(name="nothing")
+        def nothing(job: Job) -> None:
+            return
+
+        app.enqueue_many(nothing, [None] * PORTION)
+        assert app.work().done == PORTION
+
+
+def read_so_far(url: str) -> int:
+    """Index entries that were read; each connection says so at its end."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        until(lambda: connection.execute(GONE).fetchone() == (0,) or None)
+        row = connection.execute(READ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["alone", "beside an old snapshot"])
+def test_what_a_claim_reads_does_not_grow_with_what_is_done(
+    own_postgres_url: str, held: bool
+) -> None:
+    url = own_postgres_url
+    with psycopg.connect(url, autocommit=True) as connection:
+        # Nobody tidies up in between: the two cases differ in the snapshot only.
+        connection.execute("ALTER TABLE duly_jobs SET (autovacuum_enabled = false)")
+    with old_snapshot(url) if held else nullcontext():
+        for _ in range(PORTIONS - 1):
+            drain(url)
+        before = read_so_far(url)
+        drain(url)
+        assert (read_so_far(url) - before) / PORTION < BOUND

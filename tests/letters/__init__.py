@@ -1,0 +1,1 @@
+"""Dead letters: listed, replayed, discarded, resolved and counted, on every store."""

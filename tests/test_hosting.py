@@ -1,0 +1,100 @@
+"""A worker on a thread of its own: it begins again after an error, and ends when it is told."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+
+import duly
+from duly.runtime import hosting
+from duly.runtime.hosting import Hosted
+from duly.runtime.settings import settings_of
+from tests.processes.leading import PATIENCE, until
+
+SETTINGS = settings_of(2, None, timedelta(seconds=30), timedelta(seconds=30))
+
+
+# Nobody listens there.
+NOWHERE = "postgresql://shop@127.0.0.1:1/shop"
+
+
+def test_a_worker_that_cannot_begin_begins_as_soon_as_it_can(
+    empty_postgres_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = duly.Duly(empty_postgres_url)
+    monkeypatch.setattr(hosting, "PAUSE", 0.01)
+    ran: list[object] = []
+
+    @app.job(name="noted")
+    def noted(job: duly.Job) -> None:
+        ran.append(job.payload)
+
+    over: list[str] = []
+    hosted = Hosted(
+        lambda: app.worker(SETTINGS),
+        app.store.aclose_loop,
+        lasting=True,
+        over=lambda: over.append("over"),
+    )
+    hosted.start()
+    until(lambda: True if "the worker has ended and begins again" in caplog.text else None)
+    app.store.migrate()
+    app.enqueue(noted, 7)
+    until(lambda: ran or None)
+    assert not over
+    hosted.stop()
+    assert hosted.wait(PATIENCE)
+    assert (ran, over, hosted.problem) == ([7], ["over"], None)
+    assert hosted.worked is not None
+    assert hosted.worked.done == 1
+    app.close()
+
+
+def test_the_error_of_a_worker_that_is_not_to_begin_again_is_kept() -> None:
+    app = duly.Duly(NOWHERE)
+    hosted = Hosted(lambda: app.worker(SETTINGS), app.store.aclose_loop)
+    hosted.start()
+    assert hosted.wait(PATIENCE)
+    assert isinstance(hosted.problem, duly.DulyError)
+    assert hosted.worked is None
+
+
+def test_one_that_was_told_to_stop_before_it_began_does_nothing() -> None:
+    app = duly.Duly("memory:")
+    app.job(name="noted")(noted_by_nobody)
+    app.enqueue("noted")
+    for stop in ("stop", "stop_now"):
+        hosted = Hosted(lambda: app.worker(SETTINGS), app.store.aclose_loop)
+        assert hosted.wait(0)  # nothing was started
+        getattr(hosted, stop)()
+        hosted.start()
+        assert hosted.wait(PATIENCE)
+        assert hosted.worked is not None
+        assert hosted.worked.done == 0
+    app.close()
+
+
+def test_a_handler_that_holds_up_the_worker_holds_up_nobody_else() -> None:
+    app = duly.Duly("memory:")
+    begun: list[float] = []
+
+    @app.job(name="rude")
+    async def rude() -> None:
+        begun.append(time.monotonic())
+        time.sleep(0.3)  # noqa: ASYNC251  # as rude as that
+
+    app.enqueue(rude)
+    hosted = Hosted(lambda: app.worker(SETTINGS), app.store.aclose_loop, until="idle")
+    hosted.start()
+    until(lambda: begun or None)
+    assert not hosted.wait(0)
+    assert hosted.wait(PATIENCE)
+    assert hosted.worked is not None
+    assert hosted.worked.done == 1
+    app.close()
+
+
+def noted_by_nobody() -> None:
+    raise AssertionError("it ran")

@@ -1,0 +1,1 @@
+"""Jobs at work, on every store, in both colours, with a transaction and without."""

@@ -1,0 +1,117 @@
+"""The table of a job's states is the truth: every statement moves as it says, on every store."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import duly
+from duly._kernel.ids import new_id
+from duly._kernel.states import JOB_MOVES
+from duly.jobs.workers import rescue
+from tests.conftest import HandClock
+from tests.working.moving import ATTEMPTS, SITUATIONS, Bench, Situation, insert, take
+from tests.working.records import Records, settle_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly._kernel.session import Session
+
+ALLOWED = [
+    pytest.param(situation, attempt, id=f"{situation.name}-{attempt}")
+    for situation in SITUATIONS
+    for attempt in situation.allowed
+]
+STATEMENTS = Path(duly.__file__).parent / "stores"
+WRITES = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) \{jobs\}")
+# Statements that make a move of the table in another form: for many, in two halves, for events.
+FORMS = {
+    "jobs_done_many": "jobs_done",
+    "jobs_insert_many": "jobs_insert",
+    "jobs_remove": "jobs_done",
+    "jobs_remove_many": "jobs_done",
+    "inbox_accept": "jobs_insert",
+}
+# Ids are never chosen again, so nobody enqueues one that is done: there is nothing to refuse.
+REPEATED = ("done", "insert")
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])  # memory: is SQLite's file
+def opened(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[duly.Store, Records, HandClock]]:
+    """A store and what is in it, open for all of these tests: each takes a few milliseconds."""
+    if request.param == "postgres":
+        url = request.getfixturevalue("working_postgres")
+    else:
+        url = f"sqlite:///{tmp_path_factory.mktemp('moves') / 'duly.db'}"
+        settle_in(url)
+    clock = HandClock()
+    with duly.store(url, clock=clock) as store, Records(url).looking() as records:
+        yield store, records, clock
+
+
+@pytest.fixture
+def bench(opened: tuple[duly.Store, Records, HandClock]) -> Bench:
+    store, records, clock = opened
+    records.clear()
+    return Bench(store, records, clock)
+
+
+@pytest.mark.parametrize(("situation", "attempt"), ALLOWED)
+def test_a_job_moves_as_the_table_says(bench: Bench, situation: Situation, attempt: str) -> None:
+    lease = situation.make(bench)
+    assert bench.state() == situation.before
+    assert bench.attempt(attempt, lease)
+    assert bench.state() == situation.allowed[attempt]
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.name)
+def test_a_job_moves_in_no_other_way(bench: Bench, situation: Situation) -> None:
+    lease = situation.make(bench)
+    assert bench.state() == situation.before
+    before = bench.everything()
+    for attempt in ATTEMPTS:
+        if attempt in situation.allowed or (situation.name, attempt) == REPEATED:
+            continue
+        assert not bench.attempt(attempt, lease), attempt
+        assert bench.everything() == before, attempt
+
+
+def test_rescued_jobs_come_back_each_at_a_moment_of_its_own(bench: Bench) -> None:
+    bench.beat()
+    jobs = [bench.job, *(new_id() for _ in range(19))]
+    bench.run(lambda session: insert_all(session, jobs))
+    bench.run(lambda session: take(session, bench.worker, limit=len(jobs)))
+    bench.leave()
+    bench.run(rescue)
+    moments = {moment for (moment,) in bench.records.rows("SELECT run_at FROM duly_jobs")}
+    assert len(moments) == len(jobs)
+
+
+async def insert_all(session: Session, jobs: list[str]) -> None:
+    for job in jobs:
+        await insert(session, job)
+
+
+def test_every_move_of_the_table_was_seen_and_no_other() -> None:
+    seen = {
+        (situation.before, after, ATTEMPTS[attempt].statement)
+        for situation in SITUATIONS
+        for attempt, after in situation.allowed.items()
+    }
+    assert seen == {(move.before, move.after, move.statement) for move in JOB_MOVES}
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+def test_every_statement_that_changes_jobs_is_in_the_table(dialect: str) -> None:
+    changing = {
+        file.stem
+        for file in (STATEMENTS / dialect / "statements").glob("*.sql")
+        if WRITES.search(file.read_text(encoding="utf-8"))
+    }
+    assert {FORMS.get(name, name) for name in changing} == {move.statement for move in JOB_MOVES}

@@ -1,0 +1,140 @@
+"""Which job runs when: priority, queue, delay, time, and handlers that nobody knows yet."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.working.subjects import cases, seen, working
+
+if TYPE_CHECKING:
+    from tests.conftest import HandClock
+    from tests.working.subjects import Case, DatabaseOf, Hand
+
+HOUR = timedelta(hours=1)
+INSTANT = timedelta(microseconds=1)
+# A temporary store has no second process that could be deployed to.
+SHARED = [case for case in cases() if case.kind != "memory"]
+
+
+class Order:
+    """A handler that remembers in which order it was called."""
+
+    def __init__(self) -> None:
+        self.payloads: list[Any] = []
+
+    async def __call__(self, hand: Hand) -> None:
+        self.payloads.append(hand.job.payload)
+
+
+async def test_the_most_urgent_runs_first_then_the_oldest(case: Case, place: DatabaseOf) -> None:
+    order = Order()
+    async with case.open(place) as subject:
+        subject.job(order)
+        for payload, priority in (("c", 0), ("d", 0), ("e", 32767), ("b", -1), ("a", -32768)):
+            await subject.enqueue(payload=payload, priority=priority)
+        assert (await subject.work(concurrency=1)).done == 5
+        assert order.payloads == ["a", "b", "c", "d", "e"]
+
+
+async def test_a_worker_takes_from_its_own_queues_alone(case: Case, place: DatabaseOf) -> None:
+    order = Order()
+    async with case.open(place) as subject:
+        subject.job(order, queue="mail")
+        await subject.enqueue(payload="mail")
+        await subject.enqueue(payload="default", queue="default")
+        await subject.enqueue(payload="reports", queue="reports")
+        assert (await subject.work()).done == 1
+        assert order.payloads == ["default"]
+        assert (await subject.work(queues={"mail": 1, "other": 2})).done == 1
+        assert order.payloads == ["default", "mail"]
+        assert (await subject.work(queues=["reports"])).done == 1
+        assert order.payloads == ["default", "mail", "reports"]
+
+
+async def test_so_many_jobs_of_a_queue_run_at_once_as_it_has_places(
+    woven: Case, place: DatabaseOf
+) -> None:
+    running: list[int] = [0]
+    most: list[int] = [0]
+
+    async def work(hand: Hand) -> None:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        await hand.pause(0.02)
+        running[0] -= 1
+
+    async with woven.open(place) as subject:
+        subject.job(work)
+        for _ in range(9):
+            await subject.enqueue()
+        assert (await subject.work(queues={"default": 3})).done == 9
+        assert most[0] == (1 if woven.locks else 3)
+
+
+@pytest.mark.parametrize("how", ["delay", "at"])
+async def test_a_job_runs_when_its_time_has_come_and_not_before(
+    case: Case, place: DatabaseOf, clock: HandClock, how: str
+) -> None:
+    order = Order()
+    async with case.open(place, clock) as subject:
+        subject.job(order)
+        when: Any = HOUR if how == "delay" else clock() + HOUR
+        await subject.enqueue(payload="later", **{how: when})
+        await subject.enqueue(payload="now", **{how: when - HOUR})
+        assert (await subject.work()).done == 1
+        clock.advance(HOUR - INSTANT)
+        assert (await subject.work()).done == 0
+        clock.advance(INSTANT)
+        assert (await subject.work()).done == 1
+        assert order.payloads == ["now", "later"]
+
+
+async def test_a_worker_that_waits_begins_a_job_when_its_time_comes(
+    woven: Case, place: DatabaseOf
+) -> None:
+    order = Order()
+    async with woven.open(place) as subject:
+        subject.job(order)
+        async with working(subject):
+            await subject.enqueue(payload="soon", delay=timedelta(milliseconds=200))
+            assert order.payloads == []
+            await seen(lambda: order.payloads == ["soon"])
+
+
+@pytest.mark.parametrize("case", SHARED, ids=lambda case: case.name)
+async def test_a_job_that_nobody_knows_is_parked_and_runs_after_the_deploy(
+    case: Case, place: DatabaseOf, caplog: pytest.LogCaptureFixture
+) -> None:
+    order = Order()
+    async with case.open(place) as newer, case.open(place) as older:
+        newer.job(order, name="fresh")
+        older.job(order, name="known")
+        id, known = await newer.enqueue("fresh", "fresh"), await older.enqueue("known", "known")
+        worked = await older.work()
+        assert (worked.done, worked.again, worked.dead) == (1, 1, 0)
+        assert "there is no handler fresh in this process" in caplog.text
+        assert newer.records.counted(id) == ("ready", 0, 0)  # it cost the job nothing
+        assert (await older.work()).again == 0  # and is left alone for a while
+
+        assert (await newer.work()).done == 1
+        assert order.payloads == ["known", "fresh"]
+        assert newer.records.history(id) == [("fresh", "done", 1)]
+        assert newer.records.history(known) == [("known", "done", 1)]
+
+
+@pytest.mark.parametrize("case", SHARED[:2], ids=lambda case: case.name)
+async def test_a_parked_job_is_looked_at_again_although_nothing_was_deployed(
+    case: Case, place: DatabaseOf, clock: HandClock
+) -> None:
+    order = Order()
+    async with case.open(place, clock) as newer, case.open(place, clock) as older:
+        newer.job(order, name="fresh")
+        await newer.enqueue("fresh")
+        assert (await older.work()).again == 1
+        assert (await older.work()).again == 0
+        clock.advance(timedelta(minutes=1))
+        assert (await older.work()).again == 1
+        assert (await newer.work()).done == 1
