@@ -302,7 +302,7 @@ BAD_IN_A_HANDLER: dict[str, list[object]] = {
 BAD_IN_A_CALL |= {name: BAD_IN_A_HANDLER[name] for name in BAD_IN_A_HANDLER if name != "name"}
 # And for the verbs about jobs.
 BAD_IN_A_JOB: dict[str, list[object]] = {
-    "job": [None, "", 0, True, b"send", "unknown", print, CANARY, *ODDITIES],
+    "job": [None, "", 0, True, b"send", "unknown", print, *ODDITIES],
     "payload": BAD["result"],
     "payloads": [
         None,
@@ -343,7 +343,6 @@ BAD_IN_A_JOB: dict[str, list[object]] = {
         [],
         0,
         True,
-        CANARY,
         [None],
         ["a b"],
         {"default": 0},

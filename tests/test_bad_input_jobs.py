@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
 from duly.jobs.context import AsyncJob, Job
-from duly.jobs.leases import Taking, Want, take
+from duly.stores.drivers import Colour
 from tests.bad_values import BAD_IN_A_HANDLER, BAD_IN_A_JOB, CANARY, ODDITIES
+from tests.enqueueing.desks import Desk
 from tests.inboxes import found
 from tests.refusals import refused
 
@@ -24,6 +23,7 @@ CALLS: dict[str, dict[str, object]] = {
     "enqueue_many": {"job": "send", "payloads": [1, 2]},
     "work": {},
 }
+COLOURS: tuple[Colour, ...] = ("sync", "async")
 FUNCTIONS: list[object] = [0, True, CANARY, *ODDITIES]
 
 
@@ -55,7 +55,7 @@ def everything(app: duly.Duly) -> list[Any]:
 
 def spoiled(verb: Callable[..., Any], good: dict[str, object]) -> Iterator[tuple[str, Any]]:
     """Every call of a verb with one argument gone bad, and which one it is."""
-    for parameter in inspect.signature(verb).parameters.keys() - {"self"}:
+    for parameter in inspect.signature(verb).parameters:
         for value in BAD_IN_A_JOB[parameter]:
             yield parameter, good | {parameter: value}
 
@@ -77,9 +77,14 @@ def test_every_awaited_verb_refuses_it_too(name: str, app: duly.Duly) -> None:
     before = everything(app)
     with asyncio.Runner() as loop:
         for parameter, arguments in spoiled(verb, CALLS[name]):
-            refused(f"aio.{name}", parameter, lambda given=arguments: loop.run(verb(**given)))
+            refused(f"aio.{name}", parameter, partial(run_in, loop, verb, arguments))
         loop.run(app.store.aclose())
     assert everything(app) == before
+
+
+def run_in(loop: asyncio.Runner, verb: Callable[..., Any], arguments: dict[str, object]) -> object:
+    """Call an awaited verb from code that blocks."""
+    return loop.run(verb(**arguments))
 
 
 def test_a_transaction_refuses_the_same_and_lives_on(app: duly.Duly) -> None:
@@ -97,7 +102,7 @@ def test_a_job_that_could_not_work_is_not_added(parameter: str) -> None:
     app = duly.Duly("memory:")
     for value in BAD_IN_A_HANDLER[parameter]:
         given: dict[str, Any] = {"name": "send"} | {parameter: value}
-        refused("job", parameter, lambda given=given: app.job(**given)(send))
+        refused("job", parameter, partial(registered, app, send, given))
         assert app.jobs.plain == {}
     app.close()
 
@@ -109,45 +114,43 @@ def test_a_function_that_could_not_be_a_job_is_not_added() -> None:
         yield
 
     app = duly.Duly("memory:")
-    job: Any = app.job
     for function in (*FUNCTIONS, with_event, with_more, generating):
-        refused("job", "function", lambda given=function: job(name="send")(given))
-    refused("job", "name", lambda: job(lambda job: job))
+        refused("job", "function", partial(registered, app, function, {"name": "send"}))
+    refused("job", "name", lambda: app.job(lambda job: job))
     assert app.jobs.plain == {}
     app.job(name="send")(send)
-    refused("job", "name", lambda: job(name="send")(charge_job))
+    refused("job", "name", partial(registered, app, charge_job, {"name": "send"}))
     assert app.job(name="send")(send) is send  # again, as after a reload
     app.close()
+
+
+def registered(app: duly.Duly, function: object, options: dict[str, Any]) -> object:
+    """Register a job."""
+    register: Any = app.job(**options)
+    return register(function)
 
 
 def charge_job(job: duly.Job) -> None:
     """Another function under a name that is taken."""
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
+@pytest.mark.parametrize("colour", COLOURS)
 def test_an_effect_refuses_what_it_cannot_use_and_takes_no_step(
-    colour: str, sqlite_url: str
+    colour: Colour, sqlite_url: str
 ) -> None:
-    app = duly.Duly(sqlite_url)
-    app.job(name="send")(send)
-    app.enqueue("send")
-    asked = Taking("worker", 10**9, [Want("default", 1, 0, lone=False)], stage=True)
-    [leased] = finish(app.store.blocking.run(lambda session: take(session, asked), wait=WAIT))
-    kind: Any = Job if colour == "sync" else AsyncJob
-    runner = app.store.blocking if colour == "sync" else app.store.awaited
-    job = kind(leased, "send", None, runner)
-    with asyncio.Runner() as loop:
-
-        def take_step(arguments: dict[str, object]) -> object:
-            returned = job.effect(**arguments)
-            return loop.run(returned) if inspect.iscoroutine(returned) else returned
-
-        for parameter, arguments in spoiled(kind.effect, {"name": "charge", "call": charge}):
-            refused("effect", parameter, lambda given=arguments: take_step(given))
+    desk = Desk(sqlite_url, colour, None)
+    desk.job(lambda _: None)
+    desk.enqueue()
+    kind, runner = (
+        (Job, desk.app.store.blocking) if colour == "sync" else (AsyncJob, desk.app.store.awaited)
+    )
+    job: Any = kind(desk.lease(), desk.name, None, runner)
+    for parameter, arguments in spoiled(job.effect, {"name": "charge", "call": charge}):
+        refused("effect", parameter, partial(desk.call, job.effect, **arguments))
     for value in BAD_IN_A_JOB["name"]:
         refused("key", "name", partial(job.key, value))
-    assert found(app.store, "SELECT 1 FROM duly_effects") == []
-    app.close()
+    assert desk.rows("SELECT 1 FROM duly_effects") == []
+    desk.close()
 
 
 def test_every_parameter_has_bad_values() -> None:

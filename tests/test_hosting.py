@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-
-import pytest
+from typing import TYPE_CHECKING
 
 import duly
-from duly.runtime import hosting
+from duly.runtime import hosting, worker
 from duly.runtime.hosting import Hosted
 from duly.runtime.settings import settings_of
 from tests.processes.leading import PATIENCE, until
+
+if TYPE_CHECKING:
+    import pytest
 
 SETTINGS = settings_of(2, None, timedelta(seconds=30), timedelta(seconds=30))
 
@@ -25,6 +27,7 @@ def test_a_worker_that_cannot_begin_begins_as_soon_as_it_can(
 ) -> None:
     app = duly.Duly(empty_postgres_url)
     monkeypatch.setattr(hosting, "PAUSE", 0.01)
+    monkeypatch.setattr(worker, "STARTING", 0.0)
     ran: list[object] = []
 
     @app.job(name="noted")
@@ -52,7 +55,10 @@ def test_a_worker_that_cannot_begin_begins_as_soon_as_it_can(
     app.close()
 
 
-def test_the_error_of_a_worker_that_is_not_to_begin_again_is_kept() -> None:
+def test_the_error_of_a_worker_that_is_not_to_begin_again_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "STARTING", 0.0)
     app = duly.Duly(NOWHERE)
     hosted = Hosted(lambda: app.worker(SETTINGS), app.store.aclose_loop)
     hosted.start()

@@ -14,6 +14,8 @@ from duly._kernel.errors import Code, DulyError
 from duly._ledger.turns import Turn
 from duly.app import Awaited
 from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
+from duly.app_jobs import AwaitedJobVerbs, JobVerbs
+from duly.jobs.context import AsyncJob, Job
 from duly.jobs.failures import Failure
 from duly.jobs.resolving import UnknownEffect
 from duly.jobs.stats import QueueStats
@@ -80,6 +82,28 @@ def test_verbs_of_an_application_have_their_twins() -> None:
         assert inspect.iscoroutinefunction(other)
 
 
+def test_verbs_about_jobs_have_their_twins() -> None:
+    awaited = {name for name in vars(AwaitedJobVerbs) if not name.startswith("_")}
+    assert awaited == {"enqueue", "enqueue_many", "transaction", "work"}
+    for name in awaited:
+        one, other = getattr(JobVerbs, name), getattr(AwaitedJobVerbs, name)
+        assert shape(one, annotated=True) == shape(other, annotated=True)
+        assert not inspect.iscoroutinefunction(one)
+        assert inspect.iscoroutinefunction(other) == (name != "transaction")
+    # What registers a function has no colour of its own, and a worker is the same for both.
+    blocking = {name for name in vars(JobVerbs) if not name.startswith("_")}
+    assert blocking - awaited == {"job", "worker"}
+
+
+def test_jobs_of_both_colours_offer_the_same() -> None:
+    names = {name for name in dir(Job) if not name.startswith("_")}
+    assert names == {name for name in dir(AsyncJob) if not name.startswith("_")}
+    assert shape(Job.effect, annotated=False) == shape(AsyncJob.effect, annotated=False)
+    assert Job.key is AsyncJob.key
+    assert inspect.iscoroutinefunction(AsyncJob.effect)
+    assert not inspect.iscoroutinefunction(Job.effect)
+
+
 def test_verbs_about_dead_letters_have_their_twins() -> None:
     awaited = {name for name in vars(AwaitedDeadVerbs) if not name.startswith("_")}
     assert awaited == {name for name in vars(DeadVerbs) if not name.startswith("_")}
@@ -94,7 +118,7 @@ def test_verbs_about_dead_letters_have_their_twins() -> None:
 def test_transactions_of_both_colours_offer_the_same() -> None:
     names = {name for name in dir(Tx) if not name.startswith("_")}
     assert names == {name for name in dir(AsyncTx) if not name.startswith("_")}
-    for name in ("execute", "newer"):
+    for name in ("execute", "newer", "enqueue", "enqueue_many"):
         one, other = (inspect.signature(getattr(kind, name)) for kind in (Tx, AsyncTx))
         assert one.parameters == other.parameters
         assert other.return_annotation == f"Awaitable[{one.return_annotation}]"
@@ -154,6 +178,8 @@ LETTER = duly.DeadLetter(
     unknown=(UnknownEffect("charge", "key"),),
 )
 ANSWERS: list[object] = [
+    duly.Enqueued(LETTER.id, first=False),
+    duly.Worked(done=1, lost=2),
     LETTER,
     duly.Replayed((LETTER.id,), dry_run=True),
     duly.Stats({"default": QueueStats("default", 1, 0, 0, 0, 0, timedelta(1))}, ()),

@@ -57,13 +57,13 @@ class Shop:
 
         return awaited if self.world.colour == "async" else blocking
 
-    async def enqueue(self, payload: object = None) -> None:
+    async def enqueue(self, payload: Any = None) -> None:
         await self.app.aio.enqueue(self.name, payload)
 
     async def work(self) -> duly.Worked:
         return await self.app.aio.work(queues=[self.name])
 
-    async def worked_on(self, payload: object = None) -> duly.Worked:
+    async def worked_on(self, payload: Any = None) -> duly.Worked:
         await self.enqueue(payload)
         return await self.work()
 

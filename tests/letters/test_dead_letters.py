@@ -5,11 +5,14 @@ from __future__ import annotations
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import duly
+from duly._kernel.onestep import finish
+from duly.jobs.dead import discarded
 from tests.letters.dying import (
     AT_ONCE,
     EVERY_STORE,
@@ -96,8 +99,10 @@ def test_a_discarded_job_is_gone_and_the_history_says_so_once(desk: Desk) -> Non
     together = threading.Barrier(4)
 
     def press(_: int) -> bool:
-        together.wait()
-        return desk.app.discard(job)
+        with closing(desk.app.store.apart()) as store:  # as in a process of its own
+            store.open()
+            together.wait()
+            return finish(discarded(store.blocking, job))
 
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(press, range(4))) == [False, False, False, True]

@@ -16,7 +16,7 @@ class Side:
         self.connection: Any = (  # Any: one of two drivers
             sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=20)
             if self.is_sqlite
-            else psycopg.connect(url, autocommit=True)
+            else psycopg.connect(url, autocommit=True, prepare_threshold=None)  # for poolers
         )
 
     def begin(self) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import duly
+from tests.processes.leading import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +70,14 @@ async def test_a_job_that_is_done_leaves_the_table_and_is_remembered_in_the_hist
         assert seen == [(id, "work", {"order": [7, None, "ä"]}, 1, 1, 0)]
         assert subject.records.job(id) is None
         assert subject.records.history(id) == [("work", "done", 1)]
+        [(lasted,)] = subject.records.rows("SELECT ended - started FROM duly_history")
+        assert timedelta(0) <= span(lasted) < timedelta(seconds=PATIENCE)
         assert subject.records.notes() == ["done"]
+
+
+def span(value: timedelta | int) -> timedelta:
+    """A length of time as either database says it."""
+    return timedelta(microseconds=value) if isinstance(value, int) else value
 
 
 async def test_a_plain_job_has_one_attempt_and_its_error_is_kept(
@@ -210,7 +219,19 @@ async def test_what_was_waited_for_comes_and_the_job_is_done_in_its_first_attemp
         assert subject.records.history(id) == [("work", "done", 1)]
 
 
-@pytest.mark.parametrize("problem", [SystemExit(1), duly.Held("busy"), duly.LeaseLost("another's")])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        SystemExit(1),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        asyncio.CancelledError(),
+        duly.Held("busy"),
+        duly.LeaseLost("another's"),
+        StopIteration(),
+    ],
+    ids=lambda problem: type(problem).__name__,
+)
 async def test_whatever_a_handler_raises_uses_up_an_attempt_and_ends_no_worker(
     woven: Case, place: DatabaseOf, problem: BaseException
 ) -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import duly
-from tests.working.subjects import WOVEN
+from tests.working.subjects import WOVEN, cases
 
 if TYPE_CHECKING:
     from tests.working.subjects import Case, DatabaseOf, Hand
@@ -222,3 +222,66 @@ async def test_a_handler_of_an_event_runs_as_a_job_with_its_transaction(
         worked = await subject.work()
         assert (worked.done, worked.again) == (1, 1)
         assert subject.records.notes() == ["evt_1"]
+
+
+async def test_what_cannot_be_committed_fails_the_job_and_leaves_nothing(
+    with_tx: Case, place: DatabaseOf
+) -> None:
+    async def orphans(hand: Hand) -> None:
+        await hand.write("half")
+        await hand.waited(hand.tx.execute("INSERT INTO parts (whole) VALUES ('nowhere')"))
+
+    async with with_tx.open(place) as subject:
+        subject.records.run("CREATE TABLE IF NOT EXISTS wholes (name text PRIMARY KEY)")
+        subject.records.run(
+            "CREATE TABLE IF NOT EXISTS parts"
+            " (whole text REFERENCES wholes (name) DEFERRABLE INITIALLY DEFERRED)"
+        )
+        subject.job(orphans, attempts=2)
+        id = await subject.enqueue()
+        worked = await subject.work()
+        assert (worked.done, worked.again, worked.dead) == (0, 1, 1)
+        assert subject.records.counted(id) == ("dead", 2, 0)
+        error = subject.records.present(id).error
+        assert error is not None
+        assert "foreign key" in error["message"].lower()
+        assert (subject.records.notes(), subject.records.history(id)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in cases(ways=["tx"]) if case.kind == "postgres"], ids=lambda c: c.name
+)
+async def test_an_error_of_the_database_that_was_swallowed_is_not_taken_for_success(
+    case: Case, place: DatabaseOf
+) -> None:
+    async def swallows(hand: Hand) -> None:
+        await hand.write("half")
+        with suppress(Exception):
+            await hand.waited(hand.tx.execute("SELECT 1 / 0"))
+
+    async with case.open(place) as subject:
+        subject.job(swallows)
+        id = await subject.enqueue()
+        assert (await subject.work()).dead == 1
+        error = subject.records.present(id).error
+        assert error is not None
+        assert "swallowed" in error["message"]
+        assert (subject.records.notes(), subject.records.history(id)) == ([], [])
+
+
+async def test_a_transaction_cannot_be_used_after_its_handler(
+    with_tx: Case, place: DatabaseOf
+) -> None:
+    leaked: list[Any] = []
+
+    async def leaks(hand: Hand) -> None:
+        leaked.append(hand.tx)
+
+    async with with_tx.open(place) as subject:
+        subject.job(leaks)
+        await subject.enqueue()
+        assert (await subject.work()).done == 1
+        with pytest.raises(duly.Misuse, match="this transaction is over"):
+            leaked[0].execute("SELECT 1")
+        with pytest.raises(duly.Misuse, match="this transaction is over"):
+            leaked[0].enqueue("work")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel import results
@@ -123,7 +124,7 @@ def listed(what: str, values: object) -> list[Any]:
         iterable = iter(values)  # type: ignore[call-overload]
     except TypeError:
         raise Misuse(f"{what} must be a list, not {kind(values)}") from None
-    batch = list(iterable)
+    batch = list(islice(iterable, MOST_JOBS + 1))  # it may never end
     if len(batch) > MOST_JOBS:
         raise Misuse(f"a batch has at most {MOST_JOBS:,} jobs, this one has more: split it")
     return batch

@@ -39,6 +39,7 @@ KINDS = {
         Kind("ship_awaited", "done", 1, "once"),
         Kind("mail", "done", 1, "at least once"),
         Kind("mail_awaited", "done", 1, "at least once"),
+        Kind("look", "done", 1, "none"),
         Kind("flaky", "done", 2, "once"),
         Kind("flaky_mail", "done", 2, "at least once"),
         Kind("order", "done", 1, "once"),
@@ -110,6 +111,10 @@ def add_leased(app: duly.Duly, pen: Pen) -> None:
     @app.job(name="mail_awaited")
     async def mail_awaited(job: AsyncJob) -> None:
         await asyncio.to_thread(pen.write, job.id)
+
+    @app.job(name="look")
+    async def look(job: AsyncJob) -> None:
+        return None
 
     @app.job(name="flaky_mail", attempts=2, backoff=QUICK)
     def flaky_mail(job: Job) -> Any:

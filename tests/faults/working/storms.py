@@ -113,8 +113,10 @@ class Storm:
     ) -> None:
         for worker in self.crew:
             worker.kill()
-        if problem is None:
-            self.check()
-        self.ledger.close()
-        if problem is None:
-            Books(self.ledger.url).alone()
+        try:
+            if problem is None:
+                self.check()
+        finally:
+            self.ledger.close()
+        if problem is None and self.url == self.ledger.url:
+            Books(self.url).alone()  # a pooler keeps connections, and they are its own

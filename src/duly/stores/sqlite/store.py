@@ -15,10 +15,11 @@ from weakref import WeakKeyDictionary, finalize
 
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
+from duly._kernel.session import Opened
 from duly.stores.base import Capabilities, Store
 from duly.stores.sql.migrations import check, schema_version
 from duly.stores.sqlite.thread import Thread
-from duly.stores.sqlite.turns import Turns, opened_on
+from duly.stores.sqlite.turns import Turns
 from duly.stores.sqlite.writer import (
     OPENING,
     Writer,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
-    from duly._kernel.session import Opened, Operation
+    from duly._kernel.session import Operation
 
 T = TypeVar("T")
 
@@ -87,7 +88,8 @@ class BlockingRunner:
         try:
             begin(connection)
             with unended(connection):
-                yield opened_on(self.writer, self.writer.session(connection), connection)
+                session = self.writer.session(connection)
+                yield Opened(session, connection, revoke=lambda: self.writer.revoke(connection))
             commit_handled(connection)
         except BaseException:
             roll_back(connection)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Held
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from datetime import timedelta
 
-    from duly._kernel.session import Row, Rows, Session, Value
+    from duly._kernel.session import Row, Rows, Value
     from duly.stores.sqlite.writer import Writer
 
 
@@ -55,9 +54,35 @@ class ThreadWire:
         return autocommits(self._connection)
 
 
-def opened_on(writer: Writer, session: Session, connection: sqlite3.Connection) -> Opened:
-    """A transaction on the writing connection, which can be taken away again."""
-    return Opened(session, connection, revoke=partial(writer.revoke, connection))
+class Turn:
+    """One place in the queue of an event loop; over once, whoever ends it."""
+
+    def __init__(self, lock: asyncio.Lock) -> None:
+        self._lock = lock
+        self._loop = asyncio.get_running_loop()
+        self._taken = False
+
+    async def take(self, wait: timedelta) -> None:
+        """Wait for it."""
+        try:
+            async with asyncio.timeout(wait.total_seconds()):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise Held("another handler keeps SQLite's writer busy: try again") from None
+        self._taken = True
+
+    def end(self) -> None:
+        """Let the next one have it, unless this one was ended before."""
+        if self._taken:
+            self._taken = False
+            self._lock.release()
+
+    def end_from_outside(self) -> None:
+        """The same, from another thread."""
+        try:
+            self._loop.call_soon_threadsafe(self.end)
+        except RuntimeError:  # the event loop is closed: nobody waits any more
+            return
 
 
 class Turns:
@@ -71,18 +96,16 @@ class Turns:
     @asynccontextmanager
     async def opened(self, wait: timedelta) -> AsyncIterator[Opened]:
         """One transaction: committed at the end of the block, rolled back on any error."""
-        try:
-            async with asyncio.timeout(wait.total_seconds()):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise Held("another handler keeps SQLite's writer busy: try again") from None
+        turn = Turn(self._turn)
+        await turn.take(wait)
         try:
             connection = await self._borrowed(wait)
             try:
                 await self._thread.run(lambda: begin(connection))
                 wire = ThreadWire(connection, self._thread)
+                session = self._writer.session_over(wire)
                 with unended(connection):
-                    yield opened_on(self._writer, self._writer.session_over(wire), connection)
+                    yield Opened(session, connection, revoke=lambda: self._revoke(connection, turn))
                 await self._thread.run(lambda: commit_handled(connection))
             except BaseException:
                 await surely(self._thread.run(lambda: roll_back(connection)))
@@ -90,7 +113,12 @@ class Turns:
             finally:
                 self._writer.give_back(connection)
         finally:
-            self._turn.release()
+            turn.end()
+
+    def _revoke(self, connection: sqlite3.Connection, turn: Turn) -> None:
+        """From another thread: take the connection away, and let the next one have its turn."""
+        self._writer.revoke(connection)
+        turn.end_from_outside()
 
     async def _borrowed(self, wait: timedelta) -> sqlite3.Connection:
         """The connection; one that arrives for a cancelled caller is given back."""

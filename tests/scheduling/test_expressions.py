@@ -8,10 +8,9 @@ import pytest
 
 import duly
 from duly._kernel.clock import from_microseconds, to_microseconds
-from duly.jobs.context import Job
 from duly.jobs.schedule import schedule_of
+from tests.scheduling.slots import DAY, report
 
-DAY = timedelta(days=1)
 # At 02:00 in Berlin, 01:00 UTC, the clock is set to 03:00; in October from 03:00 to 02:00.
 SPRING = datetime(2026, 3, 29, tzinfo=UTC)
 AUTUMN = datetime(2026, 10, 25, tzinfo=UTC)
@@ -124,10 +123,6 @@ def test_without_cronsim_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "cronsim", None)
     with pytest.raises(duly.Misuse, match=r"cronsim must be installed .* 'duly\[cron\]'"):
         duly.Duly("memory:").cron("* * * * *")(report)
-
-
-def report(job: Job) -> None:
-    """Stands for the user's function."""
 
 
 def about_event(event: duly.Event) -> None:

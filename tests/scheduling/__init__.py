@@ -1,0 +1,1 @@
+"""Schedules: which slots are due, and who enqueues them."""
