@@ -10,10 +10,10 @@ READY := $(VENV)/.installed
 SOURCES := src tests benchmarks fuzz examples
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check format docs bench fuzz clean
+.PHONY: help run demo test check format docs bench fuzz storm-jobs clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(READY) ## set up and serve the sample shop on SQLite; ARGS="--port 9000" for duly serve
 	@$(BIN)/duly serve examples/shop/app.py:app $(ARGS)
@@ -48,6 +48,10 @@ fuzz: $(READY) ## fuzz the gate's schemes, 20 s each; ARGS="hmac --seconds 600" 
 	  || { echo "make: no atheris for $$($(BIN)/python -V): it has wheels for CPython 3.11 to 3.14" \
 	    "on Linux; make clean, then make fuzz PYTHON=python3.11" >&2; exit 1; }
 	@$(BIN)/python -m fuzz $(ARGS)
+
+storm-jobs: $(READY) ## 20,000 jobs of every kind while workers are killed, on each store; minutes
+	@DULY_STORM_JOBS=20000 $(BIN)/python -m tests.servers -- \
+	  $(BIN)/python -m pytest tests/faults/working/test_storms.py -k killed_at_random $(ARGS)
 
 clean: ## remove the environments, the caches and what was built
 	rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

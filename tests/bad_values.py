@@ -3,6 +3,7 @@
 A value that holds the canary stands for a secret or a body: no message may repeat it.
 """
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import repeat
 
@@ -38,6 +39,14 @@ class Nowhere(tzinfo):
 
     def tzname(self, moment: datetime | None, /) -> str | None:
         return None
+
+
+class Endless:
+    """More than anybody may take, for whoever does not count."""
+
+    def __iter__(self) -> Iterator[str]:
+        yield from map(str, range(50_000))
+        raise AssertionError("somebody would read for ever")
 
 
 NAIVE = datetime(2026, 1, 1)
@@ -315,13 +324,14 @@ BAD_IN_A_JOB: dict[str, list[object]] = {
         [1, object()],
         [{1: 2}],
         range(10_001),
-        repeat(1),
+        Endless(),
         object(),
         Hostile(),
     ],
     "key": [one for one in KEYS if one is not None],
     "keys": [
-        *(one for one in BAD["keys"] if one is not None),
+        *(one for one in BAD["keys"] if one is not None and not isinstance(one, repeat)),
+        Endless(),
         ["a"],
         ["a", "a"],
         ["a", b"a"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
+from duly.tools.cli import main
 from duly.tools.working.minding import TOGETHER
 from tests.processes.leading import PATIENCE, until
 from tests.serving import SECRET, Served, clean, rows, served
@@ -284,9 +286,24 @@ def test_what_cannot_work_is_refused_in_one_line(here: Path, sqlite_url: str) ->
         assert told.count("\n") == 1
         assert remedy in told
         assert "canary5" not in told
-    for option in ("--queue=a b", "--queue=mail=0", "--lease=0.01", "--concurrency=0"):
-        told = worked(here, "shop:app", option, url=sqlite_url, code=2)
-        assert f"error: argument {option.partition('=')[0]}: " in told
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--queue=a b", "a queue's name is 1 to 100 letters"),
+        ("--queue=mail=0", "it must be a number of jobs from 1 to 1,000"),
+        ("--lease=0.01", "it must be at least 0.1 seconds"),
+        ("--grace=-1", "it must be a number of seconds, 0 to 3600"),
+        ("--concurrency=0", "it must be a number of jobs from 1 to 1,000"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused(
+    option: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["worker", "shop:app", option])
+    assert f"argument {option.partition('=')[0]}: {told}" in capsys.readouterr().err
 
 
 def test_a_served_event_is_handled_by_the_worker_in_the_server(here: Path, url: str) -> None:
@@ -347,7 +364,8 @@ def test_a_server_whose_handlers_hang_starts_anew_and_goes_on_receiving(
     assert {row[1] for row in rows(sqlite_url, JOBS)} == {"dead"}
 
 
-def test_only_a_delivery_with_work_to_do_wakes_the_worker(here: Path) -> None:
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_only_a_delivery_with_work_to_do_wakes_the_worker(colour: str) -> None:
     app = duly.Duly("memory:")
     app.source("stripe", secret=SECRET)
     app.source("inline", provider="stripe", secret=SECRET, inline=True)
@@ -355,16 +373,17 @@ def test_only_a_delivery_with_work_to_do_wakes_the_worker(here: Path) -> None:
     app.on("inline", "paid")(handled)
     rung: list[str] = []
     app.bell.add(lambda: rung.append("rung"))
-    for source, kind, times in [
-        ("stripe", "paid", 1),
-        ("stripe", "else", 1),
-        ("inline", "paid", 2),
+    for source, event, times in [
+        ("stripe", b'{"id": "evt_1", "type": "paid"}', 1),
+        ("stripe", b'{"id": "evt_2", "type": "of no interest"}', 1),
+        ("inline", b'{"id": "evt_3", "type": "paid"}', 2),
     ]:
-        body = b'{"id": "evt_%s", "type": "%s"}' % (kind.encode(), kind.encode())
         for _ in range(2):  # the second is a duplicate
-            assert (
-                app.receive(source, duly.sign("stripe", body, SECRET).headers, body).status == 200
-            )
+            headers = duly.sign("stripe", event, SECRET).headers
+            if colour == "sync":
+                assert app.receive(source, headers, event).status == 200
+            else:
+                assert asyncio.run(app.aio.receive(source, headers, event)).status == 200
         assert len(rung) == times
     app.close()
 

@@ -223,8 +223,6 @@ async def test_what_was_waited_for_comes_and_the_job_is_done_in_its_first_attemp
     "problem",
     [
         SystemExit(1),
-        KeyboardInterrupt(),
-        GeneratorExit(),
         asyncio.CancelledError(),
         duly.Held("busy"),
         duly.LeaseLost("another's"),

@@ -6,9 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.clock import from_microseconds
+from duly._kernel.inputs import checked_scope
 from duly._kernel.keys import as_bytes, digest
 from duly._kernel.onestep import finish
-from duly.jobs.effects import How, Step, checked_how, perform
+from duly.jobs.effects import How, Step, checked_how, effects_digest, perform, whose
 from duly.jobs.inside import refuse_inside
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class OneJob:
 
     @property
     def created_at(self) -> datetime:
-        """When it was enqueued."""
+        """When it was enqueued, or last replayed."""
         return from_microseconds(self._leased.created_at)
 
     def key(self, name: str) -> str:
@@ -55,13 +56,11 @@ class OneJob:
 
         For an event's job it is the same after `forget`, too: the event is what it was.
         """
-        return digest(*self._names(), as_bytes(checked_step(name))).hex()
+        return digest(*whose(*self._named), as_bytes(checked_step(name))).hex()
 
-    def _names(self) -> tuple[bytes, ...]:
-        if self.event_id is None:
-            return b"job", as_bytes(self.id)
-        parts = (self._leased.scope, self.event_id, self._handler)
-        return b"event", *map(as_bytes, parts)
+    @property
+    def _named(self) -> tuple[str, str, str | None, str]:
+        return self._leased.scope, self.id, self.event_id, self._handler
 
     def _step(self, name: str) -> Step:
         refuse_inside(
@@ -70,7 +69,7 @@ class OneJob:
             "tx.enqueue, or a handler without tx",
         )
         key = self.key(name)
-        return Step(self._leased, digest(b"effect", *self._names()), name, key)
+        return Step(self._leased, effects_digest(*self._named), name, key)
 
 
 class Job(OneJob):
@@ -114,6 +113,4 @@ class AsyncJob(OneJob):
 
 def checked_step(name: object) -> str:
     """The name of an external step inside its job."""
-    from duly._kernel.inputs import checked_scope
-
     return checked_scope(name)

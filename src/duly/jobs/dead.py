@@ -17,7 +17,7 @@ from duly._kernel.errors import Misuse
 from duly._kernel.inputs import kind
 from duly._kernel.options import WAIT
 from duly.jobs.failures import Failure, read
-from duly.jobs.resolving import UnknownEffect, effects_digest, unknown_effects
+from duly.jobs.resolving import UnknownEffect, digest_of, unknown_effects
 from duly.jobs.statements import HISTORY_DISCARDED, JOBS_DEAD, JOBS_DISCARD, JOBS_LOCK
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ async def listed(runner: Runner, which: Selection, limit: int) -> list[DeadLette
     async def look(session: Session) -> list[DeadLetter]:
         rows = await session.rows(JOBS_DEAD, **which.values(), limit=limit)
         unknown = await unknown_effects(session, rows)
-        return [letter_from(row, unknown.get(effects_digest(row), ())) for row in rows]
+        return [letter_from(row, unknown.get(digest_of(row), ())) for row in rows]
 
     return await runner.run_single(look, wait=WAIT)
 

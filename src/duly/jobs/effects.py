@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from duly._kernel import results
 from duly._kernel.errors import Misuse, NotStorable
 from duly._kernel.inputs import checked_scope, kind
+from duly._kernel.keys import as_bytes, digest
 from duly._kernel.options import WAIT
 from duly._kernel.retry import Dead
 from duly.jobs.leases import lost
@@ -24,6 +25,21 @@ if TYPE_CHECKING:
     from duly.jobs.leases import Leased
 
 Unknown = Literal["retry", "park"] | Callable[[str], Any]
+
+
+def whose(scope: str, job: str, event_id: str | None, handler: str) -> tuple[bytes, ...]:
+    """What names the steps of a job: itself, or of an event's job the event and the handler.
+
+    Those are the same after the event was forgotten and received again.
+    """
+    if event_id is None:
+        return b"job", as_bytes(job)
+    return b"event", as_bytes(scope), as_bytes(event_id), as_bytes(handler)
+
+
+def effects_digest(scope: str, job: str, event_id: str | None, handler: str) -> bytes:
+    """The digest under which the effects of a job are kept."""
+    return digest(b"effect", *whose(scope, job, event_id, handler))
 
 
 class Step(NamedTuple):
@@ -94,17 +110,24 @@ async def perform(runner: Runner, step: Step, how: How) -> Json:
         result = await resolved(step, how)
         if result is not None:
             return await finished(runner, step, result)
+    # An earlier attempt may have taken it, unless there was none or a check says that it has not.
+    first = known is None or not isinstance(how.unknown, str)
     try:
         answer = how.call(step.key)
         result = await answer if inspect.isawaitable(answer) else answer
-    except how.not_done:
-        await runner.run(lambda session: undo(session, step), wait=WAIT)
-        raise
-    except Exception:
-        # Nobody knows. The error of the step is what the caller must see, whatever this says.
-        await runner.run(lambda session: write(session, step, "unknown", None), wait=WAIT)
+    except Exception as problem:
+        certain = first and isinstance(problem, how.not_done)
+        await runner.run(lambda session: failed(session, step, certain=certain), wait=WAIT)
         raise
     return await finished(runner, step, result)
+
+
+async def failed(session: Session, step: Step, *, certain: bool) -> None:
+    """Write that nobody knows whether the step was taken; or forget it, if it certainly was not."""
+    if certain:
+        await undo(session, step)
+    else:
+        await write(session, step, "unknown", None)
 
 
 async def resolved(step: Step, how: How) -> Any:

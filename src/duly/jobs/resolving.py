@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from duly._kernel import results
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import checked_scope, kind
-from duly._kernel.keys import as_bytes, digest
 from duly._kernel.options import WAIT
+from duly.jobs.effects import effects_digest
 from duly.jobs.statements import EFFECTS_CLEAR, EFFECTS_OF, EFFECTS_RESOLVE, JOBS_LOCK
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def resolved(session: Session, finding: Finding) -> None:
             f"job {finding.job} is at work right now, and may be taking the step itself: try again "
             "when it is dead or ready"
         )
-    named: dict[str, Value] = {"scope": job["scope"], "digest": effects_digest(job)}
+    named: dict[str, Value] = {"scope": job["scope"], "digest": digest_of(job)}
     if finding.result is None:
         rows = await session.rows(EFFECTS_CLEAR, **named, name=finding.effect)
     else:
@@ -99,7 +99,7 @@ async def unknown_effects(
 ) -> Mapping[bytes, tuple[UnknownEffect, ...]]:
     """What nobody knows of these jobs, by the digest that names a job's effects."""
     each: list[dict[str, Value]] = [
-        {"scope": job["scope"], "digest": effects_digest(job)} for job in jobs
+        {"scope": job["scope"], "digest": digest_of(job)} for job in jobs
     ]
     found: dict[bytes, tuple[UnknownEffect, ...]] = {}
     for effect in await session.rows_each(EFFECTS_OF, each):
@@ -109,13 +109,6 @@ async def unknown_effects(
     return found
 
 
-def effects_digest(job: Row) -> bytes:
-    """What names the effects of a job, as while it ran.
-
-    Of an event's job, the event and the handler: they are still known after the event was forgotten
-    and received again.
-    """
-    if job["event_id"] is None:
-        return digest(b"effect", b"job", as_bytes(job["id"]))
-    parts = (job["scope"], job["event_id"], job["name"])
-    return digest(b"effect", b"event", *map(as_bytes, parts))
+def digest_of(job: Row) -> bytes:
+    """What names the effects of a job, as while it ran."""
+    return effects_digest(job["scope"], job["id"], job["event_id"], job["name"])

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Jobs are held ahead only as many as are done in so many seconds: a slow job keeps none waiting.
 AHEAD = 0.25
+# And not more, however fast: they would have to come back from a process that is killed.
+MOST_AHEAD = 200
 # Seconds over which the speed of a queue is measured.
 MEASURED = 0.5
 # Seconds after which a busy worker looks from the start again: something more urgent may have come.
@@ -57,7 +59,7 @@ class Queue:
     def ahead(self) -> int:
         """How many jobs may be held beside those that run."""
         fresh = self._done / max(time.monotonic() - self._since, 0.05)
-        return min(self.slots, int(max(self._speed, fresh) * AHEAD))
+        return min(MOST_AHEAD, int(max(self._speed, fresh) * AHEAD))
 
     @property
     def free(self) -> int:

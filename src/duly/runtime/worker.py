@@ -20,6 +20,7 @@ from duly.runtime.heart import Heart
 from duly.runtime.janitor import counting, pruning, rescue_now, rescuing
 from duly.runtime.schedule import Scheduler
 from duly.runtime.taking import LATEST, Taker
+from duly.stores.surely import surely
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -126,9 +127,18 @@ class Worker:
             await self._patiently(self._begin)
             await self._taker.run(until)
             await self._drain()
+        except BaseException:  # cancelled, or worse: nothing may run on without its lease
+            await surely(self._abandon())
+            raise
         finally:
-            await self._end(helpers)
+            await surely(self._end(helpers))
         return self.worked
+
+    async def _abandon(self) -> None:
+        """Give everything back, at once."""
+        self._crew.release_unstarted()
+        self._crew.interrupt()
+        await self._crew.close()
 
     async def _patiently(self, first: Callable[[], Awaitable[None]]) -> None:
         """Begin although the database is busy or restarting just now, but not if it stays away."""
@@ -188,8 +198,7 @@ class Worker:
             await self._taker.nap(WATCH)
         if crew.busy():
             logger.warning("jobs did not end in time and are given back")
-        crew.interrupt()
-        await crew.close()
+        await self._abandon()
 
     async def _end(self, helpers: Sequence[asyncio.Task[None]]) -> None:
         self._parts.bell.remove(self.wake)

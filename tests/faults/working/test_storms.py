@@ -23,8 +23,9 @@ SHARES = {
 }  # fmt: skip
 # What the user's own connections do when their server goes away is the user's business.
 OWN = ("mail", "mail_awaited", "flaky_mail")
-# Jobs for each worker that is killed, and for each job that kills its workers.
-KILLED, POISON = 100, 2000
+# Jobs for each worker that is killed, and for each job that kills its workers; at least a few.
+KILLED, POISON = 500, 2000
+KILLS = 5
 
 
 def sizes(jobs: int, *, poison: int = 0) -> dict[str, int]:
@@ -34,7 +35,7 @@ def sizes(jobs: int, *, poison: int = 0) -> dict[str, int]:
 def test_workers_killed_at_random_do_every_job_as_its_kind_demands(url: str) -> None:
     with Storm(url, workers=WORKERS) as storm:
         storm.enqueue(sizes(JOBS, poison=max(JOBS // POISON, 1)))
-        storm.run(kills=JOBS // KILLED, patience=30 + JOBS / 20)
+        storm.run(kills=max(JOBS // KILLED, KILLS), patience=40 + JOBS / 20)
 
 
 def test_workers_behind_a_transaction_pooler_do_the_same(

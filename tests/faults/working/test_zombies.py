@@ -64,6 +64,43 @@ def test_a_worker_stopped_before_its_transaction_begins_leaves_nothing_of_it(
     stopped_and_replaced(bench)
 
 
+def refused_beside_another(bench: Bench) -> None:
+    """Let a worker go on while another one, who has its lease now, is in the middle of the job."""
+    with bench.worker("closed") as zombie:
+        hear(zombie, "at the gate")
+        bench.stop(zombie)
+        with bench.worker("closed") as other:
+            hear(other, "at the gate")
+            zombie.send("open")
+            zombie.go_on()
+            hear(zombie, LOST)
+            assert bench.ledger.effects() == {}
+            other.send("open")
+            bench.done()
+    assert bench.ledger.ask("SELECT worker FROM effects") == [(str(other.pid),)]
+
+
+@pytest.mark.parametrize("name", ["leased sync", "leased async"])
+def test_a_late_effect_is_refused_also_while_another_worker_has_the_lease(
+    bench: Bench, name: str
+) -> None:
+    bench.app.enqueue(name)
+    refused_beside_another(bench)
+
+
+def test_a_late_transaction_rolls_back_also_while_another_worker_has_the_lease(
+    bench: Bench,
+) -> None:
+    bench.deliver("sync")
+    refused_beside_another(bench)
+
+
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+def test_a_late_commit_is_refused_also_while_another_worker_has_the_lease(bench: Bench) -> None:
+    bench.app.enqueue("tx async")
+    refused_beside_another(bench)
+
+
 @pytest.mark.parametrize("url", ["postgres"], indirect=True)
 @pytest.mark.parametrize("name", ["tx sync", "tx async"])
 def test_a_worker_stopped_inside_its_transaction_rolls_back_and_held_nobody_up(

@@ -45,8 +45,12 @@ def passed() -> socket.socket | None:
     meant = os.environ.pop(PASSED_TO, ""), os.environ.pop(PASSED_COUNT, "")
     if meant != (str(os.getpid()), "1"):
         return None
-    os.set_inheritable(PASSED, False)
-    return socket.socket(fileno=PASSED)
+    handed = socket.socket(fileno=PASSED)
+    if handed.family not in (socket.AF_INET, socket.AF_INET6):
+        handed.detach()  # not ours to use, nor to close
+        return None
+    handed.set_inheritable(False)
+    return handed
 
 
 def base_url(host: str, port: int) -> str:

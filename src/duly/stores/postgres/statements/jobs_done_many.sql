@@ -1,5 +1,5 @@
 -- End many leases at once, each under its own fence. A lease without a row in the answer was lost.
--- (The state is written so that it names no partial index: that of the leases would be read whole.)
+-- The state is written so that it names no partial index: that of the leases would be read whole.
 -- params: id, token (hexadecimal), epoch, outcome, ran (arrays of text), now
 -- columns: id
 WITH moment AS (

@@ -1,4 +1,5 @@
--- Make dead jobs ready again with their counters at zero, each a gap later than the one before it.
+-- Make dead jobs ready again with their counters at zero, each a gap later than the one before it,
+-- and as if enqueued then: what counts from the enqueueing begins anew, too.
 -- Those that are not dead any more are left out: somebody was quicker. Locked in one order, so that
 -- two who do this at once never deadlock.
 -- params: ids (JSON array), start (how many went before these), gap (microseconds), now, wait
@@ -23,6 +24,7 @@ chosen AS (
 )
 UPDATE {jobs} AS job
    SET state = 'ready', run_at = moment.now + chosen.delay * interval '1 microsecond',
+       created_at = moment.now + chosen.delay * interval '1 microsecond',
        waiting = chosen.delay > 0, parked = false, attempts = 0, rescues = 0, dead_at = NULL,
        token = NULL, worker = NULL, deadline = NULL
   FROM chosen, moment

@@ -1,9 +1,11 @@
--- Make dead jobs ready again with their counters at zero, each a gap later than the one before it.
+-- Make dead jobs ready again with their counters at zero, each a gap later than the one before it,
+-- and as if enqueued then: what counts from the enqueueing begins anew, too.
 -- Those that are not dead any more are left out: somebody was quicker.
 -- params: ids (JSON array), start (how many went before these), gap (microseconds), now
 -- columns: id
 UPDATE {jobs} AS job
-   SET state = 'ready', run_at = :now + chosen.delay, waiting = chosen.delay > 0, parked = 0,
+   SET state = 'ready', run_at = :now + chosen.delay, created_at = :now + chosen.delay,
+       waiting = chosen.delay > 0, parked = 0,
        attempts = 0, rescues = 0, dead_at = NULL, token = NULL, worker = NULL, deadline = NULL
   FROM (SELECT dead.id, :gap * (:start + row_number() OVER (ORDER BY each.key) - 1) AS delay
           FROM json_each(:ids) AS each

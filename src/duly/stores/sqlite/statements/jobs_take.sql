@@ -10,7 +10,7 @@ UPDATE {jobs}
  WHERE id IN (SELECT id FROM {jobs}
                WHERE state = 'ready' AND waiting = 0 AND rescues = 0
                  AND queue = :queue AND run_at <= :now
-                 AND (priority, run_at) >= (:urgency, coalesce(:since, 0))
+                 AND (priority, run_at) >= (:urgency, coalesce(:since, -9223372036854775808))
                ORDER BY priority, run_at, id LIMIT :limit)
 RETURNING id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
           created_at, priority, run_at
