@@ -56,7 +56,7 @@ MOST_ATTEMPTS = 1000
 LONGEST_TIMEOUT = timedelta(days=1)
 BLOCK = "the block of app.transaction()"
 INSTEAD = "use tx.enqueue(…), or pass tx=tx"
-# Connections that are left for taking and settling while handlers have all the others.
+# Connections that are left for taking, settling and effects while handlers have all the others.
 SPARE = 2
 
 
@@ -300,6 +300,7 @@ class JobVerbs(CronVerbs, DeadVerbs):
             text for route in self.site.routes.values() for text in route.source.texts_to_hide()
         ]
         own = self._opener is None
+        at_once = max(self._connections - SPARE, 1) if own else settings.at_once
         return Worker(
             Parts(
                 self.store,
@@ -309,8 +310,8 @@ class JobVerbs(CronVerbs, DeadVerbs):
                 self._place(self.store.blocking, secrets),
                 self._place(self.store.awaited, secrets),
                 {
-                    "sync": self._connections if own else settings.at_once,
-                    "async": max(self._connections - SPARE, 1) if own else settings.at_once,
+                    "sync": at_once,
+                    "async": at_once,
                     "any": 1,
                 },
                 self.schedules,

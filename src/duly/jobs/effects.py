@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from duly._kernel import results
-from duly._kernel.errors import Misuse, NotStorable
+from duly._kernel.errors import Held, Misuse, NotStorable, StoreUnavailable
 from duly._kernel.inputs import checked_scope, kind
 from duly._kernel.keys import as_bytes, digest
 from duly._kernel.options import WAIT
@@ -21,9 +21,11 @@ from duly.jobs.statements import EFFECTS_INTEND, EFFECTS_READ, EFFECTS_UNDO, EFF
 
 if TYPE_CHECKING:
     from duly._kernel.results import Json
-    from duly._kernel.session import Row, Runner, Session, Value
+    from duly._kernel.session import Operation, Row, Runner, Session, Value
     from duly.jobs.leases import Leased
 
+# Each waits for seconds by itself, for a connection or for SQLite's lock.
+TRIES = 4
 Unknown = Literal["retry", "park"] | Callable[[str], Any]
 
 
@@ -117,7 +119,7 @@ async def perform(runner: Runner, step: Step, how: How) -> Json:
         result = await answer if inspect.isawaitable(answer) else answer
     except Exception as problem:
         certain = first and isinstance(problem, how.not_done)
-        await runner.run(lambda session: failed(session, step, certain=certain), wait=WAIT)
+        await insisted(runner, lambda session: failed(session, step, certain=certain))
         raise
     return await finished(runner, step, result)
 
@@ -151,11 +153,21 @@ async def finished(runner: Runner, step: Step, result: Any) -> Json:
         stored: bytes | None = results.encode(result)
     except NotStorable as problem:
         stored, unstorable = None, problem
-    await runner.run(lambda session: write(session, step, "done", stored), wait=WAIT)
+    await insisted(runner, lambda session: write(session, step, "done", stored))
     if unstorable is not None:
         raise unstorable
     kept: Json = result
     return kept
+
+
+async def insisted(runner: Runner, operation: Operation[None]) -> None:
+    """Write an outcome, and not give up at the first try: the step was taken."""
+    for left in reversed(range(TRIES)):
+        try:
+            return await runner.run(operation, wait=WAIT)
+        except (Held, StoreUnavailable):
+            if not left:
+                raise
 
 
 async def intend(session: Session, step: Step) -> Row | None:

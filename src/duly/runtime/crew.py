@@ -152,7 +152,9 @@ class Crew:
                 logger.error("handler %s ran longer than its timeout", run.handler.name)
                 at = self._parts.awaited.circumstances()
                 self._give_up(run, timed_out(run.leased, run.handler, at))
-        for run in self.desk.take_held(HELD_TOO_LONG):
+        waited = [run for run in self._patient if now - run.held > HELD_TOO_LONG]
+        for run in [*self.desk.take_held(HELD_TOO_LONG), *waited]:
+            self._drop(run)
             self.settle_unstarted(run, RELEASED)
 
     def hear_lost(self, runs: Sequence[Run]) -> None:
