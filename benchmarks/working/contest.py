@@ -1,7 +1,7 @@
 """The measurement: every contender in turn, round by round, each time on a fresh database.
 
 Whatever disturbs the machine then disturbs them all alike, and nobody works in what an earlier run
-has left behind. A rate is the median of its rounds. A job that was not done, or done twice, ends
+has left behind. A figure is the median of its rounds. A job that was not done, or done twice, ends
 the contender's part: a fast wrong answer is not a rate.
 """
 
@@ -85,15 +85,12 @@ class Contest:
                     for one, failure in zip(playing, failures, strict=True)
                     if measure in one.contender.measures
                 ]
-                for place in range(self._rounds(measure)):
+                for place in range(self._pace.rounds):
                     for one, row in pairs if place % 2 == 0 else reversed(pairs):
                         if place == 0 or not one.contender.slow:
                             self._measure(one, row, measure)
                 rows += [row for _, row in pairs]
         return rows
-
-    def _rounds(self, measure: str) -> int:
-        return 1 if measure == "latency" else self._pace.rounds
 
     def _prepare(self, one: Playing) -> str:
         """Make the contender's tables once, for every round to copy; what went wrong, if so."""

@@ -6,8 +6,11 @@ from datetime import timedelta
 import pytest
 
 import duly
-from duly.jobs.schedule import MOST, Missed, Schedules
+from duly._kernel.onestep import finish
+from duly._kernel.options import WAIT
+from duly.jobs.schedule import MOST, Missed, Schedules, read
 from tests.conftest import HandClock
+from tests.inboxes import found
 from tests.scheduling.slots import DAY, HOUR, MINUTE, enqueued, fired, report, scheduled
 
 
@@ -108,3 +111,13 @@ def test_a_clock_that_is_set_back_fires_no_slot_again(store: duly.Store, clock: 
     assert fired(store, hourly) == []
     clock.advance(2 * HOUR + MINUTE)
     assert fired(store, hourly) == ["03:00"]
+
+
+def test_the_time_that_counts_is_the_databases(own_postgres_url: str) -> None:
+    with duly.store(own_postgres_url) as store:
+        query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+        [(before,)] = found(store, query)
+        told = finish(store.blocking.run_single(read, wait=WAIT))
+        [(after,)] = found(store, query)
+    assert before <= told.now <= after
+    assert told.slots == {}

@@ -164,10 +164,12 @@ async def insisted(runner: Runner, operation: Operation[None]) -> None:
     """Write an outcome, and not give up at the first try: the step was taken."""
     for left in reversed(range(TRIES)):
         try:
-            return await runner.run(operation, wait=WAIT)
+            await runner.run(operation, wait=WAIT)
         except (Held, StoreUnavailable):
             if not left:
                 raise
+        else:
+            return
 
 
 async def intend(session: Session, step: Step) -> Row | None:
