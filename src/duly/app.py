@@ -18,7 +18,8 @@ from duly._kernel.onestep import finish
 from duly._kernel.options import BODIES_KEPT, WAIT
 from duly._kernel.options import names as table_names
 from duly._kernel.retry import Backoff
-from duly.app_jobs import AwaitedJobVerbs, JobVerbs, refuse_colour
+from duly.app_checks import checked_switch, refuse_inline, refuse_taken, with_handlers
+from duly.app_jobs import AwaitedJobVerbs, JobVerbs
 from duly.edge import asgi, wsgi
 from duly.edge.direct import handed_over
 from duly.edge.receiver import Database, Receiver
@@ -54,9 +55,7 @@ if TYPE_CHECKING:
     from duly.gate.provider import Provider
     from duly.gate.source import MissingId, Parse, ReplayedBody
     from duly.gate.verified import Verified
-    from duly.jobs.handlers import Handler
     from duly.stores.base import Store
-    from duly.stores.begins import Begin
 
 Handling = TypeVar("Handling", bound="Callable[..., Any]")
 # Most providers wait 5 seconds or longer for an answer.
@@ -320,51 +319,6 @@ class Duly(JobVerbs):
         """The same, awaited; connections of the running event loop included."""
         await self.receiver.aclose()
         await self.store.aclose()
-
-
-def checked_switch(what: str, value: object) -> bool:
-    """Yes or no."""
-    if not isinstance(value, bool):
-        raise Misuse(f"{what} must be True or False, not {kind(value)}")
-    return value
-
-
-def refuse_taken(route: Route, handler: Handler) -> None:
-    """Refuse a second function under a name that the database knows the first by."""
-    known = {one.name: one for one in route.handlers.all()}.get(handler.name)
-    if known is not None and known.call != handler.call:
-        raise Misuse(
-            f"source {route.name} has a handler {handler.name} already: give this one name="
-        )
-
-
-def refuse_inline(route: Route, handler: Handler, begin: Begin | None) -> None:
-    """Refuse a handler that cannot run inside the accepting transaction of its source."""
-    if "job" in handler.wants:
-        raise Misuse(
-            f"handler {handler.name} asks for job, and source {route.name} is inline: there is no "
-            "job, only the accepting transaction. Ask for event and tx"
-        )
-    if handler.order is not None or handler.refetch is not None:
-        raise Misuse(
-            f"handler {handler.name} has order= or refetch=, and source {route.name} is inline: "
-            "these are for handlers that run as jobs. Inline, ask tx.newer(…)"
-        )
-    if begin is not None:
-        refuse_colour(handler, begin)
-    others = {one.colour for one in route.handlers.all()} - {handler.colour}
-    if others:
-        raise Misuse(
-            f"handler {handler.name} is {handler.colour} and the others of inline source "
-            f"{route.name} are {others.pop()}: they share one transaction, make them the same"
-        )
-
-
-def with_handlers(done: Forgotten, route: Route) -> Forgotten:
-    """What was forgotten, with the handlers that the next delivery will run."""
-    parked = done.too_old and route.keep is not None
-    again = () if parked else route.handlers.matching(done.type)
-    return replace(done, handlers=tuple(handler.name for handler in again))
 
 
 class Awaited(AwaitedJobVerbs):

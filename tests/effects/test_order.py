@@ -59,6 +59,20 @@ def test_an_event_that_comes_after_a_newer_one_is_passed_over_as_stale(
 
 
 @woven
+def test_what_one_handler_applied_makes_nothing_stale_for_another(
+    case: Case, with_tx: bool, feed: Feed
+) -> None:
+    feed.on(order=ORDER)
+    feed.tell("evt_2", version=2)
+    feed.on("second", order=ORDER)  # as a deploy adds it
+    worked = feed.tell("evt_1", version=1)
+
+    assert (worked.done, worked.stale) == (1, 1)
+    assert feed.outcomes("apply") == ["done", "stale"]
+    assert feed.outcomes("second") == ["done"]
+
+
+@woven
 def test_an_event_is_never_stale_to_itself(case: Case, with_tx: bool, feed: Feed) -> None:
     def fail_twice(event: Any) -> None:
         if len(feed.seen) < 3:

@@ -1,0 +1,69 @@
+"""What an application refuses when it is put together, before anything can arrive."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import Misuse
+from duly._kernel.inputs import kind
+
+if TYPE_CHECKING:
+    from duly.edge.routes import Route
+    from duly.inbox.forget import Forgotten
+    from duly.jobs.handlers import Handler
+    from duly.stores.begins import Begin
+
+
+def checked_switch(what: str, value: object) -> bool:
+    """Yes or no."""
+    if not isinstance(value, bool):
+        raise Misuse(f"{what} must be True or False, not {kind(value)}")
+    return value
+
+
+def refuse_taken(route: Route, handler: Handler) -> None:
+    """Refuse a second function under a name that the database knows the first by."""
+    known = {one.name: one for one in route.handlers.all()}.get(handler.name)
+    if known is not None and known.call != handler.call:
+        raise Misuse(
+            f"source {route.name} has a handler {handler.name} already: give this one name="
+        )
+
+
+def refuse_inline(route: Route, handler: Handler, begin: Begin | None) -> None:
+    """Refuse a handler that cannot run inside the accepting transaction of its source."""
+    if "job" in handler.wants:
+        raise Misuse(
+            f"handler {handler.name} asks for job, and source {route.name} is inline: there is no "
+            "job, only the accepting transaction. Ask for event and tx"
+        )
+    if handler.order is not None or handler.refetch is not None:
+        raise Misuse(
+            f"handler {handler.name} has order= or refetch=, and source {route.name} is inline: "
+            "these are for handlers that run as jobs. Inline, ask tx.newer(…)"
+        )
+    if begin is not None:
+        refuse_colour(handler, begin)
+    others = {one.colour for one in route.handlers.all()} - {handler.colour}
+    if others:
+        raise Misuse(
+            f"handler {handler.name} is {handler.colour} and the others of inline source "
+            f"{route.name} are {others.pop()}: they share one transaction, make them the same"
+        )
+
+
+def with_handlers(done: Forgotten, route: Route) -> Forgotten:
+    """What was forgotten, with the handlers that the next delivery will run."""
+    parked = done.too_old and route.keep is not None
+    again = () if parked else route.handlers.matching(done.type)
+    return replace(done, handlers=tuple(handler.name for handler in again))
+
+
+def refuse_colour(handler: Handler, begin: Begin) -> None:
+    """Refuse a handler whose colour is not that of the ORM's transactions."""
+    if handler.colour != begin.colour:
+        raise Misuse(
+            f"handler {handler.name} is {handler.colour}, and begin= opens {begin.colour} "
+            f"transactions: make it {'async def' if begin.colour == 'async' else 'def'}"
+        )
