@@ -45,6 +45,7 @@ class Order(TypedDict):
     kind: Kind
     counts: dict[str, int]
     patience: float
+    parent: int
 
 
 class Enqueuer(Protocol):
@@ -85,7 +86,7 @@ def main(order: Order) -> None:
         "listen": listen,
         "send": send,
     }
-    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=end_with, args=(order["parent"],), daemon=True).start()
     run(turns[order["turn"]](player, order))
 
 

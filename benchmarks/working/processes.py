@@ -78,6 +78,7 @@ class Playing:
             "kind": kind,
             "counts": self.counts,
             "patience": patience,
+            "parent": os.getpid(),
         }
         return subprocess.Popen(
             [self.python, "-m", "benchmarks.working.playing", json.dumps(order)],

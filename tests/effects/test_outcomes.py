@@ -164,6 +164,21 @@ def test_an_error_that_says_not_done_leaves_nothing(case: Case, bench: Bench) ->
 
 
 @everywhere
+def test_a_step_that_may_have_happened_is_not_forgotten_because_a_later_try_did_not(
+    case: Case, bench: Bench
+) -> None:
+    with pytest.raises(Crash):
+        bench.effect(raising(Crash()))
+    bench.take_over()
+    with pytest.raises(NotSent):
+        bench.effect(raising(NotSent()), not_done=(NotSent,))
+
+    assert [name for name, _, _ in bench.states()] == ["charge"]
+    with pytest.raises(duly.Dead, match="nobody knows"):
+        bench.effect(lambda: pytest.fail("another effect"), unknown="park")
+
+
+@everywhere
 @pytest.mark.parametrize("result", [object(), {1: 2}, (1, 2), float("nan"), "x" * 1_100_000])
 def test_a_result_that_cannot_be_kept_does_not_let_the_step_happen_again(
     case: Case, bench: Bench, result: object

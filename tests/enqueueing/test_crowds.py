@@ -20,6 +20,7 @@ import psycopg
 import pytest
 
 import duly
+from tests.enqueueing.desks import CASES, Case
 from tests.joining.places import Place, settle_in
 from tests.joining.sqlite_handles import path_of
 
@@ -155,6 +156,28 @@ def test_a_hundred_open_transactions_with_one_key_make_one_job(
 
     assert len(told) == CROWD
     agreed(place, scope, told)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_callers_without_a_transaction_agree_on_one_job_too(
+    case: Case, request: pytest.FixtureRequest
+) -> None:
+    with case.open(request) as desk:
+        desk.job(lambda _: None)
+        if case.colour == "sync":
+            with ThreadPoolExecutor(20) as threads:
+                told = list(threads.map(lambda _: desk.enqueue(key="receipt-1"), range(40)))
+        else:
+
+            async def together() -> list[duly.Enqueued]:
+                calls = (desk.app.aio.enqueue(desk.name, key="receipt-1") for _ in range(40))
+                return await asyncio.gather(*calls)
+
+            told = desk.call(together)
+
+        assert [answer.first for answer in told].count(True) == 1
+        assert desk.jobs() == [(told[0].id, "ready")]
+        assert {answer.id for answer in told} == {told[0].id}
 
 
 def test_a_caller_waits_for_the_first_and_takes_its_place_where_that_one_rolls_back(

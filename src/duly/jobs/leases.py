@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # Enough to keep up with any burst of jobs that come due together; each costs one small update.
 STAGED = 1000
 ANY_RESCUES = 2**31 - 1
+# The ends that take a job out of the table.
+FINISHED = ("done", "stale")
 
 
 class Leased(NamedTuple):
@@ -150,10 +152,10 @@ class Settled(NamedTuple):
 
 async def settle(session: Session, each: Sequence[Settled]) -> set[str]:
     """End many leases; the ids of those that were still held. The others were lost before."""
-    finished = [one for one in each if one.ended.kind in ("done", "stale")]
+    finished = [one for one in each if one.ended.kind in FINISHED]
     held = await settle_finished(session, finished) if finished else set()
     for one in each:
-        if one.ended.kind not in ("done", "stale"):
+        if one.ended.kind not in FINISHED:
             held |= await settle_unfinished(session, one)
     return held
 

@@ -138,8 +138,9 @@ class Crew:
         self.settle_unstarted(run, self._judged(run, problem))
 
     def settle_unstarted(self, run: Run, ended: Ended) -> None:
-        """End the lease of a job that never began."""
+        """End the lease of a job that never began; it has its slot until that is committed."""
         run.ended = ended
+        self.desk.occupy(run)
         self.settler.add(run, ended)
 
     # Ending early
@@ -225,11 +226,14 @@ class Crew:
 
     async def close(self) -> None:
         """Wait for what was decided to be written, and for what was cancelled to end."""
-        try:
-            async with asyncio.timeout(ENDING):
-                await self.settler.flushed()
-        except TimeoutError:
-            logger.error("the database is away: the leases of this worker are left to be rescued")
+        while left := self.settler.left:
+            try:
+                async with asyncio.timeout(ENDING):
+                    await self.settler.flushed()
+            except TimeoutError:
+                if self.settler.left >= left:
+                    logger.error("%d jobs cannot be settled and are left to be rescued", left)
+                    break
         if self._ending:
             await asyncio.wait(list(self._ending), timeout=ENDING)
         self.hands.close()

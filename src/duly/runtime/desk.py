@@ -132,6 +132,10 @@ class Desk:
         else:
             held.append(run)
 
+    def occupy(self, run: Run) -> None:
+        """Keep a slot for a job that does not run, until its end is committed."""
+        self.queues[run.leased.queue].running[run.leased.id] = run
+
     def startable(self) -> Iterator[Run]:
         """Every job that can run now."""
         for queue in self.queues.values():

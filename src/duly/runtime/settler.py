@@ -12,7 +12,8 @@ import random
 from typing import TYPE_CHECKING, Protocol
 
 from duly._kernel.errors import DulyError, Held, StoreRefused
-from duly.jobs.leases import Settled, settle
+from duly._kernel.options import WAIT
+from duly.jobs.leases import FINISHED, Settled, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,11 +47,14 @@ class Settler:
         self._settled = settled
         self._after = after
         self._waiting: list[tuple[Run, Settled]] = []
+        # How many ends are not written yet.
+        self.left = 0
         self._task: asyncio.Task[None] | None = None
 
     def add(self, run: Run, ended: Ended) -> None:
         """Have the end of a run written."""
         self._waiting.append((run, Settled(run.leased, ended, run.ran)))
+        self.left += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work())
 
@@ -74,14 +78,21 @@ class Settler:
         while (held := await self._tried(ends, tries)) is None:
             tries += 1
             await asyncio.sleep(AGAIN * (0.5 + random.random()))  # noqa: S311
+        self.left -= len(batch)
         for run, settled in batch:
             self._settled(run, settled.ended, held=settled.leased.id in held or tries > 0)
         self._after()
 
     async def _tried(self, ends: list[Settled], tries: int) -> set[str] | None:
         """The leases that were still held; None where the database cannot say now."""
+        # Those that are through take one statement for all; the others one each, in one commit.
+        apart = sum(one.ended.kind not in FINISHED for one in ends)
         try:
-            return await self._runner.run_batch(lambda session: settle(session, ends))
+            if apart < 2:
+                return await self._runner.run_batch(lambda session: settle(session, ends))
+            return await self._runner.run(
+                lambda session: settle(session, ends), wait=WAIT, after_loss=False
+            )
         except StoreRefused as problem:
             return await self._one_by_one(ends, problem)
         except DulyError as problem:

@@ -54,7 +54,6 @@ class Taker:
         self.taking = False
         longest = max((handler.timeout for handler in parts.jobs.all()), default=0)
         self._hold = longest + SLACK
-        self._queues = list(crew.desk.queues)
         self._listening = False
         self._idle = False
         self._staged = 0.0
@@ -72,7 +71,7 @@ class Taker:
                     await self._go_on(taken, wants)
                 elif not wants:
                     await self.nap(STAGE)
-                elif await self._rest(until):
+                elif await self._rest(until, wants):
                     return
             except DulyError as problem:
                 # Held: another process is writing to SQLite, which is how it works.
@@ -90,7 +89,7 @@ class Taker:
         """One round: lease what there is, and put it on the desk."""
         if not self._parts.many_writers:
             # A look costs SQLite nothing; taking would make every other process wait.
-            seen = await self.look()
+            seen = await self._look(wants)
             if not seen.due and (seen.next_in is None or seen.next_in > 0):
                 return 0
         stage = time.monotonic() - self._staged > STAGE
@@ -134,26 +133,25 @@ class Taker:
         run = Run(leased, NOBODY, None)
         self._crew.settle_unstarted(run, parked(random.random()))  # noqa: S311
 
-    async def look(self) -> Outlook:
-        """What there is to take, without taking it."""
-        queues = self._queues
+    async def _look(self, wants: Sequence[Want]) -> Outlook:
+        """What there is to take in the queues that have room, without taking it."""
+        queues = [want.queue for want in wants]
         return await self._runner.run_single(lambda session: outlook(session, queues), wait=WAIT)
 
-    async def _rest(self, until: Until) -> bool:
+    async def _rest(self, until: Until, wants: Sequence[Want]) -> bool:
         """Nothing could be taken: wait for a sign of work; whether the worker may end."""
         await self._say_idle(wanted=True)
-        seen = await self.look()
-        if seen.due:
-            await self.nap(SOONEST)  # others have it locked, or there is no room for it
-            return False
-        if seen.next_in is not None and seen.next_in <= 0:
-            self._staged = 0.0  # a job has come due since the last look
-            await self.nap(SOONEST)
+        seen = await self._look(wants)
+        pause, self._pause = self._pause, min(2 * self._pause, LATEST)
+        soon = seen.next_in is not None and seen.next_in <= 0
+        if seen.due or soon:
+            # It has come due since the last look, or others have it, or it must not run just now.
+            self._staged = 0.0 if soon else self._staged
+            await self.nap(pause)
             return False
         if until == "idle" and not self._crew.desk and not self.stirred.is_set():
             return True
-        pause = LISTENING if self._listening else self._pause
-        self._pause = min(2 * self._pause, LATEST)
+        pause = LISTENING if self._listening else pause
         await self.nap(pause if seen.next_in is None else min(pause, seen.next_in / 1_000_000))
         return False
 
@@ -169,7 +167,11 @@ class Taker:
         """Rescued jobs are never held, so a busy worker keeps a slot free for one that is due."""
         desk = self._crew.desk
         if desk.full() or desk.reserving():
-            desk.reserve(wanted=(await self.look()).rescued)
+            queues = list(desk.queues)
+            seen = await self._runner.run_single(
+                lambda session: outlook(session, queues), wait=WAIT
+            )
+            desk.reserve(wanted=seen.rescued)
 
     async def _say_idle(self, *, wanted: bool) -> None:
         """Ask others to wake this worker, where they can."""
