@@ -161,14 +161,21 @@ class JobVerbs(EnqueueVerbs, CronVerbs, DeadVerbs):
         Args:
             until: ``idle`` ends when no job can run now; ``stopped`` never by itself.
             concurrency: how many jobs run at the same time, in each queue.
-            queues: which queues, each with a number of its own if it is a mapping.
+            queues: which queues, each with a number of its own if it is a mapping; all that
+                handlers name unless given.
             lease: how long this worker may be silent before its jobs are given to others.
             grace: how long jobs may take to end when it is told to stop.
         """
         if asyncio._get_running_loop() is not None:
             raise WrongColour("an event loop is running here: use await app.aio.work(…)")
-        settings = settings_of(concurrency, queues, lease, grace)
+        settings = settings_of(concurrency, self._queues(queues), lease, grace)
         return asyncio.run(self._work_and_release(settings, checked_until(until)))
+
+    def _queues(self, queues: object) -> object:
+        """The queues that were asked for, else those in which jobs of this app wait."""
+        if queues is not None:
+            return queues
+        return [QUEUE, *sorted({one.queue for one in self.jobs.all()} - {QUEUE})]
 
     async def _work_and_release(self, settings: Settings, until: Until) -> Worked:
         try:
@@ -222,7 +229,7 @@ class AwaitedJobVerbs(AwaitedEnqueueVerbs, AwaitedDeadVerbs):
         grace: timedelta = GRACE,
     ) -> Worked:
         """Work in this event loop until there is nothing to do, or until told to stop."""
-        settings = settings_of(concurrency, queues, lease, grace)
+        settings = settings_of(concurrency, self._jobs_of._queues(queues), lease, grace)
         return await self._jobs_of.worker(settings).run(checked_until(until))
 
 

@@ -96,6 +96,19 @@ def test_a_parked_step_whose_outcome_nobody_knows_is_not_taken_again(
 
 
 @everywhere
+def test_a_step_that_was_interrupted_is_unknown_in_the_same_run_too(
+    case: Case, bench: Bench
+) -> None:
+    """As where a handler gives up waiting for it, and asks again."""
+    with pytest.raises(Crash):
+        bench.effect(raising(Crash()))
+    with pytest.raises(duly.Dead, match="nobody knows"):
+        bench.effect(lambda: pytest.fail("a second effect"), unknown="park")
+
+    assert bench.states() == [("charge", "intended", None)]
+
+
+@everywhere
 @pytest.mark.parametrize("found", ["ch_1", False, 0, ""])
 def test_a_check_that_finds_the_step_done_ends_it(case: Case, bench: Bench, found: Any) -> None:
     asked: list[str] = []
@@ -176,6 +189,9 @@ def test_a_step_that_may_have_happened_is_not_forgotten_because_a_later_try_did_
     assert [name for name, _, _ in bench.states()] == ["charge"]
     with pytest.raises(duly.Dead, match="nobody knows"):
         bench.effect(lambda: pytest.fail("another effect"), unknown="park")
+    with pytest.raises(NotSent):  # unless somebody looked, and it had not happened
+        bench.effect(raising(NotSent()), unknown=lambda _: None, not_done=(NotSent,))
+    assert bench.states() == []
 
 
 @everywhere

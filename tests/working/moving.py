@@ -14,6 +14,7 @@ from duly._kernel.options import WAIT
 from duly._kernel.states import JobState
 from duly.jobs.endings import DONE, Ended
 from duly.jobs.leases import ANY_RESCUES, Leased, Settled, finish_inside, leased_from, settle
+from duly.jobs.registry import MOST_URGENT
 from duly.jobs.workers import Identity, beat, leave, rescue
 
 if TYPE_CHECKING:
@@ -91,11 +92,14 @@ async def insert(session: Session, job: str, delay: int = 0) -> Any:
     )  # fmt: skip
 
 
-async def take(session: Session, worker: str, *, rescued: bool = False, limit: int = 10) -> Any:
-    shared: dict[str, Any] = {"queue": QUEUE, "limit": limit, "worker": worker, "hold": DAY}
+async def take(
+    session: Session, worker: str, *, rescued: bool = False, limit: int = 10, queue: str = QUEUE
+) -> Any:
+    """Lease for a worker, from the very beginning of the queue."""
+    shared: dict[str, Any] = {"queue": queue, "limit": limit, "worker": worker, "hold": DAY}
     if rescued:
         return await session.rows("jobs_take_rescued", least=1, most=ANY_RESCUES, **shared)
-    return await session.rows("jobs_take", **shared)
+    return await session.rows("jobs_take", urgency=MOST_URGENT, since=None, **shared)
 
 
 class Attempt(NamedTuple):

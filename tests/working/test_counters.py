@@ -14,20 +14,20 @@ from duly._kernel.ids import new_id
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
 from duly._kernel.retry import RESCUE_LIMIT
-from duly.jobs.leases import ANY_RESCUES
 from duly.runtime.desk import Queue
 from tests.processes.leading import PATIENCE
+from tests.working.moving import take
 from tests.working.subjects import seen, working
 
 if TYPE_CHECKING:
     import pytest
 
+    from duly._kernel.session import Session
     from tests.conftest import HandClock
     from tests.working.subjects import Case, DatabaseOf, Hand, Subject
 
 # Longer than the longest wait after a rescue.
 BACK = timedelta(minutes=5)
-DAY = 24 * 3600 * 1_000_000
 
 
 class Trouble(Exception):
@@ -36,15 +36,14 @@ class Trouble(Exception):
 
 async def lose_worker(subject: Subject) -> None:
     """Every job that can be taken is, by a worker that is never seen again."""
-    shared: dict[str, Any] = {"queue": "default", "limit": 10, "worker": new_id(), "hold": DAY}
-    fresh = subject.app.store.blocking.run(
-        lambda session: session.rows("jobs_take", **shared), wait=WAIT
-    )
-    rescued = subject.app.store.blocking.run(
-        lambda session: session.rows("jobs_take_rescued", least=1, most=ANY_RESCUES, **shared),
-        wait=WAIT,
-    )
-    assert await asyncio.to_thread(lambda: [*finish(fresh), *finish(rescued)])
+    gone = new_id()
+
+    async def take_all(session: Session) -> list[Any]:
+        fresh = await take(session, gone, queue="default")
+        return [*fresh, *await take(session, gone, queue="default", rescued=True)]
+
+    taking = subject.app.store.blocking.run(take_all, wait=WAIT)
+    assert await asyncio.to_thread(finish, taking)
 
 
 async def test_a_job_whose_worker_was_lost_is_tried_again_later_at_no_attempts_cost(

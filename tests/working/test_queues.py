@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.working.subjects import cases, seen, working
+from duly.runtime import desk
+from tests.working.subjects import Case, cases, seen, working
 
 if TYPE_CHECKING:
     from tests.conftest import HandClock
-    from tests.working.subjects import Case, DatabaseOf, Hand
+    from tests.working.subjects import DatabaseOf, Hand
 
 HOUR = timedelta(hours=1)
 INSTANT = timedelta(microseconds=1)
@@ -37,6 +38,31 @@ async def test_the_most_urgent_runs_first_then_the_oldest(case: Case, place: Dat
             await subject.enqueue(payload=payload, priority=priority)
         assert (await subject.work(concurrency=1)).done == 5
         assert order.payloads == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [Case("sqlite", "async", "leased"), Case("postgres", "async", "tx")],
+    ids=lambda case: case.name,
+)
+async def test_an_urgent_job_that_comes_late_passes_those_that_wait(
+    case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "FROM_THE_START", 0.05)
+    monkeypatch.setattr(desk.Queue, "ahead", property(lambda _: 2))
+    ran: list[str] = []
+
+    async def works(hand: Hand) -> None:
+        if not ran:
+            await hand.enqueue("work", "urgent", priority=-1)
+        ran.append(hand.job.payload)
+        await hand.pause(0.01)
+
+    async with case.open(place) as subject:
+        subject.job(works)
+        subject.app.enqueue_many("work", ["waits"] * 30)
+        assert (await subject.work(concurrency=1)).done == 31
+        assert ran.index("urgent") < 30
 
 
 async def test_a_worker_takes_from_its_own_queues_alone(case: Case, place: DatabaseOf) -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # Enough to keep up with any burst of jobs that come due together; each costs one small update.
 STAGED = 1000
 ANY_RESCUES = 2**31 - 1
+# One that was lost with its worker so often runs with nothing beside it.
+GRAVE = 3
 # The ends that take a job out of the table.
 FINISHED = ("done", "stale")
 
@@ -65,7 +67,8 @@ class Want(NamedTuple):
     urgency: int  # where the last batch ended: its priority,
     since: int | None  # and its time
     rescued: int  # to start at once; they came back one time
-    lone: bool  # to start at once, one that came back several times
+    lone: bool  # to start at once, one that came back twice
+    alone: bool  # to run with nothing beside it, one that came back more often
 
 
 class Taking(NamedTuple):
@@ -76,18 +79,21 @@ class Taking(NamedTuple):
     wants: Sequence[Want]
     stage: bool
 
+    def shared(self, want: Want) -> dict[str, Value]:
+        """The parameters of every statement that takes for a queue."""
+        return {"queue": want.queue, "worker": self.worker, "hold": self.hold}
+
 
 async def take(session: Session, asked: Taking) -> list[Leased]:
     """Lease what there is of what is wanted."""
     if asked.stage:
         await session.rows(JOBS_STAGE, limit=STAGED)
+        for want in asked.wants:
+            if want.alone and (found := await take_alone(session, asked, want)):
+                return found
     taken: list[Leased] = []
     for want in asked.wants:
-        shared: dict[str, Value] = {
-            "queue": want.queue,
-            "worker": asked.worker,
-            "hold": asked.hold,
-        }
+        shared = asked.shared(want)
         if asked.stage:  # they are few, and in no hurry
             taken += await take_rescued(session, want, shared)
         if want.fresh:
@@ -108,8 +114,16 @@ async def take_rescued(
     if want.rescued:
         rows = await session.rows(JOBS_TAKE_RESCUED, limit=want.rescued, least=1, most=1, **shared)
     if want.lone and not rows:
-        rows = await session.rows(JOBS_TAKE_RESCUED, limit=1, least=2, most=ANY_RESCUES, **shared)
+        rows = await session.rows(JOBS_TAKE_RESCUED, limit=1, least=2, most=2, **shared)
     return map(leased_from, rows)
+
+
+async def take_alone(session: Session, asked: Taking, want: Want) -> list[Leased]:
+    """One that came back so often that it may well be what kills its process."""
+    rows = await session.rows(
+        JOBS_TAKE_RESCUED, limit=1, least=GRAVE, most=ANY_RESCUES, **asked.shared(want)
+    )
+    return list(map(leased_from, rows))
 
 
 def leased_from(row: Row) -> Leased:

@@ -91,14 +91,14 @@ class Outlook(NamedTuple):
     """Whether there is something to take now, and in how many microseconds there will be."""
 
     due: bool
-    rescued: bool
+    rescued: int
     next_in: int | None
 
 
 async def outlook(session: Session, queues: Sequence[str]) -> Outlook:
     """Look without taking anything."""
     [row] = await session.rows(JOBS_NEXT, queues=names_of(queues))
-    return Outlook(bool(row["due"]), bool(row["rescued"]), row["next_in"])
+    return Outlook(bool(row["due"]), int(row["rescued"]), row["next_in"])
 
 
 async def unpark(session: Session, names: Sequence[str]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -54,8 +55,8 @@ class Crew:
         self._away: dict[Run, float] = {}
         # Whether the leases of this worker can be relied on; the heart says.
         self.trusted: Callable[[], bool] = lambda: True
-        # What was cancelled or taken away and is not over yet.
-        self._ending: set[asyncio.Future[None]] = set()
+        # What was cancelled and is not over yet.
+        self._ending: set[asyncio.Task[None]] = set()
 
     # Beginning
 
@@ -176,7 +177,8 @@ class Crew:
             self._revoke(run)
             return
         run.task.cancel()
-        self._remember(run.task)
+        self._ending.add(run.task)
+        run.task.add_done_callback(self._ending.discard)
         # One that does not let itself be cancelled must not keep SQLite's only lock.
         asyncio.get_running_loop().call_later(OBEYING, self._revoke_disobedient, run)
 
@@ -186,18 +188,14 @@ class Crew:
             self._revoke(run)
 
     def _revoke(self, run: Run) -> None:
-        if run.revoke is not None:
-            self._remember(asyncio.get_running_loop().run_in_executor(None, run.revoke))
+        if run.revoke is not None:  # it may wait for a server; nobody waits for it
+            threading.Thread(target=run.revoke, name="duly-revoke", daemon=True).start()
 
     @property
     def stuck(self) -> int:
         """How many threads have not come back for long after their handlers were given up."""
         now = time.monotonic()
         return sum(now - since > ENDING for since in self._away.values())
-
-    def _remember(self, ending: asyncio.Future[None]) -> None:
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
 
     def _drop(self, run: Run) -> None:
         self.desk.drop(run)

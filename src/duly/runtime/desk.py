@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from duly.jobs.leases import Want
+from duly.jobs.leases import GRAVE, Want
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,20 +66,30 @@ class Queue:
         """How many more could run now."""
         return self.slots - len(self.running) - len(self.held)
 
-    def want(self) -> Want | None:
-        """What to ask the database for; None where it is not worth asking."""
+    def want(self, rescues: Sequence[int]) -> Want | None:
+        """What to ask the database for, beside running jobs that came back so often."""
         fresh = self.free + self.ahead - self.reserved
         if self.held and fresh < max(self.slots, self.ahead) // 2:
             fresh = 0  # a larger batch soon costs less than a small one now
-        rescues = [run.leased.rescues for run in self.running.values()]
         at_once = self.slots - len(self.running) - (0 if self.reserved else len(self.held))
         rescued = 0 if any(count > 1 for count in rescues) else max(at_once, 0)
         lone = at_once > 0 and not any(rescues)
         if fresh <= 0 and not rescued and not lone:
             return None
+        return Want(self.name, max(fresh, 0), *self._place(), rescued, lone, alone=False)
+
+    def want_alone(self, *, only: bool) -> Want:
+        """While nothing runs: also a job that must run with nothing beside it, or only that."""
+        if only:
+            return Want(self.name, 0, *FIRST, 0, lone=False, alone=True)
+        fresh = self.slots + self.ahead
+        return Want(self.name, fresh, *self._place(), self.slots, lone=True, alone=True)
+
+    def _place(self) -> tuple[int, int | None]:
+        """Where to begin to look: where the last batch ended, but now and then at the start."""
         if time.monotonic() - self._looked > FROM_THE_START:
             self._begin_anew()
-        return Want(self.name, max(fresh, 0), *self._position, rescued, lone)
+        return self._position
 
     def took(self, want: Want, leases: Sequence[Leased]) -> None:
         """Remember where a batch ended: the next one begins there, unless this was the last."""
@@ -105,6 +115,8 @@ class Desk:
 
     def __init__(self, queues: Mapping[str, int]) -> None:
         self.queues = {name: Queue(name, slots) for name, slots in queues.items()}
+        # Nothing more is begun until nothing runs: a job waits that must run alone.
+        self.clearing = False
 
     def __bool__(self) -> bool:
         return any(queue.held or queue.running for queue in self.queues.values())
@@ -115,10 +127,21 @@ class Desk:
 
     def wants(self) -> list[Want]:
         """What each queue would take."""
-        return [want for queue in self.queues.values() if (want := queue.want()) is not None]
+        if not self:
+            return [queue.want_alone(only=self.clearing) for queue in self.queues.values()]
+        if self.clearing or self.grave():
+            return []
+        rescues = [run.leased.rescues for run in self.running()]
+        wants = (queue.want(rescues) for queue in self.queues.values())
+        return [want for want in wants if want is not None]
+
+    def grave(self) -> bool:
+        """Whether a job runs beside which nothing else may."""
+        return any(run.leased.rescues >= GRAVE for run in self.running())
 
     def took(self, wants: Sequence[Want], leases: Sequence[Leased]) -> None:
         """Remember where each queue's batch ended."""
+        self.clearing = False
         for want in wants:
             of_queue = [leased for leased in leases if leased.queue == want.queue]
             self.queues[want.queue].took(want, of_queue)
@@ -138,6 +161,8 @@ class Desk:
 
     def startable(self) -> Iterator[Run]:
         """Every job that can run now."""
+        if self.clearing or self.grave():
+            return
         for queue in self.queues.values():
             yield from queue.startable()
 
@@ -173,14 +198,6 @@ class Desk:
                 queue.held.remove(run)
             taken += old
         return taken
-
-    def full(self) -> bool:
-        """Whether some queue has no slot left."""
-        return any(queue.free <= 0 for queue in self.queues.values())
-
-    def reserving(self) -> bool:
-        """Whether some queue keeps a slot free."""
-        return any(queue.reserved for queue in self.queues.values())
 
     def reserve(self, *, wanted: bool) -> None:
         """Keep the next free slot for a job that comes back from a lost worker, or no longer."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from duly._kernel.errors import Misuse, UnsafeStore
 from duly._kernel.inputs import kind
 from duly.stores.drivers import Colour, type_names
+from duly.stores.revoking import Loan
 from duly.stores.sql.migrations import INSTALLATION, META_READ
 
 if TYPE_CHECKING:
@@ -115,7 +116,10 @@ class SameDatabase:
                 await opened.session.plain(
                     f"SET LOCAL idle_in_transaction_session_timeout = {bound}"
                 )
-            yield opened._replace(revoke=partial(revoke, opened.connection))
+            # A handler that is awaited is cancelled instead, and its session closed with it.
+            blocks = self._begin.colour == "sync"
+            with Loan(partial(revoke, opened.connection), exclusive=True) as loan:
+                yield opened._replace(revoke=loan.revoke) if blocks else opened
 
     async def _look(self, wait: timedelta) -> None:
         ours = await self._runner.run_single(installation, wait=wait)

@@ -5,6 +5,7 @@ The effects are counted in a table that forbids no double. The whole size, 20,00
 """
 
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -26,6 +27,8 @@ OWN = ("mail", "mail_awaited", "flaky_mail")
 # Jobs for each worker that is killed, and for each job that kills its workers; at least a few.
 KILLED, POISON = 500, 2000
 KILLS = 5
+# Longer than any statement is tried for.
+OUTAGE = 3.0
 
 
 def sizes(jobs: int, *, poison: int = 0) -> dict[str, int]:
@@ -60,10 +63,14 @@ def test_a_server_struck_down_under_load_costs_its_workers_nothing_but_time(
 ) -> None:
     with Storm(server.url, workers=3) as storm:
         storm.enqueue({name: size for name, size in sizes(600).items() if name not in OWN})
-        for left in (300, 150):
-            storm.until_left(left)
-            server.strike()
-            server.back()
-            storm.ledger.reopen()
+        storm.until_left(300)
+        server.strike()
+        server.back()
+        storm.ledger.reopen()
+        storm.until_left(150)
+        with server.away():
+            time.sleep(OUTAGE)  # the length of the outage is what is tried
+        server.back()
+        storm.ledger.reopen()
         storm.run()
         assert storm.fallen == 0, "a worker did not come back by itself"

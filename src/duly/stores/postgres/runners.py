@@ -12,35 +12,38 @@ from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
-    contextmanager,
     nullcontext,
-    suppress,
 )
-from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 import psycopg
-from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from duly._kernel.errors import Misuse
 from duly._kernel.onestep import finish
 from duly._kernel.options import BATCH_WAIT
-from duly._kernel.session import Opened, ended
-from duly.jobs.running import Unfinished
 from duly.stores.forks import FreshLock
+from duly.stores.postgres.handling import (
+    Ending,
+    begun,
+    begun_awaited,
+    loan_of,
+    opened_on,
+    refuse_unsound,
+    unless_lost,
+)
 from duly.stores.postgres.patience import ANSWER, PatientAsyncConnection, PatientConnection
 from duly.stores.postgres.psycopg_wires import AwaitedWire, BlockingWire
-from duly.stores.postgres.reruns import died, give_up, lost, may_run_again
+from duly.stores.postgres.reruns import died, give_up, may_run_again
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
+    from datetime import timedelta
 
-    from duly._kernel.session import Operation, Session
+    from duly._kernel.session import Opened, Operation
     from duly.stores.postgres.connect import Target
+    from duly.stores.revoking import Loan
 
 T = TypeVar("T")
 # How long a pool goes on trying by itself, waiting longer each time, to open a connection that it
@@ -57,117 +60,20 @@ def in_transaction(connection: Any) -> Any:
     return connection.transaction()
 
 
-def refuse_unsound(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    """Refuse to commit what is not whole.
-
-    After an error that somebody swallowed, PostgreSQL answers COMMIT with a quiet rollback.
-    """
-    if connection.pgconn.transaction_status != TransactionStatus.INTRANS:
-        raise ended()
-
-
-class Ending:
-    """Stands around a transaction with a handler in it, and says whose an error is.
-
-    A lost connection is nobody's. What is left to fail once the handlers are through is the COMMIT
-    of what they wrote. Anything before that stays what it was.
-    """
-
-    handled = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        if isinstance(problem, psycopg.Error) and lost(problem):
-            give_up(problem)
-        if isinstance(problem, psycopg.Error | Misuse) and self.handled:
-            raise Unfinished from problem
-
-
-@contextmanager
-def unless_lost(
-    connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any],
-) -> Iterator[None]:
-    """Whatever the code inside made of it: a connection that is gone is told as such."""
-    try:
-        yield
-    except Exception as problem:
-        if connection.closed:
-            raise psycopg.OperationalError("the connection was lost") from problem
-        raise
-
-
-def patient(
-    connection: PatientConnection | PatientAsyncConnection, wait: timedelta
-) -> Callable[[], None]:
-    """Gives a connection its usual patience back, whatever time its caller has left."""
-    return partial(setattr, connection, "patience", ANSWER + wait.total_seconds())
-
-
-def opened_on(
-    connection: PatientConnection | PatientAsyncConnection, session: Session, lasting: timedelta
-) -> Opened:
-    """A transaction with the user's code in it: patient with it, and revocable."""
-    return Opened(
-        session,
-        connection,
-        at_ease=patient(connection, lasting),
-        revoke=partial(cancelled, connection),
-    )
-
-
-def cancelled(connection: PatientConnection | PatientAsyncConnection) -> None:
-    """End the statement that the code is waiting for; where it waits for none, the server will."""
-    with suppress(psycopg.Error):
-        connection.cancel()
-
-
-def beginning(lasting: timedelta) -> bytes:
-    """BEGIN, and how long the code may leave the transaction idle, in one round trip."""
-    bound = max(lasting // timedelta(milliseconds=1), 1)
-    return f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {bound}".encode()
-
-
-@contextmanager
-def begun(connection: PatientConnection, lasting: timedelta | None) -> Iterator[None]:
-    """A transaction, bounded if asked; committed at the end of the block."""
-    if lasting is None:
-        with connection.transaction():
-            yield
-        return
-    connection.execute(beginning(lasting))
-    try:
-        yield
-    except BaseException:
-        if not connection.closed:
-            connection.rollback()
-        raise
-    connection.commit()
-
-
-@asynccontextmanager
-async def begun_awaited(
-    connection: PatientAsyncConnection, lasting: timedelta | None
-) -> AsyncIterator[None]:
-    """The same, awaited."""
-    if lasting is None:
-        async with connection.transaction():
-            yield
-        return
-    await connection.execute(beginning(lasting))
-    try:
-        yield
-    except BaseException:
-        if not connection.closed:
-            await surely(connection.rollback())
-        raise
-    await connection.commit()
-
-
 def bounded(usual: float, within: float | None) -> float:
     """Seconds to wait: as always, or what the caller has left if that is less."""
     return usual if within is None else max(min(usual, within), LEAST)
+
+
+async def returned(
+    pool: AsyncConnectionPool[PatientAsyncConnection],
+    connection: PatientAsyncConnection,
+    loan: Loan,
+) -> None:
+    """Give a connection back; not one for which the server may still be about to cancel."""
+    if loan.revoked:
+        await connection.close()
+    await pool.putconn(connection)
 
 
 class BlockingRunner:
@@ -212,14 +118,17 @@ class BlockingRunner:
         pool = self.pool()
         with Ending() as ending:
             connection = pool.getconn(bounded(POOL_WAIT, within))
+            loan = loan_of(connection)
             try:
                 connection.patience = bounded(ANSWER + wait.total_seconds(), within)
-                with unless_lost(connection), begun(connection, lasting):
+                with loan, unless_lost(connection), begun(connection, lasting):
                     session = self._target.session(BlockingWire(connection), wait)
-                    yield opened_on(connection, session, lasting or wait)
+                    yield opened_on(connection, session, lasting or wait, loan)
                     ending.handled = True
                     refuse_unsound(connection)
             finally:
+                if loan.revoked:  # the server may still be about to cancel something
+                    connection.close()
                 pool.putconn(connection)
 
     def _run(
@@ -328,18 +237,19 @@ class AwaitedRunner:
         pool = await self.pool()
         with Ending() as ending:
             connection = await pool.getconn(bounded(POOL_WAIT, within))
+            loan = loan_of(connection)
             try:
                 connection.patience = bounded(ANSWER + wait.total_seconds(), within)
-                with unless_lost(connection):
+                with loan, unless_lost(connection):
                     async with begun_awaited(connection, lasting):
                         session = self._target.session(AwaitedWire(connection), wait)
-                        yield opened_on(connection, session, lasting or wait)
+                        yield opened_on(connection, session, lasting or wait, loan)
                         ending.handled = True
                         refuse_unsound(connection)
             except BaseException:  # a second cancellation must not lose the connection
-                await surely(pool.putconn(connection))
+                await surely(returned(pool, connection, loan))
                 raise
-            await pool.putconn(connection)
+            await returned(pool, connection, loan)
 
     async def _run(
         self,

@@ -17,6 +17,7 @@ from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
 from duly._kernel.session import Opened
 from duly.stores.base import Capabilities, Store
+from duly.stores.revoking import Loan
 from duly.stores.sql.migrations import check, schema_version
 from duly.stores.sqlite.thread import Thread
 from duly.stores.sqlite.turns import Turns
@@ -85,11 +86,11 @@ class BlockingRunner:
     ) -> AsyncIterator[Opened]:
         """A transaction for code of the user's, which holds SQLite's only write lock."""
         connection = self.writer.borrow(bounded(wait, within))
+        loan = Loan(lambda: self.writer.revoke(connection), exclusive=True)
         try:
             begin(connection)
-            with unended(connection):
-                session = self.writer.session(connection)
-                yield Opened(session, connection, revoke=lambda: self.writer.revoke(connection))
+            with loan, unended(connection):
+                yield Opened(self.writer.session(connection), connection, revoke=loan.revoke)
             commit_handled(connection)
         except BaseException:
             roll_back(connection)

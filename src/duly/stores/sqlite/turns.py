@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Held
 from duly._kernel.session import Opened
+from duly.stores.revoking import Loan
 from duly.stores.sqlite.thread import Thread
 from duly.stores.sqlite.wires import answered, autocommits, run, write_each
 from duly.stores.sqlite.writer import begin, commit_handled, roll_back, unended
@@ -104,8 +105,9 @@ class Turns:
                 await self._thread.run(lambda: begin(connection))
                 wire = ThreadWire(connection, self._thread)
                 session = self._writer.session_over(wire)
-                with unended(connection):
-                    yield Opened(session, connection, revoke=lambda: self._revoke(connection, turn))
+                loan = Loan(lambda: self._revoke(connection, turn), exclusive=True)
+                with loan, unended(connection):
+                    yield Opened(session, connection, revoke=loan.revoke)
                 await self._thread.run(lambda: commit_handled(connection))
             except BaseException:
                 await surely(self._thread.run(lambda: roll_back(connection)))

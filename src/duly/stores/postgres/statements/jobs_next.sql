@@ -1,8 +1,8 @@
 -- How long until a job that waits, or comes back after a rescue, can be taken; and whether one can
 -- be taken now. Queues that this worker does not serve are left out.
 -- params: queues (JSON array), now
--- columns: due, rescued (whether one that came back can be taken now), next_in (microseconds; null
---          where nothing waits)
+-- columns: due, rescued (how often one came back that can be taken now, at most), next_in
+--          (microseconds; null where nothing waits)
 WITH moment AS (
     SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
                     clock_timestamp()) AS now
@@ -12,9 +12,9 @@ SELECT EXISTS (SELECT FROM queue
                 WHERE EXISTS (SELECT FROM {jobs} AS job
                                WHERE job.state = 'ready' AND NOT job.waiting AND job.rescues = 0
                                  AND job.queue = queue.name AND job.run_at <= moment.now)) AS due,
-       EXISTS (SELECT FROM {jobs} AS job JOIN queue ON queue.name = job.queue
-                WHERE job.state = 'ready' AND job.rescues > 0
-                  AND job.run_at <= moment.now) AS rescued,
+       (SELECT coalesce(max(job.rescues), 0)
+          FROM {jobs} AS job JOIN queue ON queue.name = job.queue
+         WHERE job.state = 'ready' AND job.rescues > 0 AND job.run_at <= moment.now) AS rescued,
        (extract(epoch FROM least(
            (SELECT min(job.run_at) FROM {jobs} AS job WHERE job.state = 'ready' AND job.waiting),
            (SELECT min(job.run_at) FROM {jobs} AS job JOIN queue ON queue.name = job.queue
