@@ -14,7 +14,6 @@ from duly._kernel.errors import Code, DulyError
 from duly._ledger.turns import Turn
 from duly.app import Awaited
 from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
-from duly.app_jobs import AwaitedJobVerbs, JobVerbs
 from duly.jobs.context import AsyncJob, Job
 from duly.jobs.failures import Failure
 from duly.jobs.resolving import UnknownEffect
@@ -83,16 +82,19 @@ def test_verbs_of_an_application_have_their_twins() -> None:
 
 
 def test_verbs_about_jobs_have_their_twins() -> None:
-    awaited = {name for name in vars(AwaitedJobVerbs) if not name.startswith("_")}
-    assert awaited == {"enqueue", "enqueue_many", "transaction", "work"}
-    for name in awaited:
-        one, other = getattr(JobVerbs, name), getattr(AwaitedJobVerbs, name)
+    blocking, awaited = (
+        {name for name in dir(kind) if not name.startswith("_")} for kind in (duly.Duly, Awaited)
+    )
+    # What registers, serves or closes has no colour of its own.
+    assert blocking - awaited == {
+        "source", "on", "job", "cron", "schedules", "worker", "wsgi", "close", "aclose",
+    }  # fmt: skip
+    assert awaited <= blocking
+    for name in ("enqueue", "enqueue_many", "transaction", "work"):
+        one, other = getattr(duly.Duly, name), getattr(Awaited, name)
         assert shape(one, annotated=True) == shape(other, annotated=True)
         assert not inspect.iscoroutinefunction(one)
         assert inspect.iscoroutinefunction(other) == (name != "transaction")
-    # What registers a function has no colour of its own, and a worker is the same for both.
-    blocking = {name for name in vars(JobVerbs) if not name.startswith("_")}
-    assert blocking - awaited == {"job", "worker"}
 
 
 def test_jobs_of_both_colours_offer_the_same() -> None:

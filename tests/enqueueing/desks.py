@@ -17,9 +17,9 @@ import duly
 from duly._kernel.ids import new_id
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
-from duly.jobs.leases import Leased, Taking, Want, finish_inside, take
-from duly.jobs.registry import MOST_URGENT
+from duly.jobs.leases import Leased, Taking, finish_inside, take
 from duly.jobs.workers import rescue
+from duly.runtime.desk import Desk as Slots
 from tests.arenas import settled
 from tests.inboxes import done, found
 
@@ -117,7 +117,8 @@ class Desk:
 
     def lease(self, *, rescued: bool = False) -> Leased:
         """Lease the one job that can run now, as a worker would that is never seen again."""
-        want = Want(self.name, 1, MOST_URGENT, None, int(rescued), lone=False)
+        [want] = Slots({self.name: 1}).wants()
+        want = want._replace(fresh=1, rescued=int(rescued))
         asked = Taking(new_id(), HOUR, [want], stage=True)
         runner = self.app.store.blocking
         [leased] = finish(runner.run(lambda session: take(session, asked), wait=WAIT))

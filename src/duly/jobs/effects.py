@@ -105,7 +105,7 @@ def checked_how(name: object, call: object, unknown: object, not_done: object) -
 
 async def perform(runner: Runner, step: Step, how: How) -> Json:
     """Take a step unless its outcome is known."""
-    known = await runner.run(lambda session: intend(session, step), wait=WAIT)
+    known = await runner.run(Intending(step), wait=WAIT)
     if known is not None and known["state"] == "done":
         return None if known["result"] is None else results.decode(known["result"])
     if known is not None:
@@ -170,6 +170,23 @@ async def insisted(runner: Runner, operation: Operation[None]) -> None:
                 raise
         else:
             return
+
+
+class Intending:
+    """Writes the intent, and knows its own after a COMMIT whose reply was lost."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._made = False
+
+    async def __call__(self, session: Session) -> Row | None:
+        """What is known of the step; None where this call is the first to intend it."""
+        known = await intend(session, self._step)
+        if known is None:
+            self._made = True
+        elif self._made and known["state"] == "intended":
+            return None
+        return known
 
 
 async def intend(session: Session, step: Step) -> Row | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from duly._kernel.errors import Held, Misuse
+from duly._kernel.errors import Held, Misuse, StoreUnavailable
 from duly._kernel.options import WAIT
 from duly._kernel.session import host_time
 from duly._ledger import order as guard
@@ -117,7 +117,7 @@ async def inside_transaction(
     opening = place.opener.opened(wait=WAIT, lasting=lasting)
     try:
         opened = await opening.__aenter__()
-    except Held as problem:
+    except (Held, StoreUnavailable) as problem:
         raise NotBegun from problem
     # The wait for a connection, or for SQLite's lock, is bounded by itself and not the handler's.
     run.begun = time.monotonic()

@@ -58,7 +58,8 @@ class Worked:
         else:
             self.lost += 1
             logger.warning(
-                "the lease on job %s (%s) was lost: what this run wrote is not kept",
+                "the lease on job %s (%s) was lost, or it was settled before: what this run did "
+                "without a transaction may be done again, what it did in one is kept once",
                 leased.id,
                 leased.name,
             )

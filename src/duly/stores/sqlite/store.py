@@ -17,7 +17,6 @@ from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
 from duly._kernel.session import Opened
 from duly.stores.base import Capabilities, Store
-from duly.stores.revoking import Loan
 from duly.stores.sql.migrations import check, schema_version
 from duly.stores.sqlite.thread import Thread
 from duly.stores.sqlite.turns import Turns
@@ -26,6 +25,7 @@ from duly.stores.sqlite.writer import (
     Writer,
     begin,
     commit_handled,
+    lent,
     roll_back,
     transaction,
     unended,
@@ -86,17 +86,16 @@ class BlockingRunner:
     ) -> AsyncIterator[Opened]:
         """A transaction for code of the user's, which holds SQLite's only write lock."""
         connection = self.writer.borrow(bounded(wait, within))
-        loan = Loan(lambda: self.writer.revoke(connection), exclusive=True)
         try:
             begin(connection)
-            with loan, unended(connection):
+            with unended(connection) as guard, lent(self.writer, connection, guard) as loan:
                 yield Opened(self.writer.session(connection), connection, revoke=loan.revoke)
             commit_handled(connection)
         except BaseException:
             roll_back(connection)
             raise
         finally:
-            self.writer.give_back(connection)
+            self.writer.end(connection)
 
     async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement; each takes the write lock, commits and lets go."""

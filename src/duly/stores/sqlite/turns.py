@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Held
 from duly._kernel.session import Opened
-from duly.stores.revoking import Loan
 from duly.stores.sqlite.thread import Thread
 from duly.stores.sqlite.wires import answered, autocommits, run, write_each
-from duly.stores.sqlite.writer import begin, commit_handled, roll_back, unended
+from duly.stores.sqlite.writer import begin, commit_handled, lent, roll_back, unended
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
@@ -105,22 +104,19 @@ class Turns:
                 await self._thread.run(lambda: begin(connection))
                 wire = ThreadWire(connection, self._thread)
                 session = self._writer.session_over(wire)
-                loan = Loan(lambda: self._revoke(connection, turn), exclusive=True)
-                with loan, unended(connection):
+                with (
+                    unended(connection) as guard,
+                    lent(self._writer, connection, guard, turn.end_from_outside) as loan,
+                ):
                     yield Opened(session, connection, revoke=loan.revoke)
                 await self._thread.run(lambda: commit_handled(connection))
             except BaseException:
                 await surely(self._thread.run(lambda: roll_back(connection)))
                 raise
             finally:
-                self._writer.give_back(connection)
+                self._writer.end(connection)
         finally:
             turn.end()
-
-    def _revoke(self, connection: sqlite3.Connection, turn: Turn) -> None:
-        """From another thread: take the connection away, and let the next one have its turn."""
-        self._writer.revoke(connection)
-        turn.end_from_outside()
 
     async def _borrowed(self, wait: timedelta) -> sqlite3.Connection:
         """The connection; one that arrives for a cancelled caller is given back."""

@@ -23,6 +23,7 @@ from duly._kernel.errors import Held, Misuse
 from duly._kernel.onestep import finish
 from duly._kernel.session import ended
 from duly.jobs.running import Unfinished
+from duly.stores.revoking import Loan
 from duly.stores.sql.migrations import apply_next, latest, schema_version
 from duly.stores.sql.statements import statements
 from duly.stores.sqlite.connect import connect
@@ -45,6 +46,8 @@ T = TypeVar("T")
 OPENING = timedelta(seconds=30)
 # Longer than any transaction of duly's own; a handler may take longer.
 FORKING_WAIT = 3.0
+# Seconds for the call of a thread whose connection is taken away to end.
+OBEYING = 2.0
 
 
 class Writer:
@@ -101,24 +104,27 @@ class Writer:
             self._borrower = self._lent = None
             self._lock.release()
 
-    def revoke(self, connection: sqlite3.Connection) -> None:
+    def end(self, connection: sqlite3.Connection) -> None:
+        """Give a handler's connection back; one that was taken away is closed by who has it."""
+        if self._lent is connection:
+            self.give_back(connection)
+        else:
+            connection.close()
+
+    def revoke(self, connection: sqlite3.Connection, guard: Guard) -> None:
         """Take the connection from code that does not let go of it, and let the next one in.
 
-        Rolled back first: closing alone leaves the lock as long as a statement is open.
+        Closing it would free what that code's thread may be using. So it is made unable to write,
+        rolled back, and left to that thread; the next one gets a new connection.
         """
         if self._lent is not connection:
             return
-        try:
-            with suppress(sqlite3.Error):
-                connection.interrupt()
-                connection.set_authorizer(None)
-                roll_back(connection)
-                # Past what keeps a handler from closing it.
-                sqlite3.Connection.close(connection)
-        finally:
-            if self._connection is connection:
-                self._connection = None
-            self.give_back(connection)
+        guard.trusted = threading.get_ident()
+        if not given_up(connection):
+            return  # a call that does not obey: the lock is its as long as it lasts
+        if self._connection is connection:
+            self._connection = None
+        self.give_back(connection)
 
     def _queue(self, wait: timedelta) -> timedelta:
         """Wait for the threads before this one, and return how much of the wait is left."""
@@ -238,19 +244,65 @@ def begin(connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
 
 
+class Guard:
+    """While a handler has the connection, SQLite itself refuses to end the transaction.
+
+    But not to the thread that takes it away. What a guard allows can change; setting another one
+    while a thread prepares a statement is not safe.
+    """
+
+    trusted: int | None = None
+
+    def __call__(self, action: int, *_: object) -> int:
+        """Whether a statement may be run: any but BEGIN, COMMIT and ROLLBACK."""
+        if action != sqlite3.SQLITE_TRANSACTION or threading.get_ident() == self.trusted:
+            return sqlite3.SQLITE_OK
+        return sqlite3.SQLITE_DENY
+
+
 @contextmanager
-def unended(connection: sqlite3.Connection) -> Iterator[None]:
-    """While a handler has the connection, SQLite itself refuses to end the transaction."""
-    connection.set_authorizer(allowed)
+def unended(connection: sqlite3.Connection) -> Iterator[Guard]:
+    """Guard the transaction of a handler."""
+    guard = Guard()
+    connection.set_authorizer(guard)
     try:
-        yield
+        yield guard
     finally:
         connection.set_authorizer(None)
 
 
-def allowed(action: int, *_: object) -> int:
-    """Whether a statement may be run: any but BEGIN, COMMIT and ROLLBACK."""
-    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
+def lent(
+    writer: Writer,
+    connection: sqlite3.Connection,
+    guard: Guard,
+    then: Callable[[], None] = lambda: None,
+) -> Loan:
+    """One use of the connection by a handler, which can be ended from outside."""
+
+    def revoke() -> None:
+        writer.revoke(connection, guard)
+        then()
+
+    return Loan(revoke, exclusive=True)
+
+
+def given_up(connection: sqlite3.Connection) -> bool:
+    """Make a connection unable to write and roll it back, whatever another thread does with it.
+
+    In this order: a statement of that thread is either rolled back with the others or refused. An
+    interruption also hits what is asked meanwhile, so it is asked again.
+    """
+    until = time.monotonic() + OBEYING
+    while time.monotonic() < until:
+        try:
+            connection.interrupt()
+            connection.execute("PRAGMA query_only = ON")
+            roll_back(connection)
+        except sqlite3.Error:
+            time.sleep(0.01)  # for the other thread's call to end
+        else:
+            return True
+    return False
 
 
 def commit(connection: sqlite3.Connection) -> None:

@@ -15,7 +15,7 @@ from duly.tools.serving.loading import FORMS, VARIABLE, add_word, app_name, load
 from duly.tools.serving.logs import begin_log, secrets_of
 from duly.tools.serving.opening import address
 from duly.tools.serving.options import add_concurrency, add_log, seconds, whole
-from duly.tools.working.minding import OVER, Minder
+from duly.tools.working.minding import Minder
 from duly.tools.working.plans import hosted, planned
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         worker = hosted(
             app,
             plan.settings(arguments.grace, arguments.lease),
-            over=lambda: line.tell(OVER),
+            over=line.stir,
             until="idle" if arguments.until_idle else "stopped",
         )
         announce(name, app, plan)

@@ -36,27 +36,39 @@ class Line(NamedTuple):
     reader: int
     writer: int
 
-    def tell(self, number: int) -> None:
-        """Leave a byte for whoever reads; one that finds the pipe full is not missed."""
-        with suppress(OSError):
-            os.write(self.writer, bytes([number]))
+    def read(self) -> bytes:
+        """The signals to end that came since the last time; empty where it was something else."""
+        return bytes(number for number in os.read(self.reader, 100) if number in ENDINGS)
+
+    def stir(self) -> None:
+        """Wake up whoever waits for the line."""
+        with suppress(OSError):  # the pipe is full, so that nobody sleeps
+            os.write(self.writer, b"\0")
 
 
 @contextmanager
 def noticed_signals() -> Iterator[Line]:
-    """A line from which the signals that end a process can be read."""
+    """A line from which the signals that end a process can be read.
+
+    The bytes are written by Python itself at the moment of the signal. A handler would run only
+    when the main thread has something to do, and it may have fallen asleep just before.
+    """
     line = Line(*os.pipe())
     os.set_blocking(line.writer, False)
-    before = {
-        number: signal.signal(number, lambda number, _: line.tell(number)) for number in ENDINGS
-    }
+    woken = signal.set_wakeup_fd(line.writer, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, noticed) for number in ENDINGS}
     try:
         yield line
     finally:
+        signal.set_wakeup_fd(woken)
         for number, handler in before.items():
             signal.signal(number, handler)
         os.close(line.reader)
         os.close(line.writer)
+
+
+def noticed(number: int, frame: object) -> None:
+    """Nothing: it is on the line already."""
 
 
 def leave_at_once(code: int) -> NoReturn:

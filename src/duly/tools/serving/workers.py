@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.context import SpawnProcess
 
+    from duly.tools.serving.endings import Line
     from duly.tools.serving.settings import Settings
 
 logger = logging.getLogger("duly.serve")
@@ -67,7 +68,7 @@ class Crew:
             for _ in range(self._settings.workers):
                 self._hire()
             while self._workers or self._due:
-                self._look(signals.reader)
+                self._look(signals)
         if self._code == 0:
             logger.info(ENDED)
         return self._code
@@ -84,15 +85,15 @@ class Crew:
         theirs.close()
         self._workers.append(Worker(process, ours, time.monotonic()))
 
-    def _look(self, signals: int) -> None:
+    def _look(self, signals: Line) -> None:
         """Wait until something happens, and do what follows from it."""
         moments = [*self._due, *([] if self._kill is None else [self._kill])]
         pause = max(0.0, min(moments) - time.monotonic()) if moments else None
         lines = [worker.line for worker in self._workers if not worker.ready]
         dying = [worker.process.sentinel for worker in self._workers]
-        seen = set(wait([signals, *lines, *dying], pause))
-        if signals in seen:
-            self._end(os.read(signals, 100))
+        seen = set(wait([signals.reader, *lines, *dying], pause))
+        if signals.reader in seen and (numbers := signals.read()):
+            self._end(numbers)
         for worker in list(self._workers):
             if worker.line in seen and not worker.ready:
                 worker.ready = heard(worker.line)

@@ -7,7 +7,6 @@ from being heard.
 from __future__ import annotations
 
 import logging
-import os
 import select
 import threading
 import time
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from duly.tools.serving.endings import Line
 
 logger = logging.getLogger("duly.worker")
-# What is on the line when the worker has ended; no signal has this number.
-OVER = 0
 COUNTED = ("done", "stale", "again", "dead", "lost", "rescued")
 # Signals within so many seconds are one: some supervisors tell the process and then its group.
 TOGETHER = 0.1
@@ -47,20 +44,14 @@ class Minder:
     def run(self, app: Duly) -> int:
         """Until the worker has ended and the application is closed; returns the exit code."""
         while not self._worker.wait(0):
-            seen = self._heard()
-            if not seen:
+            left = None if self._due is None else max(self._due - time.monotonic(), 0.0)
+            ready, _, _ = select.select([self._line.reader], [], [], left)
+            if not ready:
                 logger.error("gave up: jobs could not be given back, their leases will run out")
                 leave_at_once(self._code or FAILED)
-            for number in seen:
-                if number != OVER:
-                    self._tell(number)
+            for number in self._line.read():
+                self._tell(number)
         return self._ended(app)
-
-    def _heard(self) -> bytes:
-        """What comes on the line; nothing where it does not come in time."""
-        left = None if self._due is None else max(self._due - time.monotonic(), 0.0)
-        ready, _, _ = select.select([self._line.reader], [], [], left)
-        return os.read(self._line.reader, 100) if ready else b""
 
     def _tell(self, number: int) -> None:
         now = time.monotonic()
