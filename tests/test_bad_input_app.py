@@ -10,6 +10,7 @@ import pytest
 
 import duly
 from duly.app import Awaited
+from tests.bad_job_values import BAD_IN_A_HANDLER, BAD_IN_A_SCHEDULE
 from tests.bad_values import BAD_IN_A_CALL, BAD_IN_A_SOURCE, BAD_IN_AN_APP
 from tests.gate.genuine import keys
 from tests.inboxes import found
@@ -18,7 +19,11 @@ from tests.refusals import refused
 SECRET = keys("github").receiver
 BODY = b'{"action": "opened"}'
 SIGNED = duly.sign("github", BODY, SECRET, id="evt_1", type="issues")
-TABLES = ("claims", "versions", "events", "deliveries", "jobs", "workers", "counters", "meta")
+TABLES = (
+    "claims", "versions", "events", "deliveries", "jobs", "history", "effects", "schedules",
+    "workers", "counters", "meta",
+)  # fmt: skip
+BAD = BAD_IN_A_HANDLER | BAD_IN_A_CALL
 # How each method is called when all is well; the walk spoils one argument at a time.
 CALLS: dict[str, dict[str, object]] = {
     "on": {"source": "github", "pattern": "*"},
@@ -27,7 +32,7 @@ CALLS: dict[str, dict[str, object]] = {
 }
 # Serving and closing take what a server hands over, which is no input of a person's.
 SERVED = {"source", "wsgi", "close", "aclose"}
-# Their own walks: tests/test_bad_input_jobs.py, tests/letters and tests/test_cron.py.
+# Their own walks: below, tests/test_bad_input_jobs.py and tests/letters/test_bad_input.py.
 ABOUT_JOBS = {
     "job", "enqueue", "enqueue_many", "transaction", "work", "worker", "dead", "discard", "replay",
     "resolve", "stats", "cron", "schedules",
@@ -92,11 +97,30 @@ def test_a_source_that_could_not_work_is_not_added(parameter: str) -> None:
     app.close()
 
 
+def report(job: duly.Job) -> None:
+    """A job on a schedule; never run here."""
+
+
+@pytest.mark.parametrize(
+    "parameter", sorted(BAD_IN_A_SCHEDULE.keys() - {"order", "tie", "refetch"})
+)
+def test_a_schedule_that_could_not_work_is_not_added(parameter: str) -> None:
+    app = duly.Duly("memory:")
+
+    def scheduled(expression: Any = "* * * * *", **options: Any) -> object:
+        return app.cron(expression, **options)(report)
+
+    for value in BAD_IN_A_SCHEDULE[parameter]:
+        refused("cron", parameter, partial(scheduled, **{parameter: value}))
+        assert (list(app.schedules), app.jobs.plain) == ([], {})
+    app.close()
+
+
 def spoiled(name: str) -> Iterator[tuple[str, dict[str, object]]]:
     """Every call of a method with one argument gone bad, and which one it is."""
     for parameter in inspect.signature(getattr(duly.Duly, name)).parameters:
         if parameter != "self":
-            for value in BAD_IN_A_CALL[parameter]:
+            for value in BAD[parameter]:
                 yield parameter, CALLS[name] | {parameter: value}
 
 
@@ -146,7 +170,8 @@ def test_every_method_is_in_this_walk_and_every_parameter_has_bad_values() -> No
     for function, values in (
         (duly.Duly, BAD_IN_AN_APP),
         (duly.Duly.source, BAD_IN_A_SOURCE),
-        *((getattr(duly.Duly, name), BAD_IN_A_CALL) for name in CALLS),
+        (duly.Duly.cron, BAD_IN_A_SCHEDULE),
+        *((getattr(duly.Duly, name), BAD) for name in CALLS),
         (duly.django, BAD_IN_A_CALL),
     ):
         assert inspect.signature(function).parameters.keys() - {"self"} <= values.keys()

@@ -11,7 +11,8 @@ import pytest
 import duly
 from duly.jobs.context import AsyncJob, Job
 from duly.stores.drivers import Colour
-from tests.bad_values import BAD_IN_A_HANDLER, BAD_IN_A_JOB, CANARY, ODDITIES
+from tests.bad_job_values import BAD_IN_A_HANDLER, BAD_IN_A_JOB
+from tests.bad_values import CANARY, ODDITIES
 from tests.enqueueing.desks import Desk
 from tests.inboxes import found
 from tests.refusals import refused

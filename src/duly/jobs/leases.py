@@ -53,6 +53,8 @@ class Leased(NamedTuple):
     created_at: int
     priority: int = 0
     run_at: int = 0
+    # When it was leased, by the clock of the database.
+    taken_at: int = 0
 
     def fence(self) -> dict[str, Value]:
         """The parameters that name the lease."""
@@ -144,6 +146,7 @@ def leased_from(row: Row) -> Leased:
         row["created_at"],
         row["priority"],
         row["run_at"],
+        row["taken_at"],
     )
 
 

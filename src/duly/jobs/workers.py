@@ -76,10 +76,14 @@ async def leave(session: Session, worker: str) -> None:
     await session.rows(WORKERS_LEAVE, id=worker)
 
 
-async def rescue(session: Session) -> Sequence[Row]:
-    """Take back leases whose worker is lost; each row is a job that was, and its new state."""
+async def rescue(session: Session, worker: str) -> Sequence[Row]:
+    """Take back leases whose worker is lost; each row is a job that was, and its new state.
+
+    A worker that was paused is not lost to itself: it knows what it runs.
+    """
     return await session.rows(
         JOBS_RESCUE,
+        worker=worker,
         limit=RESCUED_AT_ONCE,
         most=RESCUE_LIMIT,
         waits=json.dumps([RESCUE_BACKOFF.delay(n + 1, 1.0) for n in range(RESCUE_LIMIT)]),

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from duly.jobs.endings import LOST, RELEASED, interrupted, judged, timed_out
+from duly.jobs.endings import LOST, RELEASED, Ended, interrupted, judged, timed_out
 from duly.jobs.failures import plain
 from duly.runtime.desk import HELD_TOO_LONG, Desk
 from duly.runtime.hands import Hands
@@ -25,13 +25,14 @@ from duly.runtime.tally import Worked
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from duly.jobs.endings import Ended
     from duly.runtime.parts import Parts
     from duly.runtime.runs import Run
 
 logger = logging.getLogger("duly")
 # Seconds that a handler which was given up has to end before it counts as stuck.
 ENDING = 5.0
+# Microseconds before a job is taken again whose earlier run was still here.
+AGAIN = 1_000_000
 # Seconds that one has to obey a cancellation before its connection is taken away.
 OBEYING = 1.0
 
@@ -106,7 +107,7 @@ class Crew:
         self._through(run, ended)
 
     def _judged(self, run: Run, problem: BaseException) -> Ended:
-        return judged(run.leased, run.handler, problem, self._parts.awaited.circumstances())
+        return judged(run.leased, run.handler, problem, self._parts.awaited.circumstances(run))
 
     # Ending
 
@@ -152,12 +153,24 @@ class Crew:
         for run in self.desk.running():
             if run.overdue(now):
                 logger.error("handler %s ran longer than its timeout", run.handler.name)
-                at = self._parts.awaited.circumstances()
+                at = self._parts.awaited.circumstances(run)
                 self._give_up(run, timed_out(run.leased, run.handler, at))
         waited = [run for run in self._patient if now - run.held > HELD_TOO_LONG]
         for run in [*self.desk.take_held(HELD_TOO_LONG), *waited]:
             self._drop(run)
             self.settle_unstarted(run, RELEASED)
+
+    def replace(self, run: Run) -> bool:
+        """Give up an earlier run of the same job, which was lost; whether there was one.
+
+        The new lease is given back: two runs of one job must not be in one process at a time.
+        """
+        old = self.desk.running_job(run.leased)
+        if old is None:
+            return False
+        self.hear_lost([old])
+        self.settle_unstarted(run, Ended("again", delay=AGAIN))
+        return True
 
     def hear_lost(self, runs: Sequence[Run]) -> None:
         """Somebody else has these leases."""
@@ -222,16 +235,14 @@ class Crew:
                 why = plain("its worker was stopped while it ran", attempt, "duly.Stopped")
                 self._give_up(run, interrupted(run.leased, why, random.random()))  # noqa: S311
 
-    async def close(self) -> None:
+    async def close(self, patience: float) -> None:
         """Wait for what was decided to be written, and for what was cancelled to end."""
-        while left := self.settler.left:
-            try:
-                async with asyncio.timeout(ENDING):
-                    await self.settler.flushed()
-            except TimeoutError:
-                if self.settler.left >= left:
-                    logger.error("%d jobs cannot be settled and are left to be rescued", left)
-                    break
+        try:
+            async with asyncio.timeout(max(patience, ENDING)):
+                await self.settler.flushed()
+        except TimeoutError:
+            left = self.settler.left
+            logger.error("%d jobs cannot be settled and are left to be rescued", left)
         if self._ending:
             await asyncio.wait(list(self._ending), timeout=ENDING)
         self.hands.close()

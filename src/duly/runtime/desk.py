@@ -125,6 +125,10 @@ class Desk:
         queue = self.queues[run.leased.queue]
         return queue.running.get(run.leased.id) is run or run in queue.held
 
+    def running_job(self, leased: Leased) -> Run | None:
+        """An earlier run of a job that was leased again."""
+        return self.queues[leased.queue].running.get(leased.id)
+
     def wants(self) -> list[Want]:
         """What each queue would take."""
         if not self:
@@ -199,7 +203,7 @@ class Desk:
             taken += old
         return taken
 
-    def reserve(self, *, wanted: bool) -> None:
-        """Keep the next free slot for a job that comes back from a lost worker, or no longer."""
-        for queue in self.queues.values():
-            queue.reserved = wanted and queue.free <= 0
+    def reserve(self, name: str, *, wanted: bool) -> None:
+        """Keep a queue's next free slot for a job that comes back from a lost worker, or not."""
+        queue = self.queues[name]
+        queue.reserved = wanted and queue.free <= 0

@@ -68,7 +68,7 @@ class Hands:
         try:
             return finish(perform(run, self._place))
         except BaseException as problem:  # a thread that dies would take its slot with it
-            return judged(run.leased, run.handler, problem, self._place.circumstances())
+            return judged(run.leased, run.handler, problem, self._place.circumstances(run))
 
     def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
         try:

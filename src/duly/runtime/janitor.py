@@ -43,10 +43,12 @@ PRUNERS = (
 )
 
 
-async def rescue_now(runner: Runner, worked: Worked, woken: Callable[[], None]) -> None:
+async def rescue_now(
+    runner: Runner, worker: str, worked: Worked, woken: Callable[[], None]
+) -> None:
     """Take back every lease that is lost."""
     while True:
-        rows = await runner.run_single(rescue, wait=WAIT)
+        rows = await runner.run_single(lambda session: rescue(session, worker), wait=WAIT)
         for row in rows:
             worked.rescued += 1
             told = logger.error if row["state"] == "dead" else logger.warning
@@ -63,11 +65,13 @@ async def rescue_now(runner: Runner, worked: Worked, woken: Callable[[], None]) 
             return
 
 
-async def rescuing(runner: Runner, worked: Worked, woken: Callable[[], None], pause: float) -> None:
+async def rescuing(
+    runner: Runner, worker: str, worked: Worked, woken: Callable[[], None], pause: float
+) -> None:
     """Look for lost leases for as long as the worker works."""
     while True:
         try:
-            await rescue_now(runner, worked, woken)
+            await rescue_now(runner, worker, worked, woken)
         except DulyError as problem:
             logger.warning("lost leases could not be looked for: %s", problem)
         await asyncio.sleep(pause * (0.75 + random.random() / 2))  # noqa: S311

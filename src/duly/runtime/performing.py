@@ -54,9 +54,11 @@ class Place(NamedTuple):
     clock: Clock | None
     secrets: Sequence[str]
 
-    def circumstances(self) -> Circumstances:
-        """What a decision about an end needs to know."""
-        return Circumstances(host_time(self.clock), random.random(), self.secrets)  # noqa: S311
+    def circumstances(self, run: Run) -> Circumstances:
+        """What a decision about an end needs to know; the time is the database's."""
+        passed = int((time.monotonic() - run.held) * 1_000_000)
+        now = run.leased.taken_at + passed if self.clock is None else host_time(self.clock)
+        return Circumstances(now, random.random(), self.secrets)  # noqa: S311
 
 
 class NotBegun(Exception):
@@ -73,7 +75,7 @@ async def perform(run: Run, place: Place) -> Ended:
         problem = failure.__cause__ or failure
     except (Exception, SystemExit) as failure:  # sys.exit() in a handler ends no worker
         problem = failure
-    return judged(run.leased, run.handler, problem, place.circumstances())
+    return judged(run.leased, run.handler, problem, place.circumstances(run))
 
 
 async def attempt(run: Run, place: Place) -> Ended:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from duly._kernel.errors import DulyError, Held, StoreRefused
 from duly._kernel.options import WAIT
+from duly.jobs.endings import Ended
+from duly.jobs.failures import plain
 from duly.jobs.leases import FINISHED, Settled, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly._kernel.session import Runner
-    from duly.jobs.endings import Ended
     from duly.runtime.runs import Run
 
 logger = logging.getLogger("duly")
@@ -101,12 +102,21 @@ class Settler:
                 logger.warning("%d jobs are not settled yet, trying again: %s", len(ends), problem)
             return None
 
+    async def _buried(self, one: Settled, problem: StoreRefused) -> set[str] | None:
+        """An end that the database never takes: the job is dead, and says why."""
+        leased = one.leased
+        logger.error("the end of job %s (%s) is refused: %s", leased.id, leased.name, problem)
+        error = plain(f"its end was refused: {problem}", leased.attempts + 1, "duly.StoreRefused")
+        dead = [one._replace(ended=Ended("dead", burnt=1, error=error))]
+        try:
+            return await self._runner.run_batch(lambda session: settle(session, dead))
+        except DulyError:
+            return None
+
     async def _one_by_one(self, ends: list[Settled], problem: StoreRefused) -> set[str] | None:
         """Errors of data: no job may fail its neighbours."""
         if len(ends) == 1:
-            leased = ends[0].leased
-            logger.error("the end of job %s (%s) is refused: %s", leased.id, leased.name, problem)
-            return set()
+            return await self._buried(ends[0], problem)
         held: set[str] = set()
         for one in ends:
             found = await self._tried([one], tries=0)

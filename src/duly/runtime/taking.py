@@ -89,7 +89,7 @@ class Taker:
         """One round: lease what there is, and put it on the desk."""
         if not self._parts.many_writers:
             # A look costs SQLite nothing; taking would make every other process wait.
-            seen = await self._look(wants)
+            seen = await self._look([want.queue for want in wants])
             if not seen.due and (seen.next_in is None or seen.next_in > 0):
                 return 0
         stage = time.monotonic() - self._staged > STAGE or self._crew.desk.clearing
@@ -119,7 +119,8 @@ class Taker:
         except Exception as problem:
             self._crew.refuse(run, problem)
             return
-        self._crew.desk.put(run)
+        if not self._crew.replace(run):
+            self._crew.desk.put(run)
 
     def _park(self, leased: Leased) -> None:
         """Nobody here knows the handler: another process may, or the next deploy."""
@@ -133,15 +134,14 @@ class Taker:
         run = Run(leased, NOBODY, None)
         self._crew.settle_unstarted(run, parked(random.random()))  # noqa: S311
 
-    async def _look(self, wants: Sequence[Want]) -> Outlook:
-        """What there is to take in the queues that have room, without taking it."""
-        queues = [want.queue for want in wants]
+    async def _look(self, queues: Sequence[str]) -> Outlook:
+        """What there is to take in some queues, without taking it."""
         return await self._runner.run_single(lambda session: outlook(session, queues), wait=WAIT)
 
     async def _rest(self, until: Until, wants: Sequence[Want]) -> bool:
         """Nothing could be taken: wait for a sign of work; whether the worker may end."""
         await self._say_idle(wanted=True)
-        seen = await self._look(wants)
+        seen = await self._look([want.queue for want in wants])  # those that have room
         pause, self._pause = self._pause, min(2 * self._pause, LATEST)
         soon = seen.next_in is not None and seen.next_in <= 0
         if seen.due or soon:
@@ -166,12 +166,9 @@ class Taker:
     async def make_room(self) -> None:
         """Rescued jobs are never held, so a busy worker keeps a slot free for one that is due."""
         desk = self._crew.desk
-        if desk:
-            queues = list(desk.queues)
-            seen = await self._runner.run_single(
-                lambda session: outlook(session, queues), wait=WAIT
-            )
-            desk.reserve(wanted=seen.rescued > 0)
+        for name in desk.queues if desk else ():
+            seen = await self._look([name])
+            desk.reserve(name, wanted=seen.rescued > 0)
             if seen.rescued >= GRAVE and not desk.grave():
                 desk.clearing = True
                 self._crew.release_unstarted()

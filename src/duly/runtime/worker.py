@@ -134,11 +134,11 @@ class Worker:
             await surely(self._end(helpers))
         return self.worked
 
-    async def _abandon(self) -> None:
-        """Give everything back, at once."""
+    async def _abandon(self, patience: float = 0.0) -> None:
+        """Give everything back, at once; the database has a while to take it."""
         self._crew.release_unstarted()
         self._crew.interrupt()
-        await self._crew.close()
+        await self._crew.close(patience)
 
     async def _patiently(self, first: Callable[[], Awaitable[None]]) -> None:
         """Begin although the database is busy or restarting just now, but not if it stays away."""
@@ -158,7 +158,7 @@ class Worker:
         return [
             self._watch(),
             self._taker.listen(),
-            rescuing(runner, self.worked, self.wake, pause),
+            rescuing(runner, self._identity.id, self.worked, self.wake, pause),
             pruning(runner),
             counting(runner, self.worked),
             self._scheduler.run(),
@@ -168,7 +168,7 @@ class Worker:
         names = [handler.name for handler in self._parts.jobs.all()]
         runner = self._parts.store.awaited
         await runner.run_single(lambda session: unpark(session, names), wait=WAIT)
-        await rescue_now(runner, self.worked, self.wake)
+        await rescue_now(runner, self._identity.id, self.worked, self.wake)
         await self._scheduler.tick()
 
     async def _watch(self) -> None:
@@ -198,7 +198,9 @@ class Worker:
             await self._taker.nap(WATCH)
         if crew.busy():
             logger.warning("jobs did not end in time and are given back")
-        await self._abandon()
+        # What is done must not be left leased because the database is busy or restarting.
+        left = 0.0 if self._hurried else until - time.monotonic()
+        await self._abandon(left + self._locked() / 1_000_000)
 
     async def _end(self, helpers: Sequence[asyncio.Task[None]]) -> None:
         self._parts.bell.remove(self.wake)

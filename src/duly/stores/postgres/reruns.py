@@ -21,6 +21,8 @@ RUNS_WITHOUT_ANSWER = 2
 STATEMENT_TIMEOUT, READ_ONLY, NO_RIGHTS = "57014", "25006", "42501"
 # 08: connection failures. 57P0x: the server is shutting down, crashed or starting up.
 LOST = ("08", "57P")
+# No fault of what was asked: disk, memory or connections are used up, files or memory are broken.
+IN_TROUBLE = ("53", "57", "58", "XX")
 
 
 def lost(problem: Exception) -> bool:
@@ -61,6 +63,8 @@ def give_up(problem: psycopg.Error) -> NoReturn:
         reason = "takes no writes here (a standby, or a read-only role)"
     elif sqlstate == NO_RIGHTS:
         reason = "does not let this role use duly's tables (grant it all rights on them)"
+    elif sqlstate.startswith(IN_TROUBLE):
+        reason = "cannot do it now"
     else:
         kind, reason = StoreRefused, "refused the statement"
     raise kind(

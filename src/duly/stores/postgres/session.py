@@ -8,7 +8,9 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+from duly._kernel.errors import Misuse
 from duly._kernel.session import Dialect, Owner, Row, Rows, Value, database_time
+from duly.stores.sql.migrations import split
 from duly.stores.sql.placeholders import prepare
 
 if TYPE_CHECKING:
@@ -136,7 +138,12 @@ class PostgresSession:
 
 @lru_cache(maxsize=1024)
 def prepared(text: str, style: Style) -> Prepared:
-    """A statement of the user's in a driver's spelling; handlers run the same few all the time."""
+    """A statement of the user's in a driver's spelling; handlers run the same few all the time.
+
+    One at a time: PostgreSQL would take several without parameters, a COMMIT among them.
+    """
+    if len(split(text)) > 1:
+        raise Misuse("tx.execute takes one statement at a time: call it for each")
     return prepare(text, style)
 
 

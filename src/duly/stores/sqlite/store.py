@@ -170,6 +170,12 @@ class AwaitedRunner:
 
         return await self._thread.run(call)
 
+    def close_loop(self) -> None:
+        """End the thread of the running event loop's transactions."""
+        turns = self._turns.pop(asyncio.get_running_loop(), None)
+        if turns is not None:
+            turns.close()
+
     def close(self) -> None:
         """End the thread once what it is doing is done."""
         self._thread.close()
@@ -220,7 +226,8 @@ class SqliteStore(Store):
         return SqliteStore(self.url, self._path, self.names, self.clock, durable=durable)
 
     async def aclose_loop(self) -> None:
-        """Nothing to give back: the one connection belongs to no event loop."""
+        """End the thread of the running loop's transactions; the connection belongs to no loop."""
+        self._awaited.close_loop()
 
     async def aclose(self) -> None:
         """Close without holding up the event loop."""

@@ -298,7 +298,7 @@ def given_up(connection: sqlite3.Connection) -> bool:
             connection.interrupt()
             connection.execute("PRAGMA query_only = ON")
             roll_back(connection)
-        except sqlite3.Error:
+        except (sqlite3.Error, SystemError):  # Python's own, where two threads meet in a call
             time.sleep(0.01)  # for the other thread's call to end
         else:
             return True

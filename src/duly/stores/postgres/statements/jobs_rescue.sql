@@ -1,8 +1,8 @@
 -- Take back a bounded number of leases whose worker was not seen for as long as it promised, is
 -- gone, or whose deadline has passed. A row that is being settled is locked, and left alone. Each
 -- comes back later than the last time, at a moment of its own; the fifth time it is dead.
--- params: limit, most (rescues), waits (JSON array: the longest wait in microseconds after each
---         rescue), error, now
+-- params: worker (who asks: its own leases are lost only at their deadline), limit, most (rescues),
+--         waits (JSON array: the longest wait in microseconds after each rescue), error, now
 -- columns: id, name, state, rescues
 WITH moment AS (
     SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
@@ -14,8 +14,10 @@ chosen AS MATERIALIZED (
       LEFT JOIN {workers} AS worker ON worker.id = job.worker
      CROSS JOIN moment
      WHERE job.state = 'leased'
-       AND (worker.id IS NULL OR job.deadline <= moment.now
-            OR worker.seen_at <= moment.now - worker.lease * interval '1 microsecond')
+       AND (job.deadline <= moment.now
+            OR (job.worker IS DISTINCT FROM :worker::uuid
+                AND (worker.id IS NULL
+                     OR worker.seen_at <= moment.now - worker.lease * interval '1 microsecond')))
      ORDER BY job.id
      LIMIT :limit::bigint
        FOR UPDATE OF job SKIP LOCKED

@@ -2,7 +2,7 @@
 -- the caller takes them only to start them at once, and repeated ones one at a time.
 -- params: queue, limit, worker, hold, least, most (rescues so far), now
 -- columns: id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
---          created_at, priority, run_at (times in microseconds)
+--          created_at, priority, run_at, taken_at (times in microseconds)
 WITH moment AS (
     SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
                     clock_timestamp()) AS now
@@ -26,4 +26,5 @@ UPDATE {jobs} AS job
 RETURNING job.id::text AS id, job.scope, job.name, job.queue, job.event::text AS event, job.payload,
           job.attempts, job.rescues, job.max_attempts, job.token, job.epoch,
           (extract(epoch FROM job.created_at) * 1000000)::bigint AS created_at, job.priority,
-          (extract(epoch FROM job.run_at) * 1000000)::bigint AS run_at
+          (extract(epoch FROM job.run_at) * 1000000)::bigint AS run_at,
+          (extract(epoch FROM moment.now) * 1000000)::bigint AS taken_at

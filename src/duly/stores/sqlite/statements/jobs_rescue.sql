@@ -1,8 +1,8 @@
 -- Take back a bounded number of leases whose worker was not seen for as long as it promised, is
 -- gone, or whose deadline has passed. A row that is being settled is locked, and left alone. Each
 -- comes back later than the last time, at a moment of its own; the fifth time it is dead.
--- params: limit, most (rescues), waits (JSON array: the longest wait in microseconds after each
---         rescue), error, now
+-- params: worker (who asks: its own leases are lost only at their deadline), limit, most (rescues),
+--         waits (JSON array: the longest wait in microseconds after each rescue), error, now
 -- columns: id, name, state, rescues
 UPDATE {jobs}
    SET rescues = rescues + 1, waiting = 0, token = NULL, worker = NULL, deadline = NULL,
@@ -15,7 +15,8 @@ UPDATE {jobs}
                 FROM {jobs} AS job
                 LEFT JOIN {workers} AS worker ON worker.id = job.worker
                WHERE job.state = 'leased'
-                 AND (worker.id IS NULL OR job.deadline <= :now
-                      OR worker.seen_at <= :now - worker.lease)
+                 AND (job.deadline <= :now
+                      OR (job.worker IS NOT :worker
+                          AND (worker.id IS NULL OR worker.seen_at <= :now - worker.lease)))
                ORDER BY job.id LIMIT :limit)
 RETURNING id, name, state, rescues

@@ -3,7 +3,7 @@
 -- params: queue, limit, worker, hold (microseconds until the lease ends whatever happens), urgency
 --         (the priority to begin with), since (the time to begin with there, or null), now
 -- columns: id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
---          created_at, priority, run_at (times in microseconds)
+--          created_at, priority, run_at, taken_at (times in microseconds)
 UPDATE {jobs}
    SET state = 'leased', epoch = epoch + 1, token = randomblob(16), worker = :worker, parked = 0,
        deadline = :now + :hold
@@ -13,4 +13,4 @@ UPDATE {jobs}
                  AND (priority, run_at) >= (:urgency, coalesce(:since, -9223372036854775808))
                ORDER BY priority, run_at, id LIMIT :limit)
 RETURNING id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
-          created_at, priority, run_at
+          created_at, priority, run_at, :now AS taken_at

@@ -2,7 +2,7 @@
 -- the caller takes them only to start them at once, and repeated ones one at a time.
 -- params: queue, limit, worker, hold, least, most (rescues so far), now
 -- columns: id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
---          created_at, priority, run_at (times in microseconds)
+--          created_at, priority, run_at, taken_at (times in microseconds)
 UPDATE {jobs}
    SET state = 'leased', epoch = epoch + 1, token = randomblob(16), worker = :worker, parked = 0,
        deadline = :now + :hold
@@ -11,4 +11,4 @@ UPDATE {jobs}
                  AND queue = :queue AND run_at <= :now
                ORDER BY run_at LIMIT :limit)
 RETURNING id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
-          created_at, priority, run_at
+          created_at, priority, run_at, :now AS taken_at
