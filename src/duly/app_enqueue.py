@@ -93,7 +93,7 @@ class EnqueueVerbs:
         queue: str | None = None,
         tx: object = None,
     ) -> list[Enqueued]:
-        """`enqueue` for many jobs of one handler: all of them or none, in one statement."""
+        """`enqueue` for many jobs of one handler: all of them or none, in one transaction."""
         new = self.jobs.new_many(
             job, payloads, keys=keys, window=window, delay=delay, at=at, priority=priority,
             queue=queue,
@@ -192,7 +192,7 @@ class AwaitedEnqueueVerbs:
         queue: str | None = None,
         tx: object = None,
     ) -> list[Enqueued]:
-        """`enqueue` for many jobs of one handler: all of them or none, in one statement."""
+        """`enqueue` for many jobs of one handler: all of them or none, in one transaction."""
         app = self._jobs_of
         new = app.jobs.new_many(
             job, payloads, keys=keys, window=window, delay=delay, at=at, priority=priority,

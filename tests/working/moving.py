@@ -250,6 +250,11 @@ SITUATIONS = [
         lambda bench: after(bench, timedelta(hours=1), inserted(bench, HOUR)),
         {"stage": READY},
     ),
+    Situation(
+        "due, before the clock was set back",
+        READY,
+        lambda bench: after(bench, timedelta(hours=-1), inserted(bench)),
+    ),
     Situation("parked", READY, lambda bench: returned(bench, PARKED), {"unpark": READY}),
     Situation("given back", READY, lambda bench: returned(bench, Ended("again")), {"take": LEASED}),
     Situation("waiting for a retry", READY, lambda b: returned(b, Ended("again", delay=HOUR))),

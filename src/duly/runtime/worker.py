@@ -90,7 +90,8 @@ class Worker:
 
     def wake(self) -> None:
         """Look for work now. From any thread."""
-        self._from_outside(self._stir)
+        if not self._taker.stirred.is_set():
+            self._from_outside(self._stir)
 
     def _stop(self) -> None:
         self._taker.stopping.set()

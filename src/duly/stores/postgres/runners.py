@@ -294,8 +294,9 @@ class AwaitedRunner:
 
     def _forget_closed_loops(self) -> None:
         """Close what a loop left behind that ended without ``aclose()``."""
-        for loop in [loop for loop in self._pools if loop.is_closed()]:
-            self._pools.pop(loop).abandon()
+        for loop in list(self._pools):  # whole at once: another loop's thread may add its own
+            if loop.is_closed() and (found := self._pools.pop(loop, None)) is not None:
+                found.abandon()
 
     async def close(self) -> None:
         """Close the running loop's pool; the next use opens a new one."""
