@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
+from urllib.parse import unquote, urlsplit
 
 from duly._kernel.clock import MICROSECOND
 from duly._kernel.errors import Misuse, WrongColour
@@ -188,6 +189,8 @@ class JobVerbs(EnqueueVerbs, CronVerbs, DeadVerbs):
         secrets = [
             text for route in self.site.routes.values() for text in route.source.texts_to_hide()
         ]
+        password = urlsplit(self.store.url).password
+        secrets += [] if password is None else [password, unquote(password)]
         own = self._opener is None
         at_once = max(self._connections - SPARE, 1) if own else settings.at_once
         return Worker(

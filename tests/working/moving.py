@@ -68,6 +68,10 @@ class Bench:
         """End the lease."""
         assert self.run(lambda session: settle(session, [Settled(leased, ended, 0)])) == {self.job}
 
+    def rescue(self) -> Any:
+        """Another worker takes back what is lost."""
+        return self.run(lambda session: rescue(session, new_id()))
+
     def attempt(self, name: str, leased: Leased) -> bool:
         """Try to move the job, with the lease that the caller believes in."""
         make = ATTEMPTS[name].make
@@ -137,7 +141,7 @@ ATTEMPTS: Mapping[str, Attempt] = {
     "retry": Attempt("jobs_return", settling(Ended("again", delay=HOUR, burnt=1, error=b"{}"))),
     "release": Attempt("jobs_return", settling(Ended("again"))),
     "bury": Attempt("jobs_bury", settling(Ended("dead", burnt=1, error=b"{}"))),
-    "rescue": Attempt("jobs_rescue", lambda session, *_: rescue(session)),
+    "rescue": Attempt("jobs_rescue", lambda session, *_: rescue(session, new_id())),
     "replay": Attempt(
         "jobs_replay",
         lambda session, leased, _: session.rows(
@@ -200,7 +204,7 @@ def rescued(bench: Bench, times: int = 1) -> Leased:
         if number:
             bench.clock.advance(BACK)
             lease = bench.take(rescued=True)
-        assert bench.run(rescue)
+        assert bench.rescue()
     return lease
 
 

@@ -11,7 +11,6 @@ import pytest
 import duly
 from duly._kernel.ids import new_id
 from duly._kernel.states import JOB_MOVES
-from duly.jobs.workers import rescue
 from tests.conftest import HandClock
 from tests.working.moving import ATTEMPTS, SITUATIONS, Bench, Situation, insert, take
 from tests.working.records import Records, settle_in
@@ -88,7 +87,7 @@ def test_rescued_jobs_come_back_each_at_a_moment_of_its_own(bench: Bench) -> Non
     bench.run(lambda session: insert_all(session, jobs))
     bench.run(lambda session: take(session, bench.worker, limit=len(jobs)))
     bench.leave()
-    bench.run(rescue)
+    bench.rescue()
     moments = {moment for (moment,) in bench.records.rows("SELECT run_at FROM duly_jobs")}
     assert len(moments) == len(jobs)
 

@@ -62,9 +62,22 @@ def judged(leased: Leased, handler: Handler, problem: BaseException, at: Circums
         return waited(leased, problem, at)
     if isinstance(problem, Dead):
         return Ended("dead", burnt=1, error=described(problem, leased.attempts + 1, at.secrets))
-    if isinstance(problem, StoreUnavailable):
+    if isinstance(problem, StoreUnavailable) or undone(handler, problem):
         return interrupted(leased, described(problem, leased.attempts + 1, at.secrets), at.draw)
     return failed(leased, handler, problem, at)
+
+
+def undone(handler: Handler, problem: BaseException) -> bool:
+    """Whether PostgreSQL chose this transaction to end a deadlock or a conflict: none of it stays.
+
+    That is nobody's error, but it may happen again and again, so it counts as a rescue.
+    """
+    cause: BaseException | None = problem
+    while cause is not None:
+        if "tx" in handler.wants and getattr(cause, "sqlstate", None) in ("40001", "40P01"):
+            return True
+        cause = cause.__cause__
+    return False
 
 
 def failed(leased: Leased, handler: Handler, problem: BaseException, at: Circumstances) -> Ended:

@@ -67,7 +67,8 @@ class Want(NamedTuple):
     queue: str
     fresh: int  # also to hold for a moment
     urgency: int  # where the last batch ended: its priority,
-    since: int | None  # and its time
+    since: int | None  # its time,
+    last: str | None  # and its id
     rescued: int  # to start at once; they came back one time
     lone: bool  # to start at once, one that came back twice
     alone: bool  # to run with nothing beside it, one that came back more often
@@ -99,9 +100,12 @@ async def take(session: Session, asked: Taking) -> list[Leased]:
         if asked.stage:  # they are few, and in no hurry
             taken += await take_rescued(session, want, shared)
         if want.fresh:
-            rows = await session.rows(
-                JOBS_TAKE, limit=want.fresh, urgency=want.urgency, since=want.since, **shared
-            )
+            place: dict[str, Value] = {
+                "urgency": want.urgency,
+                "since": want.since,
+                "last": want.last,
+            }
+            rows = await session.rows(JOBS_TAKE, limit=want.fresh, **place, **shared)
             # An UPDATE gives its rows back in any order.
             ordered = sorted(rows, key=lambda row: (row["priority"], row["run_at"], row["id"]))
             taken += map(leased_from, ordered)

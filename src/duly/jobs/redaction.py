@@ -23,14 +23,17 @@ SHORTEST = 4
 # longer header, and a private key of 16,384 bits has 13,000 characters.
 REACH = 16_384
 
-# By their own form: API keys of the signature schemes, Stripe, AWS, GitHub, GitLab, Slack, and
-# tokens that are signed JSON.
+# By their own form: keys of the signature schemes, Stripe, AWS, GitHub, GitLab, Docker, npm,
+# SendGrid, Google, Slack, and tokens that are signed JSON.
 KEYS = re.compile(
     r"(?:whsec|whpk|whsk|[srp]k_(?:live|test))_[\w+/=-]{4,}+"
     r"|\bsk-[\w-]{20,}+"
     r"|(?:AKIA|ASIA)[A-Z0-9]{8,}+"
     r"|(?:gh[pousr]_|github_pat_)\w{8,}+"
-    r"|glpat-[\w-]{8,}+"
+    r"|(?:glpat-|dckr_pat_|npm_)[\w-]{8,}+"
+    r"|\bSG\.[\w-]{8,}+\.[\w-]{8,}+"
+    r"|\bAIza[\w-]{20,}+"
+    r"|hooks\.slack\.com/services/[\w/-]{8,}+"
     r"|xox[abeprs]-[\w-]{8,}+"
     r"|\beyJ[\w-]{16,}+(?:\.[\w-]*+){0,4}"
 )
@@ -50,7 +53,8 @@ HEADERS = re.compile(
 # word. Exactly one group matches: the value, without its quotes.
 PAIRS = re.compile(
     r"(?:password|passwd|passphrase|pwd|secret|token|credential"
-    r"|(?:api|access|private|signing|encryption)[_-]?key)(?:[_-]?key)?"
+    r"|signature|(?:api|access|account|private|signing|encryption)[_-]?key)"
+    r"(?:[_-]?key(?:[_-]?base)?)?"
     r"(?:\\?[\"'])?[ \t]*+(?:=>|[=:]{1,2})[ \t]*+(?:[bru]{1,2}(?=[\"']))?"
     r"(?:\"((?:[^\"\\]|\\.)++)|'((?:[^'\\]|\\.)++)"
     r"|\\\"((?:[^\"\\]|\\{3}\"|\\[^\"])++)|\\'((?:[^'\\]|\\{3}'|\\[^'])++)"

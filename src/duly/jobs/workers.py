@@ -18,6 +18,7 @@ from duly.jobs.statements import (
     JOBS_NEXT,
     JOBS_RESCUE,
     JOBS_UNPARK,
+    WORKERS_ASLEEP,
     WORKERS_BEAT,
     WORKERS_IDLE,
     WORKERS_LEAVE,
@@ -81,6 +82,7 @@ async def rescue(session: Session, worker: str) -> Sequence[Row]:
 
     A worker that was paused is not lost to itself: it knows what it runs.
     """
+    await session.rows(WORKERS_ASLEEP)
     return await session.rows(
         JOBS_RESCUE,
         worker=worker,

@@ -10,7 +10,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from duly.jobs.leases import GRAVE, Want
+from duly.jobs.leases import Want
+from duly.runtime.clearing import Clearing, lonely
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,8 @@ MOST_AHEAD = 200
 MEASURED = 0.5
 # Seconds after which a busy worker looks from the start again: something more urgent may have come.
 FROM_THE_START = 0.5
-FIRST: tuple[int, int | None] = (-32768, None)
+Position = tuple[int, int | None, str | None]
+FIRST: Position = (-32768, None, None)
 # One that was held for so many seconds is given back: others may have time for it.
 HELD_TOO_LONG = 30.0
 
@@ -44,7 +46,7 @@ class Queue:
         self._done = 0
         self._speed = 0.0
         self._since = time.monotonic()
-        self._position: tuple[int, int | None] = FIRST
+        self._position = FIRST
         self._looked = time.monotonic()
 
     def count(self) -> None:
@@ -85,7 +87,7 @@ class Queue:
         fresh = self.slots + self.ahead
         return Want(self.name, fresh, *self._place(), self.slots, lone=True, alone=True)
 
-    def _place(self) -> tuple[int, int | None]:
+    def _place(self) -> Position:
         """Where to begin to look: where the last batch ended, but now and then at the start."""
         if time.monotonic() - self._looked > FROM_THE_START:
             self._begin_anew()
@@ -97,7 +99,7 @@ class Queue:
         if len(fresh) < want.fresh:
             self._begin_anew()
         elif fresh:
-            self._position = (fresh[-1].priority, fresh[-1].run_at)
+            self._position = (fresh[-1].priority, fresh[-1].run_at, fresh[-1].id)
 
     def _begin_anew(self) -> None:
         self._position, self._looked = FIRST, time.monotonic()
@@ -115,8 +117,7 @@ class Desk:
 
     def __init__(self, queues: Mapping[str, int]) -> None:
         self.queues = {name: Queue(name, slots) for name, slots in queues.items()}
-        # Nothing more is begun until nothing runs: a job waits that must run alone.
-        self.clearing = False
+        self.clearing = Clearing()
 
     def __bool__(self) -> bool:
         return any(queue.held or queue.running for queue in self.queues.values())
@@ -131,21 +132,20 @@ class Desk:
 
     def wants(self) -> list[Want]:
         """What each queue would take."""
-        if not self:
-            return [queue.want_alone(only=self.clearing) for queue in self.queues.values()]
-        if self.clearing or self.grave():
+        running = self.running()
+        if not self or (self.clearing.wanted and not self.clearing.waiting):
+            only = self.clearing.wanted
+            return [queue.want_alone(only=only) for queue in self.queues.values()]
+        if self.clearing.waiting or lonely(running):
             return []
-        rescues = [run.leased.rescues for run in self.running()]
+        rescues = [run.leased.rescues for run in running]
         wants = (queue.want(rescues) for queue in self.queues.values())
         return [want for want in wants if want is not None]
 
-    def grave(self) -> bool:
-        """Whether a job runs beside which nothing else may."""
-        return any(run.leased.rescues >= GRAVE for run in self.running())
-
     def took(self, wants: Sequence[Want], leases: Sequence[Leased]) -> None:
         """Remember where each queue's batch ended."""
-        self.clearing = False
+        if any(want.alone for want in wants):
+            self.clearing.over()
         for want in wants:
             of_queue = [leased for leased in leases if leased.queue == want.queue]
             self.queues[want.queue].took(want, of_queue)
@@ -165,7 +165,7 @@ class Desk:
 
     def startable(self) -> Iterator[Run]:
         """Every job that can run now."""
-        if self.clearing or self.grave():
+        if self.clearing.waiting or lonely(self.running()):
             return
         for queue in self.queues.values():
             yield from queue.startable()

@@ -12,7 +12,7 @@ from duly._kernel.errors import DulyError, Held
 from duly._kernel.options import WAIT
 from duly.jobs.endings import parked
 from duly.jobs.handlers import Handler
-from duly.jobs.leases import GRAVE, Taking, take
+from duly.jobs.leases import Taking, take
 from duly.jobs.workers import Outlook, idle, outlook
 from duly.runtime.events import event_from, read_events
 from duly.runtime.runs import Run
@@ -92,7 +92,7 @@ class Taker:
             seen = await self._look([want.queue for want in wants])
             if not seen.due and (seen.next_in is None or seen.next_in > 0):
                 return 0
-        stage = time.monotonic() - self._staged > STAGE or self._crew.desk.clearing
+        stage = time.monotonic() - self._staged > STAGE or self._crew.desk.clearing.wanted
         if stage:
             self._staged = time.monotonic()
         asked = Taking(self._worker.id, self._hold, wants, stage)
@@ -166,12 +166,13 @@ class Taker:
     async def make_room(self) -> None:
         """Rescued jobs are never held, so a busy worker keeps a slot free for one that is due."""
         desk = self._crew.desk
+        most = 0
         for name in desk.queues if desk else ():
             seen = await self._look([name])
             desk.reserve(name, wanted=seen.rescued > 0)
-            if seen.rescued >= GRAVE and not desk.grave():
-                desk.clearing = True
-                self._crew.release_unstarted()
+            most = max(most, seen.rescued)
+        if desk.clearing.see(most):
+            self._crew.release_unstarted()
 
     async def _say_idle(self, *, wanted: bool) -> None:
         """Ask others to wake this worker, where they can."""

@@ -3,7 +3,8 @@
 -- says where its last batch ended: what is done before that stays in the index for as long as any
 -- transaction elsewhere could see it, and must not be walked through by every batch.
 -- params: queue, limit, worker, hold (microseconds until the lease ends whatever happens), urgency
---         (the priority to begin with), since (the time to begin with there, or null), now
+--         (the priority to begin after), since (the time there, or null), last (the id, or null),
+--         now
 -- columns: id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
 --          created_at, priority, run_at, taken_at (times in microseconds)
 WITH moment AS (
@@ -15,9 +16,10 @@ chosen AS MATERIALIZED (
       FROM {jobs} AS job, moment
      WHERE job.state = 'ready' AND NOT job.waiting AND job.rescues = 0
        AND job.queue = :queue::text AND job.run_at <= moment.now
-       AND (job.priority, job.run_at) >= (
+       AND (job.priority, job.run_at, job.id) > (
             :urgency::smallint,
-            coalesce(timestamptz 'epoch' + :since::bigint * interval '1 microsecond', '-infinity'))
+            coalesce(timestamptz 'epoch' + :since::bigint * interval '1 microsecond', '-infinity'),
+            coalesce(:last::uuid, '00000000-0000-0000-0000-000000000000'))
      ORDER BY job.priority, job.run_at, job.id
      LIMIT :limit::bigint
        FOR UPDATE OF job SKIP LOCKED

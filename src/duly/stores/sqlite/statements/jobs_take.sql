@@ -1,7 +1,8 @@
 -- Lease a bounded number of jobs of one queue: the most urgent, then the oldest. What others have
 -- locked is passed over, never waited for. The epoch grows, the token is new for each.
 -- params: queue, limit, worker, hold (microseconds until the lease ends whatever happens), urgency
---         (the priority to begin with), since (the time to begin with there, or null), now
+--         (the priority to begin after), since (the time there, or null), last (the id, or null),
+--         now
 -- columns: id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
 --          created_at, priority, run_at, taken_at (times in microseconds)
 UPDATE {jobs}
@@ -10,7 +11,8 @@ UPDATE {jobs}
  WHERE id IN (SELECT id FROM {jobs}
                WHERE state = 'ready' AND waiting = 0 AND rescues = 0
                  AND queue = :queue AND run_at <= :now
-                 AND (priority, run_at) >= (:urgency, coalesce(:since, -9223372036854775808))
+                 AND (priority, run_at, id)
+                     > (:urgency, coalesce(:since, -9223372036854775808), coalesce(:last, ''))
                ORDER BY priority, run_at, id LIMIT :limit)
 RETURNING id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
           created_at, priority, run_at, :now AS taken_at
