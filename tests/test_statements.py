@@ -23,7 +23,10 @@ from tests.migrators import migrated
 
 DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
 # What PostgreSQL needs and SQLite does not: a server to look at, lock waits, and few round trips.
-POSTGRES_ONLY = re.compile(r"_moment|_woken|server_check|wait_.*|inbox_accept|jobs_insert_many")
+POSTGRES_ONLY = re.compile(
+    r"_moment|_woken|server_check|wait_.*|inbox_accept|jobs_insert_many"
+    r"|jobs_return_many|jobs_bury_many"
+)
 # What PostgreSQL does in one statement, and SQLite in two.
 SQLITE_ONLY = re.compile(r"jobs_remove(_many)?")
 BRACKETS = re.compile(r"\([^()]*\)")

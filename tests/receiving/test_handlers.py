@@ -125,7 +125,8 @@ async def test_accepting_with_no_live_worker_warns_once_and_says_what_to_do(
         await sent_and_flushed(subject, clock)
 
     [warning] = warnings_in(caplog, "worker")
-    assert "inline=True" in warning
+    assert "`duly worker shop:app`" in warning
+    assert "`duly serve shop:app`" in warning
 
 
 async def test_accepting_with_a_live_worker_warns_of_nothing(

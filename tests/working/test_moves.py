@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,9 @@ import pytest
 import duly
 from duly._kernel.ids import new_id
 from duly._kernel.states import JOB_MOVES
+from duly.jobs.workers import rescue
 from tests.conftest import HandClock
-from tests.working.moving import ATTEMPTS, SITUATIONS, Bench, Situation, insert, take
+from tests.working.moving import ATTEMPTS, SITUATIONS, Bench, Situation, insert, leased, take
 from tests.working.records import Records, settle_in
 
 if TYPE_CHECKING:
@@ -90,6 +92,13 @@ def test_rescued_jobs_come_back_each_at_a_moment_of_its_own(bench: Bench) -> Non
     bench.rescue()
     moments = {moment for (moment,) in bench.records.rows("SELECT run_at FROM duly_jobs")}
     assert len(moments) == len(jobs)
+
+
+def test_a_worker_that_was_paused_takes_back_none_of_its_own_leases(bench: Bench) -> None:
+    leased(bench)
+    bench.clock.advance(timedelta(hours=1))
+    assert not bench.run(lambda session: rescue(session, bench.worker))
+    assert bench.rescue()
 
 
 async def insert_all(session: Session, jobs: list[str]) -> None:

@@ -12,10 +12,9 @@ import random
 from typing import TYPE_CHECKING, Protocol
 
 from duly._kernel.errors import DulyError, Held, StoreRefused
-from duly._kernel.options import WAIT
 from duly.jobs.endings import Ended
 from duly.jobs.failures import plain
-from duly.jobs.leases import FINISHED, Settled, settle
+from duly.jobs.leases import Settled, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,14 +85,9 @@ class Settler:
 
     async def _tried(self, ends: list[Settled], tries: int) -> set[str] | None:
         """The leases that were still held; None where the database cannot say now."""
-        # Those that are through take one statement for all; the others one each, in one commit.
-        apart = sum(one.ended.kind not in FINISHED for one in ends)
+        # Each kind of end takes one statement, and each statement stands for itself.
         try:
-            if apart < 2:
-                return await self._runner.run_batch(lambda session: settle(session, ends))
-            return await self._runner.run(
-                lambda session: settle(session, ends), wait=WAIT, after_loss=False
-            )
+            return await self._runner.run_batch(lambda session: settle(session, ends))
         except StoreRefused as problem:
             return await self._one_by_one(ends, problem)
         except DulyError as problem:
