@@ -44,7 +44,8 @@ VALUES: dict[str, object] = {
     "ids": "[]", "names": "[]", "queues": "[]", "waits": "[1]", "ran": 1, "burnt": 0, "rescued": 0,
     "parked": 0, "error": None, "least": 1, "host": "host", "pid": 1, "idle": 0, "job": "id",
     "key": "key", "slot": 1, "before": b"t", "holder": "id",
-    "urgency": 0, "last": "id", "since": 1, "until": 1, "after_at": 1, "after_id": "id", "start": 0, "gap": 0,
+    "urgency": 0, "last": "id", "since": 1, "until": 1, "after_at": 1, "after_id": "id", "start": 0,
+    "gap": 0,
 }  # fmt: skip
 MODULES = [ledger, inbox, jobs]
 
