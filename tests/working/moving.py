@@ -12,10 +12,11 @@ from duly._kernel.ids import new_id
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
 from duly._kernel.states import JobState
+from duly.jobs import leases
 from duly.jobs.endings import DONE, Ended
-from duly.jobs.leases import ANY_RESCUES, Leased, Settled, finish_inside, leased_from, settle
-from duly.jobs.registry import MOST_URGENT
+from duly.jobs.leases import Leased, Settled, Taking, Want, finish_inside, settle
 from duly.jobs.workers import Identity, beat, leave, rescue
+from duly.runtime.desk import FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
     from tests.conftest import HandClock
     from tests.working.records import Records
 
-SECOND = 1_000_000
-HOUR = 3600 * SECOND
-DAY = 24 * HOUR
+HOUR = 3600 * 1_000_000
 NAME = QUEUE = "moved"
 OTHER_TOKEN = b"o" * 16
 # Longer than the longest wait after a rescue.
@@ -59,8 +58,8 @@ class Bench:
 
     def take(self, rescued: bool = False) -> Leased:
         """Lease the job."""
-        rows = self.run(lambda session: take(session, self.worker, rescued=rescued))
-        [leased] = map(leased_from, rows)
+        leased: Leased
+        [leased] = self.run(lambda session: take(session, self.worker, rescued=rescued))
         assert leased.id == self.job
         return leased
 
@@ -98,12 +97,16 @@ async def insert(session: Session, job: str, delay: int = 0) -> Any:
 
 async def take(
     session: Session, worker: str, *, rescued: bool = False, limit: int = 10, queue: str = QUEUE
-) -> Any:
+) -> list[Leased]:
     """Lease for a worker, from the very beginning of the queue."""
-    shared: dict[str, Any] = {"queue": queue, "limit": limit, "worker": worker, "hold": DAY}
-    if rescued:
-        return await session.rows("jobs_take_rescued", least=1, most=ANY_RESCUES, **shared)
-    return await session.rows("jobs_take", urgency=MOST_URGENT, since=None, **shared)
+    want = Want(queue, limit, *FIRST, rescued=0, lone=False, alone=False)
+    asked = Taking(worker, 24 * HOUR, [want], stage=False)
+    if not rescued:
+        return await leases.take(session, asked)
+    rows = await session.rows(
+        "jobs_take_rescued", limit=limit, least=1, most=leases.ANY_RESCUES, **asked.shared(want)
+    )
+    return [leases.leased_from(row) for row in rows]
 
 
 class Attempt(NamedTuple):

@@ -227,10 +227,10 @@ class Crew:
         """Whether a handler is at work."""
         return any(run.ended is None for run in self.desk.running())
 
-    def interrupt(self) -> None:
+    def interrupt(self, *, threads: bool) -> None:
         """Give back what runs; it may have been half-way, so that counts as a rescue."""
         for run in self.desk.running():
-            if run.ended is None:
+            if run.ended is None and (threads or run.task is not None):
                 attempt = run.leased.attempts + 1
                 why = plain("its worker was stopped while it ran", attempt, "duly.Stopped")
                 self._give_up(run, interrupted(run.leased, why, random.random()))  # noqa: S311

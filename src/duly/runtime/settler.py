@@ -95,6 +95,9 @@ class Settler:
             if tries == 0 and not isinstance(problem, Held):
                 logger.warning("%d jobs are not settled yet, trying again: %s", len(ends), problem)
             return None
+        except Exception:  # an error of ours: it must not cost the others their slots
+            logger.exception("%d jobs are not settled yet, trying again", len(ends))
+            return None
 
     async def _buried(self, one: Settled, problem: StoreRefused) -> set[str] | None:
         """An end that the database never takes: the job is dead, and says why."""

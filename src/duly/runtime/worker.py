@@ -65,6 +65,7 @@ class Worker:
         self._scheduler = Scheduler(parts)
         self._crew.trusted = self._heart.trusted
         self._hurried = False
+        self._failed: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -124,21 +125,37 @@ class Worker:
         self._heart.start()
         self._parts.bell.add(self.wake)
         helpers = [self._loop.create_task(work) for work in self._helpers()]
+        for helper in helpers:
+            helper.add_done_callback(self._hear_helper)
         try:
             await self._patiently(self._begin)
             await self._taker.run(until)
             await self._drain()
         except BaseException:  # cancelled, or worse: nothing may run on without its lease
-            await surely(self._abandon())
+            await surely(self._abandon(process_ends=False))
             raise
         finally:
             await surely(self._end(helpers))
+        if self._failed is not None:
+            raise self._failed
         return self.worked
 
-    async def _abandon(self, patience: float = 0.0) -> None:
-        """Give everything back, at once; the database has a while to take it."""
+    def _hear_helper(self, helper: asyncio.Task[None]) -> None:
+        """What goes on beside the work must not end in silence."""
+        problem = None if helper.cancelled() else helper.exception()
+        if problem is not None:
+            logger.critical("a part of this worker failed, it ends: %r", problem)
+            self._failed = problem
+            self._stop()
+
+    async def _abandon(self, patience: float = 0.0, *, process_ends: bool = True) -> None:
+        """Give everything back, at once; the database has a while to take it.
+
+        A thread cannot be stopped: where the process lives on, its job keeps the lease until that
+        runs out by itself.
+        """
         self._crew.release_unstarted()
-        self._crew.interrupt()
+        self._crew.interrupt(threads=process_ends)
         await self._crew.close(patience)
 
     async def _patiently(self, first: Callable[[], Awaitable[None]]) -> None:
@@ -212,6 +229,8 @@ class Worker:
         runner = self._parts.store.awaited
         try:
             await self.worked.flush(runner)
+            if self._crew.busy():
+                return
             await runner.run_single(lambda session: leave(session, self._identity.id), wait=WAIT)
         except DulyError as problem:
             logger.warning("this worker could not say that it ends: %s", problem)
