@@ -15,7 +15,6 @@ from contextlib import (
     nullcontext,
 )
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakSet
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
@@ -32,6 +31,7 @@ from duly.stores.postgres.handling import (
     refuse_unsound,
     unless_lost,
 )
+from duly.stores.postgres.looppool import POOL_WAIT, RECONNECT, LoopPool
 from duly.stores.postgres.patience import ANSWER, PatientAsyncConnection, PatientConnection
 from duly.stores.postgres.psycopg_wires import AwaitedWire, BlockingWire
 from duly.stores.postgres.reruns import died, give_up, may_run_again
@@ -46,11 +46,6 @@ if TYPE_CHECKING:
     from duly.stores.revoking import Loan
 
 T = TypeVar("T")
-# How long a pool goes on trying by itself, waiting longer each time, to open a connection that it
-# lost. After that the next caller makes it try again, so a server that is back is found at once.
-RECONNECT = 2.0
-# How long a caller waits for a free connection before it is told that the store is unavailable.
-POOL_WAIT = 5.0
 # And not less, however late it is: a server that is well answers in a moment.
 LEAST = 0.1
 
@@ -304,60 +299,3 @@ class AwaitedRunner:
         found = self._pools.pop(asyncio.get_running_loop(), None)
         if found is not None:
             await found.close()
-
-
-class LoopPool:
-    """The pool of one event loop, from its opening to its end."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._connections: WeakSet[PatientAsyncConnection] = WeakSet()
-        self.opening = asyncio.get_running_loop().create_task(self._open())
-
-    async def opened(self) -> AsyncConnectionPool[PatientAsyncConnection]:
-        """The pool, once it is open; a caller that is cancelled does not stop the others."""
-        return await asyncio.shield(self.opening)
-
-    def failed(self) -> bool:
-        """Whether the opening has ended without a pool."""
-        opening = self.opening
-        return opening.done() and (opening.cancelled() or opening.exception() is not None)
-
-    async def _open(self) -> AsyncConnectionPool[PatientAsyncConnection]:
-        """Look at the server first, once: one that is away is told to the caller at once."""
-        connecting = PatientAsyncConnection.connect(**self._target.settings)
-        try:
-            async with await connecting as connection:
-                wire = AwaitedWire(connection)
-                kwargs = await self._target.first_look(wire, connection.info.backend_pid)
-            pool: AsyncConnectionPool[PatientAsyncConnection] = AsyncConnectionPool(
-                kwargs=kwargs,
-                connection_class=PatientAsyncConnection,
-                configure=self._remember,
-                min_size=1,
-                max_size=self._target.connections,
-                timeout=POOL_WAIT,
-                reconnect_timeout=RECONNECT,
-                name="duly",
-                open=False,
-            )
-            # Not in the background: a loop that ends while a connection is still being made would
-            # wait for it for ever.
-            await pool.open(wait=True, timeout=POOL_WAIT)
-        except psycopg.Error as problem:
-            give_up(problem)
-        return pool
-
-    async def _remember(self, connection: PatientAsyncConnection) -> None:
-        self._connections.add(connection)
-
-    async def close(self) -> None:
-        """Close the pool."""
-        await asyncio.wait([self.opening])
-        if not self.failed():
-            await self.opening.result().close()
-
-    def abandon(self) -> None:
-        """Close the connections of a loop that is gone, and that nobody can await any more."""
-        for connection in list(self._connections):
-            connection.pgconn.finish()

@@ -18,11 +18,7 @@ from duly._kernel.options import WAIT
 from duly._kernel.session import Opened
 from duly.stores.base import Capabilities, Store
 from duly.stores.sql.migrations import check, schema_version
-from duly.stores.sqlite.thread import Thread
-from duly.stores.sqlite.turns import Turns
-from duly.stores.sqlite.writer import (
-    OPENING,
-    Writer,
+from duly.stores.sqlite.handling import (
     begin,
     commit_handled,
     lent,
@@ -30,6 +26,9 @@ from duly.stores.sqlite.writer import (
     transaction,
     unended,
 )
+from duly.stores.sqlite.thread import Thread
+from duly.stores.sqlite.turns import Turns
+from duly.stores.sqlite.writer import OPENING, Writer
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:

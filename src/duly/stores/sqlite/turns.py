@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Held
 from duly._kernel.session import Opened
+from duly.stores.sqlite.handling import begin, commit_handled, lent, roll_back, unended
 from duly.stores.sqlite.thread import Thread
 from duly.stores.sqlite.wires import answered, autocommits, run, write_each
-from duly.stores.sqlite.writer import begin, commit_handled, lent, roll_back, unended
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:

@@ -1,0 +1,125 @@
+"""Transactions on the writing connection: how they begin and end, also with a handler in them."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import Misuse
+from duly._kernel.session import ended
+from duly.jobs.running import Unfinished
+from duly.stores.revoking import Loan
+from duly.stores.sqlite.errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from duly.stores.sqlite.writer import Writer
+
+# Seconds for the call of a thread whose connection is taken away to end.
+OBEYING = 2.0
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """BEGIN IMMEDIATE … COMMIT, or ROLLBACK on any error at all."""
+    begin(connection)
+    try:
+        yield
+        commit(connection)
+    except BaseException:
+        roll_back(connection)
+        raise
+
+
+def begin(connection: sqlite3.Connection) -> None:
+    """Take the write lock now: a transaction that reads first could not be sure to get it."""
+    with translated():
+        connection.execute("BEGIN IMMEDIATE")
+
+
+class Guard:
+    """While a handler has the connection, SQLite itself refuses to end the transaction.
+
+    But not to the thread that takes it away. What a guard allows can change; setting another one
+    while a thread prepares a statement is not safe.
+    """
+
+    trusted: int | None = None
+
+    def __call__(self, action: int, *_: object) -> int:
+        """Whether a statement may be run: any but BEGIN, COMMIT and ROLLBACK."""
+        if action != sqlite3.SQLITE_TRANSACTION or threading.get_ident() == self.trusted:
+            return sqlite3.SQLITE_OK
+        return sqlite3.SQLITE_DENY
+
+
+@contextmanager
+def unended(connection: sqlite3.Connection) -> Iterator[Guard]:
+    """Guard the transaction of a handler."""
+    guard = Guard()
+    connection.set_authorizer(guard)
+    try:
+        yield guard
+    finally:
+        connection.set_authorizer(None)
+
+
+def lent(
+    writer: Writer,
+    connection: sqlite3.Connection,
+    guard: Guard,
+    then: Callable[[], None] = lambda: None,
+) -> Loan:
+    """One use of the connection by a handler, which can be ended from outside."""
+
+    def revoke() -> None:
+        writer.revoke(connection, guard)
+        then()
+
+    return Loan(revoke, exclusive=True)
+
+
+def given_up(connection: sqlite3.Connection) -> bool:
+    """Make a connection unable to write and roll it back, whatever another thread does with it.
+
+    In this order: a statement of that thread is either rolled back with the others or refused. An
+    interruption also hits what is asked meanwhile, so it is asked again.
+    """
+    until = time.monotonic() + OBEYING
+    while time.monotonic() < until:
+        try:
+            connection.interrupt()
+            connection.execute("PRAGMA query_only = ON")
+            roll_back(connection)
+        except (sqlite3.Error, SystemError):  # Python's own, where two threads meet in a call
+            time.sleep(0.01)  # for the other thread's call to end
+        else:
+            return True
+    return False
+
+
+def commit(connection: sqlite3.Connection) -> None:
+    """Make it last; refuse where somebody else has ended the transaction."""
+    if not connection.in_transaction:
+        raise ended()
+    with translated():
+        connection.execute("COMMIT")
+
+
+def commit_handled(connection: sqlite3.Connection) -> None:
+    """COMMIT what handlers wrote, if it is whole; a deferred constraint may still refuse it."""
+    try:
+        commit(connection)
+    except (sqlite3.IntegrityError, Misuse) as problem:
+        raise Unfinished from problem
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """Undo what is open, if anything is; a connection that somebody closed has nothing open."""
+    with suppress(sqlite3.ProgrammingError):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
