@@ -264,7 +264,6 @@ SITUATIONS = [
     ),
     Situation("parked", READY, lambda bench: returned(bench, PARKED), {"unpark": READY}),
     Situation("given back", READY, lambda bench: returned(bench, Ended("again")), {"take": LEASED}),
-    Situation("waiting for a retry", READY, lambda b: returned(b, Ended("again", delay=HOUR))),
     Situation("just rescued", READY, rescued),
     Situation(
         "rescued and due",

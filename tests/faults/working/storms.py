@@ -17,6 +17,8 @@ from tests.processes import Led, until
 # Kinds are enqueued in so many rounds, so that workers have some of each at all times.
 ROUNDS = 20
 LOOK = 0.05
+# Seconds without the end of a job or of a worker: then nothing will happen any more.
+STALLED = 60.0
 
 
 class Storm:
@@ -45,11 +47,13 @@ class Storm:
                     self.enqueued[made.id] = name
         app.close()
 
-    def run(self, *, kills: int = 0, patience: float = 60.0) -> None:
+    def run(self, *, kills: int = 0) -> None:
         """Kill workers until nothing is left to do; each that dies is replaced."""
         most = self.ledger.left()
-        deadline = time.monotonic() + patience
+        seen, deadline = (0, 0), 0.0
         while left := self.ledger.left():
+            if seen != (left, self.fallen):
+                seen, deadline = (left, self.fallen), time.monotonic() + STALLED
             assert time.monotonic() < deadline, f"{left} jobs never end"
             if self.killed < kills and left <= most * (1 - (self.killed + 1) / (kills + 1)):
                 self.kill()

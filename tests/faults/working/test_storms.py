@@ -38,7 +38,7 @@ def sizes(jobs: int, *, poison: int = 0) -> dict[str, int]:
 def test_workers_killed_at_random_do_every_job_as_its_kind_demands(url: str) -> None:
     with Storm(url, workers=WORKERS) as storm:
         storm.enqueue(sizes(JOBS, poison=max(JOBS // POISON, 1)))
-        storm.run(kills=max(JOBS // KILLED, KILLS), patience=40 + JOBS / 20)
+        storm.run(kills=max(JOBS // KILLED, KILLS))
 
 
 def test_workers_behind_a_transaction_pooler_do_the_same(
