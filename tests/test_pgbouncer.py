@@ -256,5 +256,7 @@ def test_migrators_take_turns_through_the_pooler(empty_bouncer_url: str) -> None
             lambda _: duly.store(empty_bouncer_url).migrate(),
             range(MANY),
         )
-        assert sorted(name for each in applied for name in each) == ["0001_ledger", "0002_inbox", "0003_jobs"]
+        assert sorted(name for each in applied for name in each) == [
+            *("0001_ledger", "0002_inbox", "0003_jobs"),
+        ]
     duly.store(empty_bouncer_url).check()

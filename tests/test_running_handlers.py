@@ -11,6 +11,7 @@ import pytest
 import duly
 from duly._kernel.session import Opened
 from duly.jobs.handlers import handler_of
+from duly.jobs.registry import Registry
 from duly.jobs.running import HandlerFailed, run_inside
 
 # No handler here asks for a statement.
@@ -21,7 +22,7 @@ OPENED = Opened(NO_SESSION, None)
 async def run(*calls: Callable[..., Any]) -> None:
     """Run handlers that are named by their place."""
     handlers = [handler_of(call, str(place)) for place, call in enumerate(calls, start=1)]
-    await run_inside(handlers, "the event", OPENED)
+    await run_inside(handlers, "the event", OPENED, Registry())
 
 
 async def test_a_handler_that_raises_is_told_by_its_name_with_the_cause() -> None:

@@ -248,7 +248,8 @@ def test_a_blocking_transaction_never_waits(sqlite_url: str) -> None:
 
         async def handle() -> None:
             async with site.opened() as opened:
-                await run_inside([handler_of(written("sync"), "handler")], "event", opened)
+                handlers = [handler_of(written("sync"), "handler")]
+                await run_inside(handlers, "event", opened, Registry())
 
         finish(handle())
         assert site.notes() == ["a"]
