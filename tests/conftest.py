@@ -32,8 +32,8 @@ HERE = Path(__file__).parent
 # Packages and modules of tests that start servers, or try many drivers in the same way.
 SERVED = {
     "adapters", "begin", "faults", "hostile", "postel", "test_execute", "test_forget_command",
-    "test_init_apps", "test_send_mistakes", "test_serve", "test_serve_endings",
-    "test_serve_workers", "test_shop",
+    "test_init_apps", "test_replay_command", "test_send_mistakes", "test_serve",
+    "test_serve_endings", "test_serve_workers", "test_shop",
 }  # fmt: skip
 
 

@@ -25,8 +25,11 @@ ROOT = Path(__file__).parents[1]
 PASSED, FAILED = "passed", "FAILED"
 ANSWERS = {0: PASSED, 1: FAILED}  # pytest's exit codes that tell about the tests
 LIMIT = "DULY_TEST_PYTHONS"
-# The ledger and the receiving path, on every store and in both colours.
-CORE = ("tests/conformance", "tests/receiving", "tests/test_tx.py", "tests/test_opened.py")
+# The ledger, the receiving path and the worker, on every store and in both colours.
+CORE = (
+    "tests/conformance", "tests/receiving", "tests/working", "tests/test_tx.py",
+    "tests/test_opened.py",
+)  # fmt: skip
 MOST_WORKERS = 4  # each worker keeps connections; the server has a few hundred for all
 
 # Prints the version of a finished release that can make environments, and nothing otherwise.

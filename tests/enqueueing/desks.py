@@ -132,7 +132,8 @@ class Desk:
 
     def rescue(self) -> None:
         """Take back what lost workers have, and let the wait after it pass."""
-        finish(self.app.store.blocking.run_single(rescue, wait=WAIT))
+        runner = self.app.store.blocking
+        finish(runner.run_single(lambda session: rescue(session, new_id()), wait=WAIT))
         if self.clock is not None:
             self.clock.advance(timedelta(minutes=5))
 

@@ -10,6 +10,7 @@ import duly
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT, Names
 from duly._kernel.session import Opened, Rows
+from duly.jobs.registry import Registry
 from duly.jobs.tx import AsyncTx, Tx
 from duly.stores.join import join
 from tests.joining.handles import BlockingHandle
@@ -55,14 +56,14 @@ def blocking(connection: object, text: str, values: dict[str, Any]) -> Rows:
     """One statement through the blocking transaction of a handler."""
     session = join(connection, Names(), None, colour="sync", verb="begin")
     finish(session.begin(None))
-    return Tx(Opened(session, connection)).execute(text, **values)
+    return Tx(Opened(session, connection), Registry()).execute(text, **values)
 
 
 async def awaited(connection: object, text: str, values: dict[str, Any]) -> Rows:
     """The same, awaited."""
     session = join(connection, Names(), None, colour="async", verb="begin")
     await session.begin(None)
-    return await AsyncTx(Opened(session, connection)).execute(text, **values)
+    return await AsyncTx(Opened(session, connection), Registry()).execute(text, **values)
 
 
 @asynccontextmanager
@@ -74,9 +75,9 @@ async def own(url: str, *, colour: Colour) -> AsyncIterator[Ask]:
         with suppress(Over):
             async with runner.opened(wait=WAIT) as opened:
                 if colour == "async":
-                    yield AsyncTx(opened).execute
+                    yield AsyncTx(opened, Registry()).execute
                 else:
-                    tx = Tx(opened)
+                    tx = Tx(opened, Registry())
 
                     async def ask(text: str, **values: Any) -> Rows:
                         return tx.execute(text, **values)
