@@ -27,8 +27,7 @@ ANSWERS = {0: PASSED, 1: FAILED}  # pytest's exit codes that tell about the test
 LIMIT = "DULY_TEST_PYTHONS"
 # The ledger, the receiving path and the worker, on every store and in both colours.
 CORE = (
-    "tests/conformance", "tests/receiving", "tests/working", "tests/test_tx.py",
-    "tests/test_opened.py",
+    "tests/conformance", "tests/receiving", "tests/test_tx.py", "tests/test_opened.py",
 )  # fmt: skip
 MOST_WORKERS = 4  # each worker keeps connections; the server has a few hundred for all
 

@@ -269,3 +269,24 @@ def test_times_are_written_as_people_do() -> None:
         assert abs(now - moment("since", text) - timedelta(seconds=ago)) < timedelta(minutes=1)
     assert moment("since", "2026-01-31") == datetime(2026, 1, 31, tzinfo=UTC)
     assert moment("since", "2026-01-31T12:00:00+02:00") == datetime(2026, 1, 31, 10, tzinfo=UTC)
+
+
+def test_an_effect_that_nobody_knew_of_is_resolved_from_the_shell(
+    app: duly.Duly, capsys: Output
+) -> None:
+    [letter] = app.dead(name="pay")
+    assert [one.name for one in letter.unknown] == ["charge"]
+    words = [app.store.url, letter.id, "charge"]
+    assert main(["resolve", *words, "--done", "--result", "ch_1"]) == 2
+    assert "--result must be JSON" in capsys.readouterr().err
+    assert main(["resolve", *words, "--done", "--result", '"ch_1"', "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "job": letter.id,
+        "effect": "charge",
+        "done": True,
+    }
+    assert app.dead(letter.id)[0].unknown == ()
+    assert main(["resolve", *words, "--not-done"]) == 2
+    assert "is known" in capsys.readouterr().err
+    assert main(["resolve", app.store.url, "charge", "--done"]) == 2
+    assert "as in `duly resolve shop:app" in capsys.readouterr().err

@@ -88,7 +88,7 @@ async def test_a_handler_cannot_end_its_transaction(url: str, colour: Colour, en
         with pytest.raises(HandlerFailed) as caught:
             await handle(written(colour, lambda tx: getattr(tx.connection, ending)()))
         assert isinstance(caught.value.__cause__, duly.Misuse)
-        assert "return to commit it together with the event" in str(caught.value.__cause__)
+        assert "together with the end of its event or job" in str(caught.value.__cause__)
         assert site.notes() == []
         await handle(written(colour))
         assert site.notes() == ["a"]

@@ -203,9 +203,12 @@ def test_a_result_that_cannot_be_kept_does_not_let_the_step_happen_again(
     for place, result in enumerate(results):
         with pytest.raises(duly.NotStorable):
             bench.effect(lambda found=result: found, str(place))  # type: ignore[misc]
-        assert bench.effect(lambda: pytest.fail("a second effect"), str(place)) is None
+        with pytest.raises(duly.Dead, match="could not be stored: say what it was"):
+            bench.effect(lambda: pytest.fail("a second effect"), str(place))
 
-    assert bench.states() == [(str(place), "done", None) for place in range(len(results))]
+    assert [(name, state) for name, state, _ in bench.states()] == [
+        (str(place), "done") for place in range(len(results))
+    ]
     assert len(bench.calls) == len(results)
 
 

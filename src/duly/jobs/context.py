@@ -11,6 +11,7 @@ from duly._kernel.keys import as_bytes, digest
 from duly._kernel.onestep import finish
 from duly.jobs.effects import How, Step, checked_how, effects_digest, perform, whose
 from duly.jobs.inside import refuse_inside
+from duly.jobs.promises import Promises
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -71,6 +72,9 @@ class OneJob:
         key = self.key(name)
         return Step(self._leased, effects_digest(*self._named), name, key)
 
+    def refuse_unkept(self) -> None:
+        """Refuse a handler that forgot an ``await``; what blocks cannot be forgotten."""
+
 
 class Job(OneJob):
     """A job in a handler that blocks."""
@@ -98,17 +102,25 @@ class Job(OneJob):
 class AsyncJob(OneJob):
     """A job in a handler that is awaited."""
 
-    async def effect(
+    def __init__(self, leased: Leased, handler: str, event_id: str | None, runner: Runner) -> None:
+        super().__init__(leased, handler, event_id, runner)
+        self._promises = Promises("write `await job.effect(…)`")
+
+    def effect(
         self,
         name: str,
         call: Callable[[str], Awaitable[Json]],
         *,
         unknown: Unknown = "retry",
         not_done: tuple[type[Exception], ...] = NOT_DONE,
-    ) -> Json:
+    ) -> Awaitable[Json]:
         """Take one external step, and remember its outcome: a repeat returns what it returned."""
         how: How = checked_how(name, call, unknown, not_done)
-        return await perform(self._runner, self._step(name), how)
+        return self._promises.made(perform(self._runner, self._step(name), how))
+
+    def refuse_unkept(self) -> None:
+        """What was asked for and never awaited was never done."""
+        self._promises.refuse_unkept()
 
 
 def checked_step(name: object) -> str:

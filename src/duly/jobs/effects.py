@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Each waits for seconds by itself, for a connection or for SQLite's lock.
 TRIES = 4
+# Stands for a result that could not be stored: no JSON is empty.
+NOT_KEPT = b""
 Unknown = Literal["retry", "park"] | Callable[[str], Any]
 
 
@@ -95,6 +97,7 @@ def checked_how(name: object, call: object, unknown: object, not_done: object) -
     checked_scope(name)
     if not callable(call):
         raise Misuse(f"an effect is a function of its idempotency key, not {kind(call)}")
+    refuse_parameters(call)
     if unknown not in ("retry", "park") and not callable(unknown):
         raise Misuse("unknown must be 'retry', 'park' or a function of the idempotency key")
     errors = not_done if isinstance(not_done, tuple) else (None,)
@@ -103,11 +106,23 @@ def checked_how(name: object, call: object, unknown: object, not_done: object) -
     return How(call, unknown, errors)
 
 
+def refuse_parameters(call: Callable[..., Any]) -> None:
+    """Refuse a call that cannot be made, while it is certain that it was not."""
+    try:
+        inspect.signature(call).bind("key")
+    except TypeError:
+        raise Misuse(
+            "an effect gets its idempotency key as its one argument: lambda key: charge(key, 100)"
+        ) from None
+    except ValueError:  # a function that does not tell
+        return
+
+
 async def perform(runner: Runner, step: Step, how: How) -> Json:
     """Take a step unless its outcome is known."""
     known = await runner.run(Intending(step), wait=WAIT)
     if known is not None and known["state"] == "done":
-        return None if known["result"] is None else results.decode(known["result"])
+        return remembered(step, known["result"])
     if known is not None:
         result = await resolved(step, how)
         if result is not None:
@@ -124,6 +139,19 @@ async def perform(runner: Runner, step: Step, how: How) -> Json:
     return await finished(runner, step, result)
 
 
+def remembered(step: Step, stored: bytes | None) -> Json:
+    """The result of a step that was taken before."""
+    if stored is None:
+        return None
+    if bytes(stored) == NOT_KEPT:
+        raise Dead(
+            f"effect {step.name!r} happened (key {step.key}), and its result could not be stored: "
+            f"say what it was with app.resolve({step.leased.id!r}, {step.name!r}, done=True, "
+            "result=...), let the call return JSON, such as an id, then replay the job"
+        )
+    return results.decode(stored)
+
+
 async def failed(session: Session, step: Step, *, certain: bool) -> None:
     """Write that nobody knows whether the step was taken; or forget it, if it certainly was not."""
     if certain:
@@ -137,7 +165,8 @@ async def resolved(step: Step, how: How) -> Any:
     if how.unknown == "park":
         raise Dead(
             f"nobody knows whether effect {step.name!r} happened (key {step.key}): find out, say "
-            f"so with app.resolve({step.leased.id!r}, {step.name!r}, done=...), then replay the job"
+            f"so with `duly resolve` or app.resolve({step.leased.id!r}, {step.name!r}, done=...), "
+            "then replay the job"
         )
     if how.unknown == "retry":
         return None
@@ -152,7 +181,7 @@ async def finished(runner: Runner, step: Step, result: Any) -> Json:
     try:
         stored: bytes | None = results.encode(result)
     except NotStorable as problem:
-        stored, unstorable = None, problem
+        stored, unstorable = NOT_KEPT, problem
     await insisted(runner, lambda session: write(session, step, "done", stored))
     if unstorable is not None:
         raise unstorable

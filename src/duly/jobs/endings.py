@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import LeaseLost, StoreUnavailable
+from duly._kernel.errors import LeaseLost, Misuse, StoreUnavailable
 from duly._kernel.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Dead, NotYet, Outcome, Retry
 from duly.jobs.failures import described, plain
 
@@ -122,4 +122,6 @@ def parked(draw: float) -> Ended:
 
 def as_problem(result: object) -> Outcome | None:
     """An outcome that was returned counts as if it had been raised."""
+    if isinstance(result, type) and issubclass(result, Outcome):
+        raise Misuse(f"a handler returned the class {result.__name__}: return {result.__name__}(…)")
     return result if isinstance(result, Outcome) else None

@@ -101,7 +101,8 @@ def wanted(call: Callable[..., Any], name: str) -> frozenset[str]:
     if unknown:
         raise Misuse(
             f"handler {name} asks for {unknown[0]!r}: a handler's parameters are "
-            f"{', '.join(PARAMETERS[:-1])} and {PARAMETERS[-1]}, by these names"
+            f"{', '.join(PARAMETERS[:-1])} and {PARAMETERS[-1]}, by these names; what was enqueued "
+            "is in job.payload"
         )
     return frozenset(known)
 

@@ -8,7 +8,7 @@ from duly._kernel import results
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import checked_scope, kind
 from duly._kernel.options import WAIT
-from duly.jobs.effects import effects_digest
+from duly.jobs.effects import NOT_KEPT, effects_digest
 from duly.jobs.statements import EFFECTS_CLEAR, EFFECTS_OF, EFFECTS_RESOLVE, JOBS_LOCK
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def unknown_effects(
     ]
     found: dict[bytes, tuple[UnknownEffect, ...]] = {}
     for effect in await session.rows_each(EFFECTS_OF, each):
-        if effect["state"] != "done":
+        if effect["state"] != "done" or effect["result"] == NOT_KEPT:
             name = bytes(effect["digest"])
             found[name] = (*found.get(name, ()), UnknownEffect(effect["name"], effect["key"]))
     return found

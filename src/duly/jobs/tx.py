@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from duly._kernel.errors import Misuse
 from duly._kernel.onestep import finish
@@ -16,9 +16,10 @@ from duly._kernel.options import ORDER_SCOPE
 from duly._ledger import order
 from duly._ledger.asks import advance
 from duly.jobs.enqueue import enqueue, enqueue_many
+from duly.jobs.promises import Promises
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine, Generator, Iterator
+    from collections.abc import Awaitable, Iterator
 
     from duly._kernel.session import Opened, Rows, Session
     from duly._kernel.versions import Tie, Version
@@ -86,9 +87,9 @@ class OpenTransaction:
 class Tx(OpenTransaction):
     """The transaction of a handler that blocks."""
 
-    def execute(self, statement: str, /, **values: Any) -> Rows:
+    def execute(self, statement: str, /, *unnamed: object, **values: Any) -> Rows:
         """Run a statement with ``:name`` parameters and return its rows."""
-        return finish(self._session().execute(checked_statement(statement), values))
+        return finish(self._session().execute(checked_statement(statement, unnamed), values))
 
     def newer(
         self,
@@ -111,32 +112,18 @@ class Tx(OpenTransaction):
         return finish(enqueue_many(self._session(), jobs))
 
 
-class Promised(Generic[T]):
-    """Work that begins when it is awaited, and knows whether it was."""
-
-    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
-        self._work = work
-        self.begun = False
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        self.begun = True
-        return self._work.__await__()
-
-    def give_up(self) -> None:
-        """Never to be awaited any more."""
-        self._work.close()
-
-
 class AsyncTx(OpenTransaction):
     """The transaction of a handler that is awaited."""
 
     def __init__(self, opened: Opened, jobs: Registry) -> None:
         super().__init__(opened, jobs)
-        self._promises: list[Promised[Any]] = []
+        self._promises = Promises("write `await tx.execute(…)`, and so for the other verbs of tx")
 
-    def execute(self, statement: str, /, **values: Any) -> Awaitable[Rows]:
+    def execute(self, statement: str, /, *unnamed: object, **values: Any) -> Awaitable[Rows]:
         """Run a statement with ``:name`` parameters and return its rows."""
-        return self._promised(self._session().execute(checked_statement(statement), values))
+        return self._promises.made(
+            self._session().execute(checked_statement(statement, unnamed), values)
+        )
 
     def newer(
         self,
@@ -147,38 +134,31 @@ class AsyncTx(OpenTransaction):
         scope: str = ORDER_SCOPE,
     ) -> Awaitable[bool]:
         """Whether this version is later than any applied to the resource; it is recorded then."""
-        return self._promised(order.newer(self._session(), advance(scope, resource, version, tie)))
+        return self._promises.made(
+            order.newer(self._session(), advance(scope, resource, version, tie))
+        )
 
     def enqueue(self, job: object, payload: object = None, **options: Any) -> Awaitable[Enqueued]:
         """Enqueue a job that exists if this transaction commits; the options of `Duly.enqueue`."""
-        return self._promised(enqueue(self._session(), self._jobs.new(job, payload, **options)))
+        return self._promises.made(
+            enqueue(self._session(), self._jobs.new(job, payload, **options))
+        )
 
     def enqueue_many(
         self, job: object, payloads: object, **options: Any
     ) -> Awaitable[list[Enqueued]]:
         """Enqueue many jobs of one handler; the options of `Duly.enqueue_many`."""
         jobs = self._jobs.new_many(job, payloads, **options)
-        return self._promised(enqueue_many(self._session(), jobs))
-
-    def _promised(self, work: Coroutine[Any, Any, T]) -> Promised[T]:
-        self._promises.append(promise := Promised(work))
-        return promise
+        return self._promises.made(enqueue_many(self._session(), jobs))
 
     def _refuse_unkept(self) -> None:
         """What was asked for and never awaited was never done."""
-        unkept = [promise for promise in self._promises if not promise.begun]
-        for promise in unkept:
-            promise.give_up()
-        if unkept:
-            raise Misuse(
-                f"tx was asked {len(unkept)} time(s) without `await`, and that was never done: "
-                "write `await tx.execute(…)`"
-            )
+        self._promises.refuse_unkept()
 
 
-def checked_statement(statement: object) -> str:
-    """One statement as text."""
-    if not isinstance(statement, str):
+def checked_statement(statement: object, unnamed: tuple[object, ...] = ()) -> str:
+    """One statement as text; its values have names."""
+    if not isinstance(statement, str) or unnamed:
         raise Misuse(
             "tx.execute takes SQL as text, and its values by name: "
             'tx.execute("… WHERE id = :id", id=7)'
@@ -191,8 +171,8 @@ def checked_statement(statement: object) -> str:
 def ending_is_ours() -> Misuse:
     """The error of a handler that tries to end its transaction."""
     return Misuse(
-        "a handler's transaction is ended by duly: return to commit it together with the event, "
-        "raise to roll it back"
+        "a handler's transaction is ended by duly: return to commit it together with the end of "
+        "its event or job, raise to roll it back"
     )
 
 

@@ -152,7 +152,13 @@ class Crew:
         now = time.monotonic()
         for run in self.desk.running():
             if run.overdue(now):
-                logger.error("handler %s ran longer than its timeout", run.handler.name)
+                limit = run.handler.timeout / 1_000_000
+                logger.error(
+                    "handler %s ran longer than its timeout of %g s, in job %s",
+                    run.handler.name,
+                    limit,
+                    run.leased.id,
+                )
                 at = self._parts.awaited.circumstances(run)
                 self._give_up(run, timed_out(run.leased, run.handler, at))
         waited = [run for run in self._patient if now - run.held > HELD_TOO_LONG]
@@ -226,6 +232,14 @@ class Crew:
     def busy(self) -> bool:
         """Whether a handler is at work."""
         return any(run.ended is None for run in self.desk.running())
+
+    def at_work(self) -> str:
+        """What runs, for a person."""
+        return ", ".join(
+            f"{run.leased.name} {run.leased.id} (for {run.ran / 1_000_000:.0f} s)"
+            for run in self.desk.running()
+            if run.ended is None
+        )
 
     def interrupt(self, *, threads: bool) -> None:
         """Give back what runs; it may have been half-way, so that counts as a rescue."""

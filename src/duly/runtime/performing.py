@@ -93,6 +93,7 @@ async def attempt(run: Run, place: Place) -> Ended:
     if question is not None and not await current(place.runner, question):
         return STALE
     await run_plainly(handler, event=event, job=job)
+    job.refuse_unkept()
     if question is None:
         return DONE
     await place.runner.run(lambda session: recorded(session, run, question), wait=WAIT)

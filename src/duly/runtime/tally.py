@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.inbox.tally import Tally, flush
+from duly.jobs.failures import read
 
 if TYPE_CHECKING:
     from duly._kernel.session import Runner
@@ -14,6 +15,30 @@ if TYPE_CHECKING:
     from duly.jobs.leases import Leased
 
 logger = logging.getLogger("duly")
+
+
+def reason(ended: Ended) -> str:
+    """What was recorded of a failure, on one line; secrets are left out of it already."""
+    failure = read(ended.error)
+    if failure is None:
+        return "no reason was given"
+    told = (failure.message.splitlines() or [""])[0][:200]
+    return f"{failure.type}: {told}" if told else failure.type
+
+
+def tell_again(leased: Leased, ended: Ended) -> None:
+    """Tell of a run that failed, and when the next one is."""
+    if ended.error is None:
+        return
+    logger.warning(
+        "job %s (%s) failed in attempt %d of %d, again in %.1f s: %s",
+        leased.id,
+        leased.name,
+        leased.attempts + 1,
+        leased.max_attempts,
+        ended.delay / 1_000_000,
+        reason(ended),
+    )
 
 
 @dataclass(slots=True)
@@ -50,10 +75,18 @@ class Worked:
             self.stale += 1
         elif kind == "again":
             self.again += 1
+            tell_again(leased, ended)
         elif kind == "dead":
             self.dead += 1
             logger.error(
-                "job %s (%s) is dead: see `duly dead show %s`", leased.id, leased.name, leased.id
+                "job %s (%s) is dead after %d of %d attempts and %d rescues: %s. `duly dead show` "
+                "tells more",
+                leased.id,
+                leased.name,
+                leased.attempts + ended.burnt,
+                leased.max_attempts,
+                leased.rescues + ended.rescued,
+                reason(ended),
             )
         else:
             self.lost += 1

@@ -215,7 +215,7 @@ class Worker:
             self._taker.stirred.clear()
             await self._taker.nap(WATCH)
         if crew.busy():
-            logger.warning("jobs did not end in time and are given back")
+            logger.warning("these did not end in time and are given back: %s", crew.at_work())
         # What is done must not be left leased because the database is busy or restarting.
         left = 0.0 if self._hurried else until - time.monotonic()
         await self._abandon(left + self._locked() / 1_000_000)

@@ -76,6 +76,8 @@ def refusal(target: object) -> str:
     """Why this object cannot be joined, and what to pass instead."""
     known = (REMEDIES[name] for name in type_names(target) if name in REMEDIES)
     otherwise = AWAIT if inspect.isawaitable(target) else JOINABLE
+    if type(target).__name__.endswith("Store"):
+        otherwise = "leave it out, or pass the connection whose transaction it is"
     return f"{describe(target)} cannot be joined by duly: {next(known, otherwise)}"
 
 

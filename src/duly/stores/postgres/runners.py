@@ -120,6 +120,8 @@ class BlockingRunner:
                     session = self._target.session(BlockingWire(connection), wait)
                     yield opened_on(connection, session, lasting or wait, loan)
                     ending.handled = True
+                    usual = ANSWER + (lasting or wait).total_seconds()
+                    connection.patience = bounded(usual, within)  # for the COMMIT
                     refuse_unsound(connection)
             finally:
                 if loan.revoked:  # the server may still be about to cancel something
@@ -240,6 +242,8 @@ class AwaitedRunner:
                         session = self._target.session(AwaitedWire(connection), wait)
                         yield opened_on(connection, session, lasting or wait, loan)
                         ending.handled = True
+                        usual = ANSWER + (lasting or wait).total_seconds()
+                        connection.patience = bounded(usual, within)  # for the COMMIT
                         refuse_unsound(connection)
             except BaseException:  # a second cancellation must not lose the connection
                 await surely(returned(pool, connection, loan))

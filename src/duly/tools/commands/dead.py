@@ -43,6 +43,7 @@ examples:
 The list shows no payloads: they are shown one by one. `duly replay` lets dead jobs run again."""
 ACTIONS = ("show", "discard")
 LONGEST_REASON = 120
+ASKED = "did it happen? Tell with `duly resolve`"
 HEADINGS = ("ID", "DIED", "ATTEMPTS", "JOB", "EVENT", "WHY")
 
 
@@ -183,7 +184,7 @@ def account(letter: DeadLetter) -> str:
         ("died", at(letter.dead_at)),
         ("attempts", f"{letter.attempts} of {letter.max_attempts}, {letter.rescues} rescues"),
         ("error", why(letter)),
-        *(("unknown", f"{one.name}, key {one.key}: did it happen?") for one in letter.unknown),
+        *(("unknown", f"{one.name}, key {one.key}: {ASKED}") for one in letter.unknown),
         ("payload", json.dumps(letter.payload)),
     ]
     lines = [f"{name:<9} {told}" for name, told in facts]

@@ -131,3 +131,5 @@ def announce(name: str, app: Duly, plan: Plan) -> None:
     """Say what is being worked on."""
     members = {"app": name, "store": address(app), **plan.members()}
     logger.info("working for %s, %s", name, plan.text(), extra={"members": members})
+    if not plan.handlers:
+        logger.warning("no handler of %s uses these queues: is a name mistyped?", name)

@@ -1,4 +1,5 @@
--- A person says that an effect happened whose outcome nobody knew. No row back: there is none.
+-- A person says that an effect happened whose outcome nobody knew, or what its result was where that
+-- could not be kept (it is empty then). No row back: there is none.
 -- params: scope, digest, name, result, now
 -- columns: name
 WITH moment AS (
@@ -9,5 +10,6 @@ UPDATE {effects} AS effect
    SET state = 'done', result = :result::bytea, at = moment.now
   FROM moment
  WHERE effect.scope = :scope::text AND effect.digest = :digest::bytea
-   AND effect.name = :name::text AND effect.state <> 'done'
+   AND effect.name = :name::text
+   AND (effect.state <> 'done' OR octet_length(effect.result) = 0)
 RETURNING effect.name
