@@ -81,6 +81,8 @@ class Registry:
         """A job to enqueue, checked; nothing has been written when this raises."""
         handler = self.named(job)
         length = checked_duration("window", window)
+        if key is None and window != WINDOW:
+            raise Misuse("window= is how long key= is known: give key= as well, or leave it out")
         wait, moment = when(delay, at)
         return NewJob(
             new_id(),
@@ -157,4 +159,5 @@ def payload_bytes(payload: object) -> bytes:
     try:
         return results.encode(payload)
     except NotStorable as problem:
-        raise NotStorable(str(problem).replace("this result", "this payload")) from problem
+        told = str(problem).replace("this result", "this payload").replace("return ", "use ")
+        raise NotStorable(told) from problem
