@@ -19,6 +19,7 @@ from sqlalchemy.orm import scoped_session, sessionmaker
 import duly
 from tests.begin.test_promises import told
 from tests.begin.worlds import SECRET, WORLDS, Hand, World, django_alias, made, post, signed
+from tests.joining.django_handles import configured
 from tests.joining.places import Place, settle_in
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def test_what_is_no_factory_is_refused_with_what_to_pass(tmp_path: Path) -> None
     for begin, reason in cases:
         with pytest.raises(duly.Misuse, match=reason):
             duly.Duly(begin=begin)
+    configured()  # by whichever test of Django's comes first otherwise
     with pytest.raises(duly.Misuse, match="no 'nowhere'"):
         duly.Duly(begin=duly.django("nowhere"))
     with (

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import UnsafeStore
+from duly.stores.sqlite.own import OwnConnection
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -17,11 +18,7 @@ OLDEST = (3, 37, 0)  # STRICT tables
 POLL = 0.01
 
 
-class OwnConnection(sqlite3.Connection):
-    """A connection of duly's own; unlike the driver's it can be told to refuse a call."""
-
-
-def connect(path: Path, *, durable: bool, wait: timedelta) -> sqlite3.Connection:
+def connect(path: Path, *, durable: bool, wait: timedelta) -> OwnConnection:
     """Open the database file; ``durable`` makes each COMMIT reach the disk before it returns."""
     refuse_old_sqlite()
     connection = sqlite3.connect(

@@ -17,10 +17,12 @@ from duly.stores.sqlite.errors import translated
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from duly.stores.sqlite.own import OwnConnection
     from duly.stores.sqlite.writer import Writer
 
 # Seconds for the call of a thread whose connection is taken away to end.
 OBEYING = 2.0
+BEGIN = "BEGIN IMMEDIATE"
 
 
 @contextmanager
@@ -38,7 +40,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def begin(connection: sqlite3.Connection) -> None:
     """Take the write lock now: a transaction that reads first could not be sure to get it."""
     with translated():
-        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(BEGIN)
 
 
 class Guard:
@@ -70,7 +72,7 @@ def unended(connection: sqlite3.Connection) -> Iterator[Guard]:
 
 def lent(
     writer: Writer,
-    connection: sqlite3.Connection,
+    connection: OwnConnection,
     guard: Guard,
     then: Callable[[], None] = lambda: None,
 ) -> Loan:
@@ -83,22 +85,30 @@ def lent(
     return Loan(revoke, exclusive=True)
 
 
-def given_up(connection: sqlite3.Connection) -> bool:
-    """Make a connection unable to write and roll it back, whatever another thread does with it.
+def given_up(connection: OwnConnection) -> bool:
+    """Refuse every call of others on a connection, and roll it back; False if one does not end.
 
-    In this order: a statement of that thread is either rolled back with the others or refused. An
-    interruption also hits what is asked meanwhile, so it is asked again.
+    It is made unable to write as well, for whoever has a way around our cursors.
     """
+    connection.taker = threading.get_ident()
     until = time.monotonic() + OBEYING
     while time.monotonic() < until:
-        try:
+        if not connection.calls.acquire(timeout=0.02):
             connection.interrupt()
+            continue
+        try:
+            # An interruption that nobody felt would hit what is prepared next. This is prepared
+            # already; to run it ends the interruption, although it is refused.
+            with suppress(sqlite3.Error):
+                connection.execute(BEGIN)
             connection.execute("PRAGMA query_only = ON")
             roll_back(connection)
-        except (sqlite3.Error, SystemError):  # Python's own, where two threads meet in a call
-            time.sleep(0.01)  # for the other thread's call to end
+        except (sqlite3.Error, SystemError):  # the latter is Python's own for an interruption
+            continue
         else:
             return True
+        finally:
+            connection.calls.release()
     return False
 
 

@@ -32,13 +32,13 @@ from duly.stores.sqlite.writer import OPENING, Writer
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import AsyncIterator, Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
     from duly._kernel.session import Operation
+    from duly.stores.sqlite.own import OwnConnection
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class BlockingRunner:
     ) -> T:
         """Run in one transaction; returns without ever waiting."""
 
-        def work(connection: sqlite3.Connection) -> T:
+        def work(connection: OwnConnection) -> T:
             with transaction(connection):
                 return finish(operation(self.writer.session(connection)))
 
@@ -108,7 +108,7 @@ def bounded(wait: timedelta, within: float | None) -> timedelta:
     return wait if within is None else min(wait, timedelta(seconds=max(within, 0)))
 
 
-def nothing(_: sqlite3.Connection) -> None:
+def nothing(_: OwnConnection) -> None:
     """Only have the file opened."""
 
 

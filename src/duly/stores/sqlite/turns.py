@@ -18,18 +18,18 @@ from duly.stores.sqlite.wires import answered, autocommits, run, write_each
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import AsyncIterator, Mapping, Sequence
     from datetime import timedelta
 
     from duly._kernel.session import Row, Rows, Value
+    from duly.stores.sqlite.own import OwnConnection
     from duly.stores.sqlite.writer import Writer
 
 
 class ThreadWire:
     """The writing connection, used through a thread so that the loop never blocks on it."""
 
-    def __init__(self, connection: sqlite3.Connection, thread: Thread) -> None:
+    def __init__(self, connection: OwnConnection, thread: Thread) -> None:
         self._connection = connection
         self._thread = thread
 
@@ -118,9 +118,9 @@ class Turns:
         finally:
             turn.end()
 
-    async def _borrowed(self, wait: timedelta) -> sqlite3.Connection:
+    async def _borrowed(self, wait: timedelta) -> OwnConnection:
         """The connection; one that arrives for a cancelled caller is given back."""
-        got: list[sqlite3.Connection] = []
+        got: list[OwnConnection] = []
         try:
             await self._thread.run(lambda: got.append(self._writer.borrow(wait)))
         except asyncio.CancelledError:

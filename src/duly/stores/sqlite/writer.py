@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from duly._kernel.options import Names
     from duly._kernel.session import Operation, Session
     from duly.stores.sqlite.handling import Guard
+    from duly.stores.sqlite.own import OwnConnection
     from duly.stores.sqlite.session import Wire
 
 T = TypeVar("T")
@@ -57,15 +58,15 @@ class Writer:
         self._durable = durable
         self._clock = clock
         self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
+        self._connection: OwnConnection | None = None
         self._process = 0
         self._busy_timeout: timedelta | None = None
         self._applied: list[str] = []
         self._borrower: int | None = None
-        self._lent: sqlite3.Connection | None = None
+        self._lent: OwnConnection | None = None
         WRITERS.add(self)
 
-    def lend(self, work: Callable[[sqlite3.Connection], T], wait: timedelta) -> T:
+    def lend(self, work: Callable[[OwnConnection], T], wait: timedelta) -> T:
         """The connection, to one at a time; whoever waits longer than allowed is told `Held`."""
         connection = self.borrow(wait)
         try:
@@ -78,7 +79,7 @@ class Writer:
         finally:
             self.give_back(connection)
 
-    def borrow(self, wait: timedelta) -> sqlite3.Connection:
+    def borrow(self, wait: timedelta) -> OwnConnection:
         """The connection, until it is given back."""
         left = self._queue(wait)
         try:
@@ -94,20 +95,20 @@ class Writer:
             self._lock.release()
             raise
 
-    def give_back(self, connection: sqlite3.Connection) -> None:
+    def give_back(self, connection: OwnConnection) -> None:
         """Let the next one in, unless the connection was taken away before; from any thread."""
         if self._lent is connection:
             self._borrower = self._lent = None
             self._lock.release()
 
-    def end(self, connection: sqlite3.Connection) -> None:
+    def end(self, connection: OwnConnection) -> None:
         """Give a handler's connection back; one that was taken away is closed by who has it."""
         if self._lent is connection:
             self.give_back(connection)
         else:
             connection.close()
 
-    def revoke(self, connection: sqlite3.Connection, guard: Guard) -> None:
+    def revoke(self, connection: OwnConnection, guard: Guard) -> None:
         """Take the connection from code that does not let go of it, and let the next one in.
 
         Closing it would free what that code's thread may be using. So it is made unable to write,
@@ -164,12 +165,12 @@ class Writer:
         """Go on after a fork, in the parent as in the child."""
         self._lock.release()
 
-    def _bound(self, connection: sqlite3.Connection, wait: timedelta) -> None:
+    def _bound(self, connection: OwnConnection, wait: timedelta) -> None:
         if wait != self._busy_timeout:
             connection.execute(f"PRAGMA busy_timeout = {milliseconds(wait)}")
             self._busy_timeout = wait
 
-    def _opened(self, wait: timedelta) -> sqlite3.Connection:
+    def _opened(self, wait: timedelta) -> OwnConnection:
         """Open at the first use, and again in a forked child: a connection survives no fork."""
         if self._connection is None or self._process != os.getpid():
             connection = connect(self._path, durable=self._durable, wait=wait)
@@ -186,7 +187,7 @@ class Writer:
         """Open the file and return what opening it applied, to the first who asks."""
         return self.lend(self._first_to_ask, OPENING)
 
-    def _first_to_ask(self, _: sqlite3.Connection) -> list[str]:
+    def _first_to_ask(self, _: OwnConnection) -> list[str]:
         applied, self._applied = self._applied, []
         return applied
 
@@ -207,7 +208,7 @@ class Writer:
         finally:
             connection.close()
 
-    def _migrate(self, connection: sqlite3.Connection) -> list[str]:
+    def _migrate(self, connection: OwnConnection) -> list[str]:
         """On SQLite opening migrates: there is no operator between the library and its file."""
         session = self.session(connection)
         self._bound(connection, OPENING)

@@ -1,0 +1,78 @@
+"""A connection of duly's own, which can be taken from a handler that is using it.
+
+Two threads in SQLite on one connection can freeze the process: one has SQLite's lock and waits for
+Python's, in the function that guards the transaction, and the other waits the other way round. So
+each call takes a lock of ours first. Whoever takes the connection away interrupts the call that has
+it, waits for that lock, and refuses every later call.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+TAKEN = "this transaction was taken away: its handler ran longer than it may, or lost its lease"
+
+
+class OwnCursor(sqlite3.Cursor):
+    """A cursor whose calls into SQLite take turns with whoever takes the connection away."""
+
+    connection: OwnConnection
+
+    def execute(self, *arguments: Any) -> Self:
+        """Run one statement."""
+        with self.connection.call():
+            return super().execute(*arguments)
+
+    def executemany(self, *arguments: Any) -> Self:
+        """Run one statement for many sets of values."""
+        with self.connection.call():
+            return super().executemany(*arguments)
+
+    def executescript(self, *arguments: Any) -> sqlite3.Cursor:
+        """Run many statements."""
+        with self.connection.call():
+            return super().executescript(*arguments)
+
+    def fetchone(self) -> Any:
+        """The next row."""
+        with self.connection.call():
+            return super().fetchone()
+
+    def fetchmany(self, *arguments: Any, **options: Any) -> list[Any]:
+        """The next rows."""
+        with self.connection.call():
+            return super().fetchmany(*arguments, **options)
+
+    def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+        with self.connection.call():
+            return super().fetchall()
+
+    def __next__(self) -> Any:
+        with self.connection.call():
+            return super().__next__()
+
+
+class OwnConnection(sqlite3.Connection):
+    """The one writing connection; unlike the driver's it can be told to refuse a call."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.calls = threading.RLock()
+        # The only thread that may use it, once it was taken from all others.
+        self.taker: int | None = None
+
+    def cursor(self, factory: Any = OwnCursor) -> Any:
+        """A cursor; ``execute`` and its kin of the connection go through one, too."""
+        return super().cursor(factory)
+
+    def call(self) -> AbstractContextManager[object]:
+        """The lock that every call takes, unless the connection was taken away."""
+        if self.taker is not None and self.taker != threading.get_ident():
+            raise sqlite3.ProgrammingError(TAKEN)
+        return self.calls
