@@ -4,8 +4,9 @@
 gets an environment of its own, `.venv-3.12` and so on, kept until pyproject.toml changes. There
 the tests marked slow are left out: they try servers and processes, not the language.
 
-The newest one runs all the others; those between it and this one run what compares stores and
-colours, so that the whole stays below twenty minutes on two cores.
+The newest one runs the others but for the gate, which is pure, and the temporary store; those
+between it and this one run the conformance of the ledger, so that the whole stays below twenty
+minutes on two cores.
 
 What follows on the command line goes to pytest, on every interpreter. DULY_TEST_PYTHONS limits the
 interpreters: "3.13" or "3.12,3.13" names newer ones, "main" stands for none of them.
@@ -25,10 +26,8 @@ ROOT = Path(__file__).parents[1]
 PASSED, FAILED = "passed", "FAILED"
 ANSWERS = {0: PASSED, 1: FAILED}  # pytest's exit codes that tell about the tests
 LIMIT = "DULY_TEST_PYTHONS"
-# The ledger, the receiving path and the worker, on every store and in both colours.
-CORE = (
-    "tests/conformance", "tests/test_tx.py", "tests/test_opened.py",
-)  # fmt: skip
+# The ledger on every store and in both colours, and the transactions of handlers.
+CORE = ("tests/conformance", "tests/test_tx.py", "tests/test_opened.py")
 # The newest Python leaves out what is pure, and the third store, which is the second without syncs.
 NEWEST = ("tests", "--ignore=tests/gate", "-k", "not memory")
 MOST_WORKERS = 4  # each worker keeps connections; the server has a few hundred for all

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.everywhere import CORE, Interpreter, allowed, candidates, chosen, newer
+from tests.everywhere import CORE, NEWEST, Interpreter, allowed, candidates, chosen, newer
 
 HERE = (3, 11, 7)
 
@@ -40,7 +40,7 @@ def test_candidates_come_from_path_and_from_pyenv_and_are_programs(tmp_path: Pat
     assert found[:2] == [on_path / "python3.12", theirs / "python3.13"]
 
 
-def test_the_newest_runs_all_that_is_not_slow_and_those_between_the_core_of_it() -> None:
-    assert chosen([], newest=True) == ["-m", "not slow"]
+def test_the_newest_runs_most_that_is_not_slow_and_those_between_the_core_of_it() -> None:
+    assert chosen([], newest=True) == ["-m", "not slow", *NEWEST]
     assert chosen([], newest=False) == ["-m", "not slow", *CORE]
     assert chosen(["tests/gate"], newest=False) == ["-m", "not slow", "tests/gate"]
