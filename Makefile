@@ -50,7 +50,7 @@ fuzz: $(READY) ## fuzz the gate's schemes, 20 s each; ARGS="hmac --seconds 600" 
 	@$(BIN)/python -m fuzz $(ARGS)
 
 storm-jobs: $(READY) ## 20,000 jobs of every kind while workers are killed, on each store; minutes
-	@DULY_STORM_JOBS=20000 $(BIN)/python -m tests.servers -- \
+	@DULY_LONG=1 DULY_STORM_JOBS=20000 $(BIN)/python -m tests.servers -- \
 	  $(BIN)/python -m pytest tests/faults/working/test_storms.py -k killed_at_random $(ARGS)
 
 clean: ## remove the environments, the caches and what was built

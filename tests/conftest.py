@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -50,6 +51,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at -m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what tries servers and databases rather than the language: see tests/everywhere.py."""
+    if os.environ.get("DULY_LONG") != "1":
+        items[:] = [item for item in items if item.get_closest_marker("long") is None]
     for item in items:
         if SERVED.intersection(item.path.relative_to(HERE).with_suffix("").parts):
             item.add_marker(pytest.mark.slow)

@@ -38,7 +38,7 @@ def row(name: str, **figures_of_it: float) -> Row:
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_last_line_has_a_row_for_each_measure_and_a_ratio_for_each_comparison(
     postgres_server: str,
 ) -> None:

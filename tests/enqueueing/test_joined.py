@@ -160,7 +160,7 @@ async def test_a_connection_that_would_commit_by_itself_is_refused_before_anythi
 ) -> None:
     async with a_queue(place, scope) as queue, way.open(place.url) as user:
         for verb, given in (("enqueue", None), ("enqueue_many", [1, 2])):
-            for options in ({}, {"window": timedelta(hours=1)}):
+            for options in ({}, {"delay": timedelta(hours=1)}):
                 with pytest.raises(duly.NotJoinable, match=r"BEGIN IMMEDIATE|transaction"):
                     await queue.ask(user, verb, given, **options)
         with pytest.raises(duly.NotJoinable):

@@ -60,14 +60,15 @@ class Heart:
         # What looked lost, and what looked forgotten, at the last beat: nothing is done at once,
         # because a settle or a claim may be on its way.
         self._missing: set[tuple[str, int]] = set()
-        # When the last beat began that was committed.
-        self._beaten = 0.0
+        # When the last beat began that was committed, and the last that counts.
+        self._begun = self._beaten = 0.0
         self._strays: set[tuple[str, int]] = set()
         self._ended: set[tuple[str, int]] = set()
 
     def first(self) -> None:
         """Say that the worker is there, before it leases anything."""
         self._committed()
+        self.confirm()
 
     def trusted(self) -> bool:
         """Whether no lease can be lost yet: the last beat is younger than a lease."""
@@ -75,10 +76,12 @@ class Heart:
 
     def _committed(self) -> list[Lease]:
         """One beat; what comes back are the leases that the database knows of."""
-        begun = time.monotonic()
-        held = finish(self._store.blocking.run_single(self._beat, wait=WAIT))
-        self._beaten = begun
-        return held
+        self._begun = time.monotonic()
+        return finish(self._store.blocking.run_single(self._beat, wait=WAIT))
+
+    def confirm(self) -> None:
+        """The last beat counts: whoever begins jobs has heard which leases were lost."""
+        self._beaten = self._begun
 
     def start(self) -> None:
         """Begin to beat."""
@@ -109,6 +112,8 @@ class Heart:
         before = [run for run in self._desk.leased() if run.ended is None]
         late = not self.trusted()
         held = self._committed()
+        if not late:
+            self.confirm()
         self._tell_lost(before, held, late=late)
         self._release_strays(held)
 

@@ -106,6 +106,7 @@ class Worker:
 
     def _hear_lost_here(self, runs: Sequence[Run]) -> None:
         self._crew.hear_lost(runs)
+        self._heart.confirm()  # only now: what was held and lost must not begin in between
         self._crew.start()
 
     def _from_outside(self, call: Any) -> None:

@@ -35,6 +35,7 @@ def sizes(jobs: int, *, poison: int = 0) -> dict[str, int]:
     return {name: jobs * share // 100 for name, share in SHARES.items()} | {"poison": poison}
 
 
+@pytest.mark.long
 def test_workers_killed_at_random_do_every_job_as_its_kind_demands(url: str) -> None:
     with Storm(url, workers=WORKERS) as storm:
         storm.enqueue(sizes(JOBS, poison=max(JOBS // POISON, 1)))
