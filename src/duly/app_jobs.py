@@ -167,7 +167,7 @@ class JobVerbs(EnqueueVerbs, CronVerbs, DeadVerbs):
             lease: how long this worker may be silent before its jobs are given to others.
             grace: how long jobs may take to end when it is told to stop.
         """
-        if asyncio._get_running_loop() is not None:
+        if loop_is_running():
             raise WrongColour("an event loop is running here: use await app.aio.work(…)")
         settings = settings_of(concurrency, self._queues(queues), lease, grace)
         return asyncio.run(self._work_and_release(settings, checked_until(until)))
@@ -234,6 +234,15 @@ class AwaitedJobVerbs(AwaitedEnqueueVerbs, AwaitedDeadVerbs):
         """Work in this event loop until there is nothing to do, or until told to stop."""
         settings = settings_of(concurrency, self._jobs_of._queues(queues), lease, grace)
         return await self._jobs_of.worker(settings).run(checked_until(until))
+
+
+def loop_is_running() -> bool:
+    """Whether this thread runs an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def checked_until(until: object) -> Until:

@@ -122,7 +122,11 @@ class Worker:
         """Work until there is nothing to do, or until told to stop."""
         self._loop = asyncio.get_running_loop()
         self._crew.hands.start(self._loop)
-        await self._patiently(lambda: asyncio.to_thread(self._heart.first))
+        try:
+            await self._patiently(lambda: asyncio.to_thread(self._heart.first))
+        except BaseException:
+            await surely(asyncio.to_thread(self._heart.stop))  # or its connection would stay
+            raise
         self._heart.start()
         self._parts.bell.add(self.wake)
         helpers = [self._loop.create_task(work) for work in self._helpers()]

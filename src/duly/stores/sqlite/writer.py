@@ -102,11 +102,16 @@ class Writer:
             self._lock.release()
 
     def end(self, connection: OwnConnection) -> None:
-        """Give a handler's connection back; one that was taken away is closed by who has it."""
-        if self._lent is connection:
-            self.give_back(connection)
-        else:
+        """Give a handler's connection back; one that was taken away is closed by who has it.
+
+        So is one that could not be taken in time: it refuses every call, and may be in the middle
+        of something.
+        """
+        if connection.taker is not None:
             connection.close()
+            if self._connection is connection:
+                self._connection = None
+        self.give_back(connection)
 
     def revoke(self, connection: OwnConnection, guard: Guard) -> None:
         """Take the connection from code that does not let go of it, and let the next one in.
