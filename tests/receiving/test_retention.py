@@ -135,6 +135,22 @@ async def test_the_event_of_a_body_that_is_remembered_is_a_duplicate_and_no_conf
         assert (await hub.send(PAID, id="id_1", type="push")).said == "accepted"
 
 
+async def test_a_forgotten_event_leaves_the_guard_to_a_later_one_with_the_same_body(
+    stored: Case, place: DatabaseOf, clock: HandClock
+) -> None:
+    async with stored.open(place, clock) as subject:
+        hub = subject.source("github", now=clock, keep=MONTH)
+        await hub.send(PAID, id="id_1", type="push")
+        subject.records.finish(hub.name)
+        clock.advance(MONTH)
+        assert (await hub.send(PAID, id="id_2", type="push")).said == "accepted"
+        subject.records.finish(hub.name)
+        subject.app.forget(hub.name, "id_1")
+        assert (await hub.send(PAID, id="id_3", type="push")).said == "conflict"
+        subject.app.forget(hub.name, "id_2")
+        assert (await hub.send(PAID, id="id_4", type="push")).said == "accepted"
+
+
 async def test_a_source_that_forgets_nothing_knows_an_event_for_ever(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:

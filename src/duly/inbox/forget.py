@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
 from duly.inbox.arrivals import Flag, event_key
-from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG
+from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG, GUARDS_FORGET
 from duly.jobs.statements import JOBS_DISCARD, JOBS_OF_EVENT
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ async def forget(session: Session, scope: str, event_id: str) -> Forgotten:
         )
     for row in events:
         if row["replay"] is not None:
-            await session.rows(CLAIMS_FORGET, scope=scope, digest=bytes(row["replay"]))
+            guard = bytes(row["replay"])
+            await session.rows(GUARDS_FORGET, scope=scope, digest=guard, event=key.digest)
         await session.rows(EVENTS_FLAG, id=row["id"], flags=Flag.FORGOTTEN.value)
     for job in jobs:
         await session.rows(JOBS_DISCARD, id=job["id"])

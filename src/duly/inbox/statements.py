@@ -14,5 +14,6 @@ EVENTS_FLAG = "events_flag"
 EVENTS_INSERT = "events_insert"
 EVENTS_PRUNE = "events_prune"
 EVENTS_STRIP = "events_strip"
+GUARDS_FORGET = "guards_forget"
 # One statement for many events; PostgreSQL only.
 INBOX_ACCEPT = "inbox_accept"

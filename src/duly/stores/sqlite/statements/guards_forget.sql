@@ -1,0 +1,13 @@
+-- Delete the claim that guards the body of an event which is forgotten, unless another event that
+-- is still known came with the same body since: the guard is that one's then.
+-- params: scope, digest (of the guard), event (the digest of the forgotten one), now
+-- columns: digest
+DELETE FROM {claims}
+ WHERE scope = :scope AND digest = :digest AND state = 'done'
+   AND NOT EXISTS (
+        SELECT 1 FROM {events} AS other
+          JOIN {claims} AS known ON known.scope = other.scope AND known.digest = other.digest
+         WHERE other.scope = :scope AND other.replay = :digest
+           AND other.digest <> :event AND other.flags IN ('', 'ignored', 'too_old')
+           AND coalesce(known.expires_at > :now, 1))
+RETURNING digest
