@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from duly.stores.sqlite import writer
+from duly.stores.sqlite.own import OwnConnection
 from tests.faults.doors import PATIENCE
 from tests.faults.shops import Mode, Shop
 from tests.processes import Worker
@@ -60,7 +61,7 @@ def resize(shop: Shop, pages: int) -> None:
     connection.execute(f"PRAGMA max_page_count = {there + pages}")
 
 
-class Unheard(sqlite3.Connection):
+class Unheard(OwnConnection):
     """A connection on which the commit of an event succeeds and is reported as a failed sync."""
 
     # The number of events at which it fails, which tells that commit from those that only count.
@@ -78,7 +79,7 @@ class Unheard(sqlite3.Connection):
         return done
 
 
-def connect_unheard(path: Path, **_: object) -> sqlite3.Connection:
+def connect_unheard(path: Path, **_: object) -> OwnConnection:
     """Nothing is told apart from a sound connection, but one commit."""
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=Unheard)
 

@@ -107,11 +107,13 @@ class Writer:
         So is one that could not be taken in time: it refuses every call, and may be in the middle
         of something.
         """
-        if connection.taker is not None:
-            connection.close()
-            if self._connection is connection:
-                self._connection = None
-        self.give_back(connection)
+        try:
+            if connection.taker is not None:
+                if self._connection is connection:
+                    self._connection = None
+                connection.close()
+        finally:  # whatever happens, the next one must be let in
+            self.give_back(connection)
 
     def revoke(self, connection: OwnConnection, guard: Guard) -> None:
         """Take the connection from code that does not let go of it, and let the next one in.
