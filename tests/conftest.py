@@ -54,6 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get("DULY_LONG") != "1":
         items[:] = [item for item in items if item.get_closest_marker("long") is None]
     for item in items:
+        if item.get_closest_marker("long") is not None:
+            item.add_marker(pytest.mark.timeout(0))
         if SERVED.intersection(item.path.relative_to(HERE).with_suffix("").parts):
             item.add_marker(pytest.mark.slow)
 

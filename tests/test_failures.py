@@ -11,10 +11,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as some
 
 from duly import Misuse
+from duly._kernel.failures import Failure, described, plain, read
 from duly._kernel.inputs import checked_clock
+from duly._kernel.redaction import MARK, REACH
 from duly._kernel.retry import Dead
-from duly.jobs.failures import Failure, described, plain, read
-from duly.jobs.redaction import MARK, REACH
 
 if TYPE_CHECKING:
     from collections.abc import Callable

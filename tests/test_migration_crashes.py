@@ -23,7 +23,7 @@ from tests.migrators import (
 )
 
 ROOT = Path(__file__).parents[1]
-NAMES = ["0001_ledger", "0002_inbox", "0003_jobs", LATER.name]
+NAMES = ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox", LATER.name]
 
 
 @pytest.fixture(params=["postgres", "sqlite"])

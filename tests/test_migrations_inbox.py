@@ -19,7 +19,7 @@ from tests.migrators import earlier_duly, migrated
 LEASE = timedelta(hours=1)
 AT_ONCE = timedelta(0)
 FIRST = ["0001_ledger"]
-INBOX = ["0002_inbox", "0003_jobs"]
+INBOX = ["0002_inbox", "0003_jobs", "0004_outbox"]
 NEW_TABLES = {
     *("events", "deliveries", "jobs", "workers", "counters"),
     *("history", "effects", "schedules"),

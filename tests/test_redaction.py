@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import pytest
 
 import duly
-from duly.jobs.redaction import MARK, shown
+from duly._kernel.redaction import MARK, shown
 from tests.joining.places import Place
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.jobs import replaying
+from duly._ledger import replaying
 from duly.tools.cli import main
 from duly.tools.letters import moment
 from tests.inboxes import done, found

@@ -14,6 +14,7 @@ from duly._kernel.session import Dialect
 from duly._ledger import statements as ledger
 from duly.inbox import statements as inbox
 from duly.jobs import statements as jobs
+from duly.outbox import statements as outbox
 from duly.stores.sql import migrations as migrating_module
 from duly.stores.sql.migrations import migrations, split
 from duly.stores.sql.placeholders import names_in, prepare
@@ -25,10 +26,10 @@ DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
 # What PostgreSQL needs and SQLite does not: a server to look at, lock waits, and few round trips.
 POSTGRES_ONLY = re.compile(
     r"_moment|_woken|server_check|wait_.*|inbox_accept|jobs_insert_many"
-    r"|jobs_return_many|jobs_bury_many"
+    r"|jobs_return_many|jobs_bury_many|outbox_take_many"
 )
 # What PostgreSQL does in one statement, and SQLite in two.
-SQLITE_ONLY = re.compile(r"jobs_remove(_many)?")
+SQLITE_ONLY = re.compile(r"jobs_remove(_many)?|outbox_remove_many|outbox_take")
 BRACKETS = re.compile(r"\([^()]*\)")
 # One value of the right kind for every parameter, for the statements of SQLite.
 VALUES: dict[str, object] = {
@@ -45,9 +46,10 @@ VALUES: dict[str, object] = {
     "parked": 0, "error": None, "least": 1, "host": "host", "pid": 1, "idle": 0, "job": "id",
     "key": "key", "slot": 1, "before": b"t", "holder": "id",
     "urgency": 0, "last": "id", "since": 1, "until": 1, "after_at": 1, "after_id": "id", "start": 0,
-    "gap": 0,
+    "gap": 0, "destination": "https://example.com", "request": b"{}", "signer": None, "after": "",
+    "skipped": "[]", "room": "1",
 }  # fmt: skip
-MODULES = [ledger, inbox, jobs]
+MODULES = [ledger, inbox, jobs, outbox]
 
 
 def names_of(dialect: Dialect) -> set[str]:

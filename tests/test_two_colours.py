@@ -11,11 +11,11 @@ import pytest
 import duly
 from duly import aio, verbs
 from duly._kernel.errors import Code, DulyError
+from duly._kernel.failures import Failure
 from duly._ledger.turns import Turn
 from duly.app import Awaited
 from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
 from duly.jobs.context import AsyncJob, Job
-from duly.jobs.failures import Failure
 from duly.jobs.resolving import UnknownEffect
 from duly.jobs.stats import QueueStats
 from duly.jobs.tx import AsyncTx, Tx

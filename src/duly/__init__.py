@@ -23,6 +23,7 @@ from duly._kernel.errors import (
 )
 from duly._kernel.records import Duplicate, First
 from duly._kernel.retry import Backoff, Dead, NotYet, Retry
+from duly._ledger.replaying import Replayed
 from duly.app import Duly
 from duly.gate.explaining import explain
 from duly.gate.provider import Provider
@@ -36,9 +37,13 @@ from duly.inbox.forget import Forgotten, StillAtWork
 from duly.jobs.context import Job
 from duly.jobs.dead import DeadLetter
 from duly.jobs.enqueue import Enqueued
-from duly.jobs.replaying import Replayed
 from duly.jobs.stats import Stats
 from duly.jobs.tx import Tx
+from duly.outbox.egress import Egress, EgressRefused
+from duly.outbox.letters import DeadMessage
+from duly.outbox.messages import Message, Staged
+from duly.outbox.stats import OutboxStats
+from duly.runtime.relaying.tally import Relayed
 from duly.runtime.tally import Worked
 from duly.stores.base import Store
 from duly.stores.begins import django
@@ -51,6 +56,7 @@ __version__ = "0.1.0"
 for _public in (
     *(Duly, Event, Forgotten, Tx, StoreRefused),
     *(DeadLetter, Replayed, Stats),
+    *(DeadMessage, Egress, EgressRefused, Message, OutboxStats, Relayed, Staged),
     *(Backoff, Dead, Enqueued, Job, NotYet, Retry, Worked),
     *(First, Duplicate, Store, Provider, Secret, Signed, Source, Verified),
     *DulyError.__subclasses__(),
@@ -63,9 +69,12 @@ __all__ = [
     "Backoff",
     "Dead",
     "DeadLetter",
+    "DeadMessage",
     "Duly",
     "DulyError",
     "Duplicate",
+    "Egress",
+    "EgressRefused",
     "Enqueued",
     "Event",
     "First",
@@ -73,18 +82,22 @@ __all__ = [
     "Held",
     "Job",
     "LeaseLost",
+    "Message",
     "Misuse",
     "NotJoinable",
     "NotStorable",
     "NotYet",
+    "OutboxStats",
     "Provider",
     "Rejected",
+    "Relayed",
     "Replayed",
     "Retry",
     "SchemaMismatch",
     "Secret",
     "Signed",
     "Source",
+    "Staged",
     "StaleSnapshot",
     "Stats",
     "StillAtWork",

@@ -42,6 +42,7 @@ from duly.inbox.forget import Forgotten, forget
 from duly.jobs.handlers import EVENT_ATTEMPTS, checked_pattern
 from duly.jobs.handlers import QUEUE as QUEUE_NAME
 from duly.jobs.order import order_of
+from duly.outbox.egress import Egress
 from duly.stores.begins import SameDatabase, begin_of
 from duly.stores.opening import store
 
@@ -81,6 +82,8 @@ class Duly(JobVerbs):
             again.
         body_deadline: how long a body may take to arrive.
         queue: how many events may wait for a commit.
+        egress: where messages and the calls of jobs may go: https, to the outside world, unless
+            given.
     """
 
     def __init__(
@@ -96,6 +99,7 @@ class Duly(JobVerbs):
         deadline: timedelta = DEADLINE,
         body_deadline: timedelta = BODY_DEADLINE,
         queue: int = QUEUE,
+        egress: Egress = Egress(),  # noqa: B008  # it cannot be changed
     ) -> None:
         names, trusted_clock = table_names(prefix, schema), checked_clock(clock)
         self._begin = None if begin is None else begin_of(begin, names, trusted_clock)
@@ -116,7 +120,7 @@ class Duly(JobVerbs):
         )
         opener = None if self._begin is None else SameDatabase(self._begin, self.store)
         self._opener, self._connections = opener, connections
-        self._begin_jobs()
+        self._begin_jobs(egress)
         database = Database(
             self.store.blocking, self.store.awaited, opener, self.store.aclose, connections
         )
@@ -313,11 +317,14 @@ class Duly(JobVerbs):
     def close(self) -> None:
         """Write what is counted, and close the store."""
         self.receiver.close()
+        self._callers.close()
         self.store.close()
 
     async def aclose(self) -> None:
         """The same, awaited; connections of the running event loop included."""
         await self.receiver.aclose()
+        await self._callers.aclose_loop()
+        self._callers.close()
         await self.store.aclose()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from duly.edge.routes import Route
     from duly.inbox.forget import Forgotten
     from duly.jobs.handlers import Handler
+    from duly.runtime.taking import Until
     from duly.stores.begins import Begin
 
 
@@ -67,3 +69,19 @@ def refuse_colour(handler: Handler, begin: Begin) -> None:
             f"handler {handler.name} is {handler.colour}, and begin= opens {begin.colour} "
             f"transactions: make it {'async def' if begin.colour == 'async' else 'def'}"
         )
+
+
+def loop_is_running() -> bool:
+    """Whether this thread runs an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def checked_until(until: object) -> Until:
+    """When a worker or a relay ends."""
+    if until not in ("idle", "stopped"):
+        raise Misuse('until must be "idle" or "stopped"')
+    return until

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from duly._kernel.inputs import checked_count
 from duly._kernel.onestep import finish
-from duly.jobs.dead import MOST_SHOWN, SHOWN, checked_id, discarded, listed, selection
+from duly._ledger.letters import MOST_SHOWN, SHOWN, checked_id
+from duly._ledger.replaying import replay
+from duly.jobs.dead import discarded, listed, selection
 from duly.jobs.inside import refuse_inside
-from duly.jobs.replaying import plan_of, replay
+from duly.jobs.replaying import plan_of
 from duly.jobs.resolving import finding_of, resolve
 from duly.jobs.stats import counted
 
@@ -16,9 +18,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly._kernel.results import Json
+    from duly._ledger.replaying import Replayed
     from duly.jobs.bell import Bell
     from duly.jobs.dead import DeadLetter
-    from duly.jobs.replaying import Replayed
     from duly.jobs.resolving import Finding
     from duly.jobs.stats import Stats
     from duly.stores.base import Store

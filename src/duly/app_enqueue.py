@@ -105,10 +105,12 @@ class EnqueueVerbs:
         self.bell.ring()
         return done
 
-    def _joined(self, tx: object, colour: Colour, verb: str) -> Session | None:
+    def _joined(
+        self, tx: object, colour: Colour, verb: str, instead: str = INSTEAD
+    ) -> Session | None:
         """The caller's transaction; None where there is none, and none is open around the call."""
         if tx is None:
-            refuse_inside(verb, INSTEAD)
+            refuse_inside(verb, instead)
             return None
         if isinstance(tx, OpenTransaction):
             if isinstance(tx, AsyncTx) != (colour == "async"):

@@ -12,10 +12,10 @@ from duly._kernel.clock import MICROSECOND
 from duly._kernel.errors import Misuse, WrongColour
 from duly._kernel.inputs import checked_count, checked_duration, kind
 from duly._kernel.retry import Backoff
-from duly.app_checks import refuse_colour
+from duly.app_checks import checked_until, loop_is_running, refuse_colour
 from duly.app_cron import CronVerbs
 from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
-from duly.app_enqueue import AwaitedEnqueueVerbs, EnqueueVerbs
+from duly.app_outbox import AwaitedOutboxVerbs, OutboxVerbs
 from duly.jobs.bell import Bell
 from duly.jobs.handlers import (
     JOB_ATTEMPTS,
@@ -26,6 +26,8 @@ from duly.jobs.handlers import (
     handler_of,
 )
 from duly.jobs.registry import Registry
+from duly.outbox.egress import Egress
+from duly.runtime.callers import Callers
 from duly.runtime.parts import Parts
 from duly.runtime.performing import Place
 from duly.runtime.settings import CONCURRENCY, GRACE, LEASE, settings_of
@@ -50,7 +52,7 @@ LONGEST_TIMEOUT = timedelta(days=1)
 SPARE = 2
 
 
-class JobVerbs(EnqueueVerbs, CronVerbs, DeadVerbs):
+class JobVerbs(OutboxVerbs, CronVerbs, DeadVerbs):
     """What `Duly` does about jobs."""
 
     store: Store
@@ -59,9 +61,13 @@ class JobVerbs(EnqueueVerbs, CronVerbs, DeadVerbs):
     _opener: SameDatabase | None
     _connections: int
 
-    def _begin_jobs(self) -> None:
+    def _begin_jobs(self, egress: object) -> None:
+        if not isinstance(egress, Egress):
+            raise Misuse(f"egress must be a duly.Egress(…), not {kind(egress)}")
         self.jobs = Registry()
+        self.jobs.outgoing.egress = egress
         self.bell = Bell()
+        self._callers = Callers(self.jobs.outgoing)
 
     @overload
     def job(self, function: Handling, /) -> Handling: ...
@@ -182,15 +188,16 @@ class JobVerbs(EnqueueVerbs, CronVerbs, DeadVerbs):
         try:
             return await self.worker(settings).run(until)
         finally:
-            await self.store.aclose_loop()
+            await self.release_loop()
+
+    async def release_loop(self) -> None:
+        """Give back what the running event loop holds: connections to the database, and others."""
+        await self._callers.aclose_loop()
+        await self.store.aclose_loop()
 
     def worker(self, settings: Settings) -> Worker:
         """A worker that has not begun; for whoever runs and stops it."""
-        secrets = [
-            text for route in self.site.routes.values() for text in route.source.texts_to_hide()
-        ]
-        password = urlsplit(self.store.url).password
-        secrets += [] if password is None else [password, unquote(password)]
+        secrets = self._secrets()
         own = self._opener is None
         at_once = max(self._connections - SPARE, 1) if own else settings.at_once
         return Worker(
@@ -211,11 +218,23 @@ class JobVerbs(EnqueueVerbs, CronVerbs, DeadVerbs):
             settings,
         )
 
+    def _secrets(self) -> list[str]:
+        """What must not be in anything that people read."""
+        secrets = [
+            text for route in self.site.routes.values() for text in route.source.texts_to_hide()
+        ]
+        for signer in self.jobs.outgoing.signers.values():
+            secrets += signer.texts_to_hide()
+        password = urlsplit(self.store.url).password
+        return secrets if password is None else [*secrets, password, unquote(password)]
+
     def _place(self, runner: Runner, secrets: Sequence[str]) -> Place:
-        return Place(runner, self._opener or runner, self.jobs, self.store.clock, secrets)
+        return Place(
+            runner, self._opener or runner, self.jobs, self.store.clock, secrets, self._callers
+        )
 
 
-class AwaitedJobVerbs(AwaitedEnqueueVerbs, AwaitedDeadVerbs):
+class AwaitedJobVerbs(AwaitedOutboxVerbs, AwaitedDeadVerbs):
     """The same verbs awaited."""
 
     def __init__(self, app: JobVerbs) -> None:
@@ -234,19 +253,3 @@ class AwaitedJobVerbs(AwaitedEnqueueVerbs, AwaitedDeadVerbs):
         """Work in this event loop until there is nothing to do, or until told to stop."""
         settings = settings_of(concurrency, self._jobs_of._queues(queues), lease, grace)
         return await self._jobs_of.worker(settings).run(checked_until(until))
-
-
-def loop_is_running() -> bool:
-    """Whether this thread runs an event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def checked_until(until: object) -> Until:
-    """When a worker ends."""
-    if until not in ("idle", "stopped"):
-        raise Misuse('until must be "idle" or "stopped"')
-    return until

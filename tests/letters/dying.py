@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
+from duly._kernel.failures import plain
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
 from duly.jobs.endings import Ended
-from duly.jobs.failures import plain
 from duly.jobs.leases import Settled, settle
 from tests.enqueueing.desks import CASES
 from tests.gate.genuine import keys

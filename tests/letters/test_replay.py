@@ -12,7 +12,7 @@ import pytest
 
 import duly
 from duly._kernel.onestep import finish
-from duly.jobs import replaying
+from duly._ledger import replaying
 from duly.jobs.dead import Selection
 from tests.enqueueing.desks import CASES
 from tests.letters.dying import AT_ONCE, EVERY_STORE, SECOND, killed, letters, replay

@@ -10,7 +10,7 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.jobs.redaction import cleaned, shown
+from duly._kernel.redaction import cleaned, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from uuid import UUID
 
-from duly._kernel.clock import MICROSECOND, Clock
+from duly._kernel.clock import MICROSECOND, Clock, to_microseconds
 from duly._kernel.errors import Misuse
 from duly._kernel.keys import Key, as_bytes, fingerprint, key_of
 from duly._kernel.options import LONGEST
@@ -85,6 +85,18 @@ def checked_duration(what: str, value: object, *, least: timedelta = MICROSECOND
     if not least <= value <= LONGEST:
         raise Misuse(f"{what} must be between {least} and {LONGEST.days} days, not {value}")
     return value // MICROSECOND
+
+
+def when(delay: object, at: object) -> tuple[int, int | None]:
+    """When a job may run, or a message be sent: after a while, or at a time."""
+    if delay is not None and at is not None:
+        raise Misuse("give delay= or at=, not both")
+    if at is None:
+        wait = 0 if delay is None else checked_duration("delay", delay, least=timedelta(0))
+        return wait, None
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise Misuse("at must be an aware datetime: datetime(2030, 1, 1, tzinfo=UTC)")
+    return 0, to_microseconds(at)
 
 
 def checked_ttl(ttl: object) -> int | None:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.clock import from_microseconds
+from duly._kernel.errors import Misuse
 from duly._kernel.inputs import checked_scope
 from duly._kernel.keys import as_bytes, digest
 from duly._kernel.onestep import finish
@@ -28,10 +29,19 @@ NOT_DONE: tuple[type[Exception], ...] = ()
 class OneJob:
     """What both colours know of a job: one run of it, under one lease."""
 
-    def __init__(self, leased: Leased, handler: str, event_id: str | None, runner: Runner) -> None:
+    def __init__(
+        self,
+        leased: Leased,
+        handler: str,
+        event_id: str | None,
+        runner: Runner,
+        caller: Callable[[Callable[[str], str]], Any] | None = None,
+    ) -> None:
         self._leased = leased
         self._handler = handler
         self._runner = runner
+        self._caller = caller
+        self._http: Any = None
         self.id = leased.id
         self.name = leased.name
         self.queue = leased.queue
@@ -58,6 +68,20 @@ class OneJob:
         For an event's job it is the same after `forget`, too: the event is what it was.
         """
         return digest(*whose(*self._named), as_bytes(checked_step(name))).hex()
+
+    @property
+    def http(self) -> Any:
+        """An HTTP client for this job: httpx's, behind the egress guard and with a deadline.
+
+        A call that may change something takes ``key="charge"``, a name for the step, and carries
+        ``job.key("charge")`` as its ``Idempotency-Key``; without a name it is refused. For a
+        library that is built on httpx, ``job.http.transport(key="charge")`` is the same.
+        """
+        if self._http is None:
+            if self._caller is None:
+                raise Misuse("this job has no HTTP client: it is not run by a worker")
+            self._http = self._caller(self.key)
+        return self._http
 
     @property
     def _named(self) -> tuple[str, str, str | None, str]:
@@ -102,8 +126,15 @@ class Job(OneJob):
 class AsyncJob(OneJob):
     """A job in a handler that is awaited."""
 
-    def __init__(self, leased: Leased, handler: str, event_id: str | None, runner: Runner) -> None:
-        super().__init__(leased, handler, event_id, runner)
+    def __init__(
+        self,
+        leased: Leased,
+        handler: str,
+        event_id: str | None,
+        runner: Runner,
+        caller: Callable[[Callable[[str], str]], Any] | None = None,
+    ) -> None:
+        super().__init__(leased, handler, event_id, runner, caller)
         self._promises = Promises("write `await job.effect(…)`")
 
     def effect(

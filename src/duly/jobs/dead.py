@@ -7,27 +7,22 @@ that the job is dead, so of several who decide at once one does, and the others 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._kernel.clock import from_microseconds, to_microseconds
+from duly._kernel.clock import from_microseconds
 from duly._kernel.errors import Misuse
-from duly._kernel.inputs import kind
+from duly._kernel.failures import Failure, read
 from duly._kernel.options import WAIT
-from duly.jobs.failures import Failure, read
+from duly._ledger.letters import checked_id, checked_text, checked_time
 from duly.jobs.resolving import UnknownEffect, digest_of, unknown_effects
 from duly.jobs.statements import HISTORY_DISCARDED, JOBS_DEAD, JOBS_DISCARD, JOBS_LOCK
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from duly._kernel.session import Row, Runner, Session, Value
 
-SHOWN = 100
-# More than anybody reads; whoever wants all asks by time.
-MOST_SHOWN = 10_000
-MOST_BYTES = 1000
-JOB_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 TIMES = ("since", "until")
 
 
@@ -83,6 +78,10 @@ class Selection(NamedTuple):
         """The parameters of a statement."""
         return self._asdict()
 
+    def ended(self, until: int) -> Selection:
+        """The same, with an earlier end."""
+        return self._replace(until=until)
+
 
 def selection(job_id: object, **filters: object) -> Selection:
     """What a caller asked for, checked."""
@@ -94,38 +93,6 @@ def selection(job_id: object, **filters: object) -> Selection:
         for name, value in given.items()
     }
     return Selection(None if job_id is None else checked_id(job_id), **checked)
-
-
-def checked_id(job_id: object) -> str:
-    """The id of a job, as the database writes it."""
-    if not isinstance(job_id, str) or JOB_ID.fullmatch(job_id) is None:
-        raise Misuse(
-            "the id of a job must look like 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305: use the one that "
-            "enqueue returned, or that is listed among the dead letters"
-        )
-    return job_id.lower()
-
-
-def checked_text(what: str, value: object) -> str:
-    """A name to look for."""
-    if not isinstance(value, str):
-        raise Misuse(f"{what} must be a string, not {kind(value)}")
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError:
-        raise Misuse(f"{what} must be text: a lone surrogate is in no database") from None
-    if not 1 <= size <= MOST_BYTES or "\0" in value:
-        raise Misuse(f"{what} must be text of 1 to {MOST_BYTES:,} bytes, without NULs")
-    return value
-
-
-def checked_time(what: str, value: object) -> int:
-    """A moment, in microseconds."""
-    if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise Misuse(
-            f"{what} must be an aware datetime: write datetime.now(UTC) - timedelta(hours=2)"
-        )
-    return to_microseconds(value)
 
 
 async def listed(runner: Runner, which: Selection, limit: int) -> list[DeadLetter]:

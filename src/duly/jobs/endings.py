@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from duly._kernel.clock import MICROSECOND
 from duly._kernel.errors import LeaseLost, Misuse, StoreUnavailable
+from duly._kernel.failures import described, plain
 from duly._kernel.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Dead, NotYet, Outcome, Retry
-from duly.jobs.failures import described, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.errors import Held
 from duly._kernel.ids import new_id
-from duly._ledger.statements import CLAIMS_INSERT
-from duly.jobs.statements import JOBS_INSERT, KEYS_READ, KEYS_RETAKE
+from duly._ledger.keyed import Keyed, first_with_key
+from duly.jobs.statements import JOBS_INSERT, KEYS_RETAKE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from duly._kernel.keys import Key
     from duly._kernel.session import Session, Value
     from duly.jobs.handlers import Handler
-
-ROUNDS = 3
 
 
 class EventJob(NamedTuple):
@@ -46,11 +43,6 @@ class NewJob(NamedTuple):
     key: Key | None
     window: int
 
-    @property
-    def token(self) -> bytes:
-        """Who claims the key: this job, and no other."""
-        return token_of(self.id)
-
 
 class Enqueued(NamedTuple):
     """The job that does the work: a new one, or the one that a first caller enqueued."""
@@ -62,17 +54,6 @@ class Enqueued(NamedTuple):
     def duplicate(self) -> bool:
         """Whether the key was known, and no job was added."""
         return not self.first
-
-
-def token_of(job: str) -> bytes:
-    """The bytes of a job's id."""
-    return bytes.fromhex(job.replace("-", ""))
-
-
-def id_of(token: bytes) -> str:
-    """The id of a job from its bytes."""
-    text = bytes(token).hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def job_scope(name: str) -> str:
@@ -121,64 +102,16 @@ def plain_row(job: NewJob) -> dict[str, Value]:
 
 async def enqueue(session: Session, job: NewJob) -> Enqueued:
     """Enqueue one job in the open transaction, or find the one that its key led to before."""
+
+    async def insert() -> None:
+        await session.rows(JOBS_INSERT, **plain_row(job))
+
     if job.key is None:
-        await session.rows(JOBS_INSERT, **plain_row(job))
+        await insert()
         return Enqueued(job.id, first=True)
-    for _ in range(ROUNDS):
-        known = await claimed(session, job, job.key)
-        if known is not None:
-            return known
-    raise Held(
-        f"the key {job.key.text} of job {job.name} was claimed and given up {ROUNDS} times while "
-        "this call looked: try again"
-    )
-
-
-async def claimed(session: Session, job: NewJob, key: Key) -> Enqueued | None:
-    """Claim the key and enqueue, or say whose it is; None where it moved meanwhile."""
-    made = await session.rows(
-        CLAIMS_INSERT,
-        scope=key.scope,
-        digest=key.digest,
-        key_text=key.text,
-        fingerprint=None,
-        ttl=job.window,
-        state="done",
-        token=job.token,
-        lease=None,
-    )
-    if made:
-        await session.rows(JOBS_INSERT, **plain_row(job))
-        return Enqueued(job.id, first=True)
-    found = await session.rows(KEYS_READ, scope=key.scope, digest=key.digest)
-    if not found or found[0]["token"] is None:  # pruned or rolled back between the two statements
-        return None
-    token = bytes(found[0]["token"])
-    if token == job.token:  # a rerun after a lost reply finds what it committed
-        return Enqueued(job.id, first=True)
-    if not found[0]["expired"]:
-        return Enqueued(id_of(token), first=False)
-    return await taken_over(session, job, key, token)
-
-
-async def taken_over(session: Session, job: NewJob, key: Key, token: bytes) -> Enqueued | None:
-    """The window is over: a fresh job starts, unless the old one still has work to do."""
-    taken = await session.rows(
-        KEYS_RETAKE,
-        scope=key.scope,
-        digest=key.digest,
-        before=token,
-        holder=id_of(token),
-        token=job.token,
-        ttl=job.window,
-    )
-    if taken:
-        await session.rows(JOBS_INSERT, **plain_row(job))
-        return Enqueued(job.id, first=True)
-    again = await session.rows(KEYS_READ, scope=key.scope, digest=key.digest)
-    if again and again[0]["token"] is not None and bytes(again[0]["token"]) == token:
-        return Enqueued(id_of(token), first=False)
-    return None
+    keyed = Keyed(job.key, job.id, job.window, KEYS_RETAKE, f"job {job.name}")
+    found = await first_with_key(session, keyed, insert)
+    return Enqueued(found, first=found == job.id)
 
 
 async def enqueue_many(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:

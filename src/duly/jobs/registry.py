@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel import results
-from duly._kernel.clock import to_microseconds
 from duly._kernel.errors import Misuse, NotStorable
 from duly._kernel.ids import new_id
-from duly._kernel.inputs import checked_duration, checked_key, kind
+from duly._kernel.inputs import checked_duration, checked_key, kind, when
 from duly.jobs.enqueue import NewJob, job_scope
 from duly.jobs.handlers import checked_queue
+from duly.outbox.outgoing import Outgoing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,6 +32,8 @@ class Registry:
 
     def __init__(self) -> None:
         self.plain: dict[str, Handler] = {}
+        # What handlers can send, through their transactions.
+        self.outgoing = Outgoing()
         self.events: dict[tuple[str, str], Handler] = {}
 
     def add(self, handler: Handler) -> None:
@@ -130,18 +132,6 @@ def listed(what: str, values: object) -> list[Any]:
     if len(batch) > MOST_JOBS:
         raise Misuse(f"a batch has at most {MOST_JOBS:,} jobs, this one has more: split it")
     return batch
-
-
-def when(delay: object, at: object) -> tuple[int, int | None]:
-    """When a job may run: after a while, or at a time."""
-    if delay is not None and at is not None:
-        raise Misuse("give delay= or at=, not both")
-    if at is None:
-        wait = 0 if delay is None else checked_duration("delay", delay, least=timedelta(0))
-        return wait, None
-    if not isinstance(at, datetime) or at.tzinfo is None:
-        raise Misuse("at must be an aware datetime: datetime(2030, 1, 1, tzinfo=UTC)")
-    return 0, to_microseconds(at)
 
 
 def checked_priority(priority: object) -> int:

@@ -17,6 +17,7 @@ from duly._ledger import order
 from duly._ledger.asks import advance
 from duly.jobs.enqueue import enqueue, enqueue_many
 from duly.jobs.promises import Promises
+from duly.outbox.stage import stage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from duly._kernel.versions import Tie, Version
     from duly.jobs.enqueue import Enqueued
     from duly.jobs.registry import Registry
+    from duly.outbox.messages import Staged
 
 T = TypeVar("T")
 ENDINGS = ("commit", "rollback", "close")
@@ -111,6 +113,10 @@ class Tx(OpenTransaction):
         jobs = self._jobs.new_many(job, payloads, **options)
         return finish(enqueue_many(self._session(), jobs))
 
+    def send(self, url: str, **options: Any) -> Staged:
+        """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
+        return finish(stage(self._session(), self._jobs.outgoing.new(url, **options)))
+
 
 class AsyncTx(OpenTransaction):
     """The transaction of a handler that is awaited."""
@@ -150,6 +156,11 @@ class AsyncTx(OpenTransaction):
         """Enqueue many jobs of one handler; the options of `Duly.enqueue_many`."""
         jobs = self._jobs.new_many(job, payloads, **options)
         return self._promises.made(enqueue_many(self._session(), jobs))
+
+    def send(self, url: str, **options: Any) -> Awaitable[Staged]:
+        """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
+        message = self._jobs.outgoing.new(url, **options)
+        return self._promises.made(stage(self._session(), message))
 
     def _refuse_unkept(self) -> None:
         """What was asked for and never awaited was never done."""

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly._kernel.clock import MICROSECOND
+from duly._kernel.failures import plain
 from duly._kernel.options import HISTORY_KEPT, WAIT
 from duly._kernel.retry import RESCUE_BACKOFF, RESCUE_LIMIT
-from duly.jobs.failures import plain
 from duly.jobs.leases import names_of
 from duly.jobs.statements import (
     EFFECTS_PRUNE,

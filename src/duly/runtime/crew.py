@@ -14,8 +14,9 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from duly._kernel.failures import plain
 from duly.jobs.endings import LOST, RELEASED, Ended, interrupted, judged, timed_out
-from duly.jobs.failures import plain
+from duly.jobs.leases import Settled, settle
 from duly.runtime.desk import HELD_TOO_LONG, Desk
 from duly.runtime.hands import Hands
 from duly.runtime.performing import perform
@@ -25,6 +26,7 @@ from duly.runtime.tally import Worked
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from duly._kernel.errors import StoreRefused
     from duly.runtime.parts import Parts
     from duly.runtime.runs import Run
 
@@ -47,7 +49,7 @@ class Crew:
         self._stirred = stirred
         self.desk = Desk(queues)
         self.worked = Worked()
-        self.settler = Settler(parts.store.awaited, self._settled, self.start)
+        self.settler = Settler(parts.store.awaited, settle, buried, self._settled, self.start)
         self.hands = Hands(parts.blocking, self._through)
         # Transactions of handlers that are open, by colour, and runs that wait for one.
         self._transactions: Counter[str] = Counter()
@@ -125,7 +127,7 @@ class Crew:
             self._settled(run, ended, held=True)
             self.start()
         else:
-            self.settler.add(run, ended)
+            self.settler.add(run, Settled(run.leased, ended, run.ran))
 
     def _settled(self, run: Run, ended: Ended, *, held: bool) -> None:
         """The end of a run is committed, or there was nothing to write."""
@@ -143,7 +145,7 @@ class Crew:
         """End the lease of a job that never began; it has its slot until that is committed."""
         run.ended = ended
         self.desk.occupy(run)
-        self.settler.add(run, ended)
+        self.settler.add(run, Settled(run.leased, ended, run.ran))
 
     # Ending early
 
@@ -260,3 +262,10 @@ class Crew:
         if self._ending:
             await asyncio.wait(list(self._ending), timeout=ENDING)
         self.hands.close()
+
+
+def buried(one: Settled, problem: StoreRefused) -> Settled:
+    """What to write where the database never takes the end of a job: it is dead, and says why."""
+    attempt = one.leased.attempts + 1
+    error = plain(f"its end was refused: {problem}", attempt, "duly.StoreRefused")
+    return one._replace(ended=Ended("dead", burnt=1, error=error))

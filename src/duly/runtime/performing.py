@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from duly._kernel.session import Opened, Runner, Session
     from duly._ledger.asks import Advance
     from duly.jobs.registry import Registry
+    from duly.runtime.callers import Callers
     from duly.runtime.runs import Run
 
 # How long a job waits that found the database busy before it had begun.
@@ -53,6 +54,7 @@ class Place(NamedTuple):
     jobs: Registry
     clock: Clock | None
     secrets: Sequence[str]
+    callers: Callers
 
     def circumstances(self, run: Run) -> Circumstances:
         """What a decision about an end needs to know; the time is the database's."""
@@ -85,8 +87,12 @@ async def attempt(run: Run, place: Place) -> Ended:
     if handler.refetch is not None:
         event = replace(event, current=await asked(handler.refetch, event, handler.colour))
     question = order.asked(handler, leased, event)
-    kind = AsyncJob if handler.colour == "async" else Job
-    job = kind(leased, handler.name, None if event is None else event.id, place.runner)
+    known, callers = None if event is None else event.id, place.callers
+    job: AsyncJob | Job
+    if handler.colour == "async":
+        job = AsyncJob(leased, handler.name, known, place.runner, callers.awaited)
+    else:
+        job = Job(leased, handler.name, known, place.runner, callers.client)
     if "tx" in handler.wants:
         run.begun = None
         return await inside_transaction(run, place, question, event=event, job=job)

@@ -9,18 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from duly._kernel.errors import DulyError, Held, StoreRefused
-from duly.jobs.endings import Ended
-from duly.jobs.failures import plain
-from duly.jobs.leases import Settled, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Sequence
 
-    from duly._kernel.session import Runner
-    from duly.runtime.runs import Run
+    from duly._kernel.session import Runner, Session
 
 logger = logging.getLogger("duly")
 # Larger ones would hold their locks longer, and gain nothing.
@@ -29,31 +25,62 @@ AT_ONCE = 500
 AGAIN = 0.5
 
 
-class Committed(Protocol):
+class Settling(Protocol):
+    """The end of one lease, as it is written."""
+
+    @property
+    def leased(self) -> Any:
+        """The lease; it has an id."""
+
+    @property
+    def ended(self) -> Any:
+        """How it ended."""
+
+
+Owner = TypeVar("Owner")
+End = TypeVar("End", bound=Settling)
+Owner_contra = TypeVar("Owner_contra", contravariant=True)
+
+
+class Committed(Protocol[Owner_contra]):
     """Whoever hears that the end of a run is committed, and whether its lease still held."""
 
-    def __call__(self, run: Run, ended: Ended, *, held: bool) -> None:
+    def __call__(self, run: Owner_contra, ended: Any, *, held: bool) -> None:
         """The slot of the run is free."""
 
 
-class Settler:
-    """Writes how runs ended.
+class Settler(Generic[Owner, End]):
+    """Writes how runs ended, of jobs or of messages.
 
-    ``settled`` is called for each once that is committed, and ``after`` once for all of a batch.
+    Args:
+        runner: where.
+        write: ends many leases in one transaction; returns the ids of those that still held.
+        refused: what to write instead where the database never takes an end.
+        settled: called for each once that is committed.
+        after: called once for all of a batch.
     """
 
-    def __init__(self, runner: Runner, settled: Committed, after: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        write: Callable[[Session, Sequence[End]], Coroutine[Any, Any, set[str]]],
+        refused: Callable[[End, StoreRefused], End],
+        settled: Committed[Owner],
+        after: Callable[[], None],
+    ) -> None:
         self._runner = runner
+        self._settle = write
+        self._refused = refused
         self._settled = settled
         self._after = after
-        self._waiting: list[tuple[Run, Settled]] = []
+        self._waiting: list[tuple[Owner, End]] = []
         # How many ends are not written yet.
         self.left = 0
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, run: Run, ended: Ended) -> None:
+    def add(self, run: Owner, end: End) -> None:
         """Have the end of a run written."""
-        self._waiting.append((run, Settled(run.leased, ended, run.ran)))
+        self._waiting.append((run, end))
         self.left += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work())
@@ -71,7 +98,7 @@ class Settler:
         finally:
             self._task = None
 
-    async def _write(self, batch: list[tuple[Run, Settled]]) -> None:
+    async def _write(self, batch: list[tuple[Owner, End]]) -> None:
         """Write a batch, however often it takes. A second try finds what the first one wrote."""
         ends = [settled for _, settled in batch]
         tries = 0
@@ -83,35 +110,35 @@ class Settler:
             self._settled(run, settled.ended, held=settled.leased.id in held or tries > 0)
         self._after()
 
-    async def _tried(self, ends: list[Settled], tries: int) -> set[str] | None:
+    async def _tried(self, ends: list[End], tries: int) -> set[str] | None:
         """The leases that were still held; None where the database cannot say now."""
         # Each kind of end takes one statement, and each statement stands for itself.
         try:
-            return await self._runner.run_batch(lambda session: settle(session, ends))
+            return await self._runner.run_batch(lambda session: self._settle(session, ends))
         except StoreRefused as problem:
             return await self._one_by_one(ends, problem)
         except DulyError as problem:
             # Held: another process is writing to SQLite, which is how it works.
             if tries == 0 and not isinstance(problem, Held):
-                logger.warning("%d jobs are not settled yet, trying again: %s", len(ends), problem)
+                logger.warning(
+                    "%d leases are not settled yet, trying again: %s", len(ends), problem
+                )
             return None
         except Exception:  # an error of ours: it must not cost the others their slots
-            logger.exception("%d jobs are not settled yet, trying again", len(ends))
+            logger.exception("%d leases are not settled yet, trying again", len(ends))
             return None
 
-    async def _buried(self, one: Settled, problem: StoreRefused) -> set[str] | None:
-        """An end that the database never takes: the job is dead, and says why."""
-        leased = one.leased
-        logger.error("the end of job %s (%s) is refused: %s", leased.id, leased.name, problem)
-        error = plain(f"its end was refused: {problem}", leased.attempts + 1, "duly.StoreRefused")
-        dead = [one._replace(ended=Ended("dead", burnt=1, error=error))]
+    async def _buried(self, one: End, problem: StoreRefused) -> set[str] | None:
+        """An end that the database never takes: what is settled is dead, and says why."""
+        logger.error("the end of %s is refused: %s", one.leased.id, problem)
+        dead = [self._refused(one, problem)]
         try:
-            return await self._runner.run_batch(lambda session: settle(session, dead))
+            return await self._runner.run_batch(lambda session: self._settle(session, dead))
         except DulyError:
             return None
 
-    async def _one_by_one(self, ends: list[Settled], problem: StoreRefused) -> set[str] | None:
-        """Errors of data: no job may fail its neighbours."""
+    async def _one_by_one(self, ends: list[End], problem: StoreRefused) -> set[str] | None:
+        """Errors of data: none may fail its neighbours."""
         if len(ends) == 1:
             return await self._buried(ends[0], problem)
         held: set[str] = set()

@@ -6,8 +6,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from duly._kernel.failures import read
 from duly.inbox.tally import Tally, flush
-from duly.jobs.failures import read
 
 if TYPE_CHECKING:
     from duly._kernel.session import Runner
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("duly")
 
 
-def reason(ended: Ended) -> str:
+def reason(error: bytes | None) -> str:
     """What was recorded of a failure, on one line; secrets are left out of it already."""
-    failure = read(ended.error)
+    failure = read(error)
     if failure is None:
         return "no reason was given"
     told = (failure.message.splitlines() or [""])[0][:200]
@@ -37,7 +37,7 @@ def tell_again(leased: Leased, ended: Ended) -> None:
         leased.attempts + 1,
         leased.max_attempts,
         ended.delay / 1_000_000,
-        reason(ended),
+        reason(ended.error),
     )
 
 
@@ -86,7 +86,7 @@ class Worked:
                 leased.attempts + ended.burnt,
                 leased.max_attempts,
                 leased.rescues + ended.rescued,
-                reason(ended),
+                reason(ended.error),
             )
         else:
             self.lost += 1

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
-from duly.jobs.dead import JOB_ID, selection
+from duly._ledger.letters import ID
+from duly.jobs.dead import selection
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, loaded
 from duly.tools.where import URL_VARIABLE, lasting_store
 
@@ -62,7 +63,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
 def sorted_words(given: list[str | None]) -> tuple[str | None, str | None]:
     """The place and the id of a job, in whatever order they were given."""
     words = [word for word in given if word is not None]
-    ids = [word for word in words if JOB_ID.fullmatch(word)]
+    ids = [word for word in words if ID.fullmatch(word)]
     places = [word for word in words if word not in ids]
     if len(ids) > 1 or len(places) > 1:
         raise Misuse(

@@ -17,6 +17,7 @@ TABLES = (
     *("claims", "versions", "meta"),
     *("events", "deliveries", "jobs", "workers", "counters"),
     *("history", "effects", "schedules"),
+    "outbox",
 )
 SLOT = re.compile(r"\{(\w+)\}")
 

@@ -189,3 +189,42 @@ CREATE TABLE duly_schedules (
     slot  INTEGER NOT NULL,
     PRIMARY KEY (scope, name)
 ) STRICT, WITHOUT ROWID;
+
+-- key: the idempotency key that every attempt carries. request: JSON with the method, the address
+-- and the headers. A message names its signer, it never holds a secret.
+-- waiting: its time has not come, and it is kept out of the index that relays look through.
+-- What was sent has left the table, and is a row of the history.
+CREATE TABLE duly_outbox (
+    id           TEXT PRIMARY KEY NOT NULL,
+    scope        TEXT NOT NULL,
+    destination  TEXT NOT NULL,
+    key          TEXT NOT NULL,
+    request      BLOB NOT NULL,
+    body         BLOB,
+    signer       TEXT,
+    state        TEXT NOT NULL CHECK (state IN ('ready', 'leased', 'dead')),
+    run_at       INTEGER NOT NULL,
+    waiting      INTEGER NOT NULL DEFAULT 0,
+    attempts     INTEGER NOT NULL DEFAULT 0,
+    rescues      INTEGER NOT NULL DEFAULT 0,
+    max_attempts INTEGER NOT NULL,
+    token        BLOB,
+    epoch        INTEGER NOT NULL DEFAULT 0,
+    lease_until  INTEGER,
+    created_at   INTEGER NOT NULL,
+    dead_at      INTEGER,
+    last_error   BLOB
+) STRICT;
+
+-- What a relay looks through: messages that can be sent now, each destination apart.
+CREATE INDEX duly_outbox_due ON duly_outbox (destination, run_at, id)
+ WHERE state = 'ready' AND waiting = 0;
+
+-- Those whose time will come; a relay moves them over when it has.
+CREATE INDEX duly_outbox_waiting ON duly_outbox (run_at) WHERE state = 'ready' AND waiting = 1;
+
+-- Leases, the first to end first.
+CREATE INDEX duly_outbox_leased ON duly_outbox (lease_until) WHERE state = 'leased';
+
+-- Dead letters, the latest last.
+CREATE INDEX duly_outbox_dead ON duly_outbox (dead_at) WHERE state = 'dead';

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import checked_count
 from duly._kernel.onestep import finish
-from duly.jobs.dead import MOST_SHOWN, SHOWN, Selection, discarded, listed
+from duly._ledger.letters import MOST_SHOWN, SHOWN
+from duly.jobs.dead import Selection, discarded, listed
 from duly.tools.letters import (
     FILTERS,
     PLACE,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
 from duly._kernel.onestep import finish
-from duly.jobs.replaying import plan_of, replay
+from duly._ledger.replaying import replay
+from duly.jobs.replaying import plan_of
 from duly.tools.letters import (
     PLACE,
     add_filters,
@@ -22,7 +23,7 @@ from duly.tools.output import Progress, add_json_option, answer
 if TYPE_CHECKING:
     import argparse
 
-    from duly.jobs.replaying import Replayed
+    from duly._ledger.replaying import Replayed
 
 SUMMARY = "Let dead jobs run again: one, those that a filter chooses, or all."
 EXAMPLES = """\

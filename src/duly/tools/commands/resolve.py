@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
 from duly._kernel.onestep import finish
-from duly.jobs.dead import JOB_ID
+from duly._ledger.letters import ID
 from duly.jobs.resolving import finding_of, resolve
 from duly.tools.letters import PLACE, add_table_options, store_at
 from duly.tools.output import add_json_option, answer
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write what was found out."""
     words: list[str] = arguments.words
     *place, job, effect = words if len(words) > 1 else ["", "", ""]
-    if len(place) > 1 or not JOB_ID.fullmatch(job):
+    if len(place) > 1 or not ID.fullmatch(job):
         raise Misuse(
             "give the application or address, the id of the job and the name of the effect, as in "
             "`duly resolve shop:app 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305 charge --done`"

@@ -92,7 +92,7 @@ def hosted(
     """A worker for an application, not started yet."""
     return Hosted(
         lambda: app.worker(settings),
-        app.store.aclose_loop,
+        app.release_loop,
         until=until,
         lasting=lasting,
         over=over,

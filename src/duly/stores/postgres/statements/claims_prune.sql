@@ -1,5 +1,5 @@
--- Forget a bounded number of claims whose time is over, but none whose event, or
--- whose job (the token is its id), has work left. Rows that somebody is taking over at this instant
+-- Forget a bounded number of claims whose time is over, but none whose event, or whose job or
+-- message (the token is its id), has work left. Rows that somebody is taking over at this instant
 -- are skipped; the condition is checked again on the locked row, so a claim is either forgotten or
 -- taken over, never both.
 -- params: limit, now
@@ -25,6 +25,11 @@ DELETE FROM {claims}
                  WHERE job.id = CASE octet_length({claims}.token)
                                 WHEN 16 THEN encode({claims}.token, 'hex')::uuid END
                    AND job.state IN ('ready', 'leased'))
+           AND NOT EXISTS (
+                SELECT FROM {outbox} AS message
+                 WHERE message.id = CASE octet_length({claims}.token)
+                                    WHEN 16 THEN encode({claims}.token, 'hex')::uuid END
+                   AND message.state IN ('ready', 'leased'))
          ORDER BY expires_at
          LIMIT :limit::bigint
            FOR UPDATE SKIP LOCKED))

@@ -1,5 +1,5 @@
 -- Forget a bounded number of claims whose time is over, but none whose event, or
--- whose job (the token is its id), has work left.
+-- whose job or message (the token is its id), has work left.
 -- params: limit, now
 -- columns: digest
 DELETE FROM {claims}
@@ -22,6 +22,14 @@ DELETE FROM {claims}
                                       || '-' || substr(hex({claims}.token), 17, 4)
                                       || '-' || substr(hex({claims}.token), 21))
                    AND job.state IN ('ready', 'leased'))
+           AND NOT EXISTS (
+                SELECT 1 FROM {outbox} AS message
+                 WHERE message.id = lower(substr(hex({claims}.token), 1, 8)
+                                          || '-' || substr(hex({claims}.token), 9, 4)
+                                          || '-' || substr(hex({claims}.token), 13, 4)
+                                          || '-' || substr(hex({claims}.token), 17, 4)
+                                          || '-' || substr(hex({claims}.token), 21))
+                   AND message.state IN ('ready', 'leased'))
          ORDER BY expires_at
          LIMIT :limit)
 RETURNING digest

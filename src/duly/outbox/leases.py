@@ -1,0 +1,212 @@
+"""Leases on messages: taken in batches, ended together, by the newest holder only.
+
+Every statement repeats state, token and epoch in its condition, so a relay that was paused past its
+lease changes no row. What it sent meanwhile carries the id that the newer one sends, too.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from duly._kernel.failures import plain
+from duly._kernel.retry import RESCUE_BACKOFF
+from duly.outbox.statements import (
+    OUTBOX_BURY,
+    OUTBOX_DESTINATIONS,
+    OUTBOX_NEXT,
+    OUTBOX_REMOVE,
+    OUTBOX_RESCUE,
+    OUTBOX_RETURN,
+    OUTBOX_SENT,
+    OUTBOX_STAGE,
+    OUTBOX_TAKE,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from duly._kernel.session import Row, Session, Value
+    from duly.outbox.outcomes import Ended
+
+# Enough to keep up with any burst of messages that come due together; each is one small update.
+STAGED = 1000
+# Small enough that the statement holds its locks for a moment.
+RESCUED_AT_ONCE = 100
+# A message is lost with whatever else its relay was sending, so more often than a job by no fault
+# of its own; and still, one that kills its relay ends.
+MOST_RESCUES = 20
+LOST_RELAY = (
+    "the lease ran out: the relay crashed, was stopped, or stalled while it had this message. It "
+    "may have been sent; each further attempt carries the same id"
+)
+
+
+class LeasedMessage(NamedTuple):
+    """A message that this process may send, and the lease that says so."""
+
+    id: str
+    scope: str
+    destination: str
+    key: str
+    request: bytes
+    body: bytes | None
+    signer: str | None
+    attempts: int
+    rescues: int
+    max_attempts: int
+    token: bytes
+    epoch: int
+    created_at: int
+    run_at: int
+    # When it was leased, by the clock of the database.
+    taken_at: int
+
+    def fence(self) -> dict[str, Value]:
+        """The parameters that name one lease of many, as texts: every store can send those."""
+        return {"id": self.id, "token": self.token.hex(), "epoch": str(self.epoch)}
+
+
+class Want(NamedTuple):
+    """How many messages of a destination a relay can send, and where its last batch ended."""
+
+    destination: str
+    room: int
+    since: int | None = None
+    last: str | None = None
+
+    def values(self) -> dict[str, Value]:
+        """The parameters of one of many, as texts."""
+        return {
+            "destination": self.destination,
+            "room": str(self.room),
+            "since": "" if self.since is None else str(self.since),
+            "last": self.last or "",
+        }
+
+
+async def staged(session: Session) -> int:
+    """Move messages whose time has come to where relays look."""
+    return len(await session.rows(OUTBOX_STAGE, limit=STAGED))
+
+
+async def destinations(
+    session: Session, after: str, skipped: Iterable[str], limit: int
+) -> list[str]:
+    """The next destinations that have something to send, from one of them on."""
+    rows = await session.rows(
+        OUTBOX_DESTINATIONS, after=after, skipped=json.dumps(sorted(skipped)), limit=limit
+    )
+    return [row["destination"] for row in rows]
+
+
+async def take(session: Session, wants: Sequence[Want], lease: int) -> list[LeasedMessage]:
+    """Lease what there is of what is wanted, the oldest of each destination first."""
+    each = [want.values() for want in wants]
+    if session.dialect == "postgres":
+        rows = list(await session.rows_each(OUTBOX_TAKE, each, lease=lease))
+    else:
+        rows = [row for one in each for row in await session.rows(OUTBOX_TAKE, **one, lease=lease)]
+    # An UPDATE gives its rows back in any order.
+    rows.sort(key=lambda row: (row["run_at"], row["id"]))
+    return [leased_from(row) for row in rows]
+
+
+def leased_from(row: Row) -> LeasedMessage:
+    """A lease from the row that the database gave back."""
+    body = row["body"]
+    return LeasedMessage(
+        row["id"],
+        row["scope"],
+        row["destination"],
+        row["key"],
+        bytes(row["request"]),
+        None if body is None else bytes(body),
+        row["signer"],
+        row["attempts"],
+        row["rescues"],
+        row["max_attempts"],
+        bytes(row["token"]),
+        row["epoch"],
+        row["created_at"],
+        row["run_at"],
+        row["taken_at"],
+    )
+
+
+class Settled(NamedTuple):
+    """One lease to end, and how."""
+
+    leased: LeasedMessage
+    ended: Ended
+    ran: int
+
+
+async def settle(session: Session, each: Sequence[Settled]) -> set[str]:
+    """End many leases; the ids of those that were still held. The others were lost before."""
+    held = await settle_sent(session, [one for one in each if one.ended.kind == "sent"])
+    dead = [
+        {**one.leased.fence(), "burnt": str(one.ended.burnt), "error": error_text(one)}
+        for one in each
+        if one.ended.kind == "dead"
+    ]
+    again = [
+        {
+            **one.leased.fence(),
+            "delay": str(one.ended.delay),
+            "burnt": str(one.ended.burnt),
+            "rescued": str(one.ended.rescued),
+            "error": error_text(one),
+        }
+        for one in each
+        if one.ended.kind == "again"
+    ]
+    held |= {row["id"] for row in await session.rows_each(OUTBOX_BURY, dead)}
+    held |= {row["id"] for row in await session.rows_each(OUTBOX_RETURN, again)}
+    return held
+
+
+async def settle_sent(session: Session, each: Sequence[Settled]) -> set[str]:
+    """Those that were sent leave the table."""
+    rows = await session.rows_each(
+        OUTBOX_SENT, [{**one.leased.fence(), "ran": str(one.ran)} for one in each]
+    )
+    held = {row["id"] for row in rows}
+    await removed(session, held)
+    return held
+
+
+async def removed(session: Session, messages: Iterable[str]) -> None:
+    """The second half of an end where the database needs two statements for it."""
+    if session.dialect == "sqlite":
+        await session.rows_each(OUTBOX_REMOVE, [{"id": one} for one in sorted(messages)])
+
+
+def error_text(one: Settled) -> str:
+    """What is recorded of a failure; empty to keep what was recorded before."""
+    return "" if one.ended.error is None else one.ended.error.decode()
+
+
+async def rescue(session: Session) -> Sequence[Row]:
+    """Take back leases that ran out; each row is a message that was, and its new state."""
+    return await session.rows(
+        OUTBOX_RESCUE,
+        limit=RESCUED_AT_ONCE,
+        most=MOST_RESCUES,
+        waits=json.dumps([RESCUE_BACKOFF.delay(n + 1, 1.0) for n in range(MOST_RESCUES)]),
+        error=plain(LOST_RELAY, 0, "duly.LeaseLost"),
+    )
+
+
+class Outlook(NamedTuple):
+    """Whether something can be sent now, whether a lease is lost, and when there is more to do."""
+
+    due: bool
+    lost: bool
+    next_in: int | None
+
+
+async def outlook(session: Session) -> Outlook:
+    """Look without taking anything."""
+    [row] = await session.rows(OUTBOX_NEXT)
+    return Outlook(bool(row["due"]), bool(row["lost"]), row["next_in"])

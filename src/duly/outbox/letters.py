@@ -1,0 +1,155 @@
+"""Dead letters of the outbox: messages that were given up, kept until a person decides.
+
+A letter is replayed, which makes it ready again with the id and the key it had, or discarded. Both
+repeat in their condition that it is dead, so of several who decide at once one does.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from duly._kernel.clock import from_microseconds
+from duly._kernel.errors import Misuse
+from duly._kernel.failures import Failure, read
+from duly._kernel.options import WAIT
+from duly._ledger.letters import checked_id, checked_text, checked_time
+from duly._ledger.replaying import Plan, gap_of
+from duly.outbox.leases import removed
+from duly.outbox.statements import (
+    OUTBOX_DEAD,
+    OUTBOX_DEAD_IDS,
+    OUTBOX_DISCARD,
+    OUTBOX_REPLAY,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from duly._kernel.session import Row, Runner, Session, Value
+
+TIMES = ("since", "until")
+
+
+@dataclass(frozen=True, slots=True)
+class DeadMessage:
+    """A message that was given up.
+
+    Args:
+        id: its id, which every attempt carried.
+        key: its idempotency key: the id, unless it was given one.
+        destination: the origin of its URL, or the name of its transport.
+        method: how it was to be sent.
+        url: where to.
+        headers: what was staged with it.
+        body: the bytes.
+        signer: who was to sign it.
+        attempts: how many attempts ended in an error.
+        rescues: how many times its relay was lost.
+        max_attempts: how many errors it was allowed.
+        created_at: when it was staged.
+        dead_at: when it was given up.
+        failure: why; None where nothing was recorded.
+    """
+
+    id: str
+    key: str
+    destination: str
+    method: str
+    url: str
+    headers: dict[str, str] = field(repr=False)
+    body: bytes | None = field(repr=False)
+    signer: str | None
+    attempts: int
+    rescues: int
+    max_attempts: int
+    created_at: datetime
+    dead_at: datetime
+    failure: Failure | None
+
+
+class Chosen(NamedTuple):
+    """Which dead messages are meant. Times are in microseconds; None asks for nothing."""
+
+    id: str | None = None
+    destination: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+    def values(self) -> dict[str, Value]:
+        """The parameters of a statement."""
+        return self._asdict()
+
+    def ended(self, until: int) -> Chosen:
+        """The same, with an earlier end."""
+        return self._replace(until=until)
+
+
+def chosen(message_id: object, **filters: object) -> Chosen:
+    """What a caller asked for, checked."""
+    given = {name: value for name, value in filters.items() if value is not None}
+    if message_id is not None and given:
+        raise Misuse(f"give the id of one message, or {', '.join(given)}=, and not both")
+    checked: dict[str, Any] = {
+        name: checked_time(name, value) if name in TIMES else checked_text(name, value)
+        for name, value in given.items()
+    }
+    return Chosen(None if message_id is None else checked_id(message_id, "message"), **checked)
+
+
+def plan_of(which: Chosen, rate: object, *, dry_run: object, everything: object) -> Plan:
+    """What a caller asked for; all letters are replayed only if that is said."""
+    if not isinstance(dry_run, bool) or not isinstance(everything, bool):
+        raise Misuse("dry_run and all must be True or False")
+    if which == Chosen() and not everything:
+        raise Misuse(
+            "which dead messages? Give the id of one, or destination=, since= or until=; or "
+            "all=True for every one of them"
+        )
+    if which != Chosen() and everything:
+        raise Misuse("all=True means every dead message: leave out the id and the filters, or it")
+    return Plan(OUTBOX_DEAD_IDS, OUTBOX_REPLAY, which, gap_of(rate), dry_run)
+
+
+async def listed(runner: Runner, which: Chosen, limit: int) -> list[DeadMessage]:
+    """Dead messages, the latest first."""
+
+    async def look(session: Session) -> list[DeadMessage]:
+        rows = await session.rows(OUTBOX_DEAD, **which.values(), limit=limit)
+        return [letter_from(row) for row in rows]
+
+    return await runner.run_single(look, wait=WAIT)
+
+
+def letter_from(row: Row) -> DeadMessage:
+    """A dead message from what the database gave back."""
+    request, body = json.loads(bytes(row["request"])), row["body"]
+    return DeadMessage(
+        id=row["id"],
+        key=row["key"],
+        destination=row["destination"],
+        method=request["method"],
+        url=request["url"],
+        headers=dict(request["headers"]),
+        body=None if body is None else bytes(body),
+        signer=row["signer"],
+        attempts=row["attempts"],
+        rescues=row["rescues"],
+        max_attempts=row["max_attempts"],
+        created_at=from_microseconds(row["created_at"]),
+        dead_at=from_microseconds(row["dead_at"]),
+        failure=read(row["last_error"]),
+    )
+
+
+async def discarded(runner: Runner, message: str) -> bool:
+    """Delete a dead message and remember that; False where it is not dead, or not there."""
+
+    async def delete(session: Session) -> bool:
+        gone = await session.rows(OUTBOX_DISCARD, id=message)
+        await removed(session, [row["id"] for row in gone])
+        return bool(gone)
+
+    # A second run after a lost reply could not tell whether the first had discarded it.
+    return await runner.run(delete, wait=WAIT, after_loss=False)

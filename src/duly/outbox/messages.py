@@ -1,0 +1,222 @@
+"""Messages: what a caller wants sent, checked; and what a transport is given to send."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
+
+from duly._kernel import results
+from duly._kernel.clock import from_microseconds
+from duly._kernel.errors import Misuse, NotStorable
+from duly._kernel.inputs import kind
+from duly._kernel.retry import Backoff
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from duly._kernel.keys import Key
+    from duly.outbox.leases import LeasedMessage
+
+# Twenty tries are about two days of them: longer than an outage that nobody notices.
+ATTEMPTS = 20
+MOST_ATTEMPTS = 1000
+BACKOFF = Backoff(first=timedelta(seconds=10), factor=3, cap=timedelta(hours=8))
+# What a receiver takes in one request; larger things belong in a store, with a link to them.
+MOST_BYTES = 1024 * 1024
+MOST_HEADERS = 50
+# Every attempt of a message carries it; servers keep it in a column of 255.
+KEY = re.compile(r"[!-~]{1,255}")
+METHODS = ("POST", "PUT", "PATCH", "DELETE", "GET")
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+VALUE = re.compile(r"[ -~]{0,4096}")
+# What the client writes itself, or would let one request pass for two.
+OURS = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer"}
+    | {"upgrade", "expect", "accept-encoding", "proxy-connection"}
+)
+SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
+SIGNED = "webhook-"
+
+
+class NewMessage(NamedTuple):
+    """A message to stage, chosen before the first statement. Times are in microseconds."""
+
+    id: str
+    destination: str
+    # What every attempt carries for the other side to know it by.
+    key: str
+    request: bytes
+    body: bytes | None
+    signer: str | None
+    delay: int
+    at: int | None
+    attempts: int
+    claim: Key | None
+    window: int
+
+
+class Staged(NamedTuple):
+    """The message that will be sent: a new one, or the one that a first caller staged."""
+
+    id: str
+    first: bool
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether the key was known, and no message was added."""
+        return not self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as a transport sees it.
+
+    Args:
+        id: the same in every attempt.
+        key: the idempotency key, the same in every attempt: the one that was given, else the id.
+        url: where to, as it was staged; ``to`` is the part behind the name of the transport.
+        headers: what was staged with it.
+        body: the bytes, or None.
+        attempt: 1 for the first try; more means that it may have arrived before.
+        created_at: when it was staged.
+    """
+
+    id: str
+    key: str
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: bytes | None
+    attempt: int
+    created_at: datetime
+
+    @property
+    def to(self) -> str:
+        """What stands behind the name of the transport: for ``mail:ann@example.com`` the rest."""
+        return self.url.partition(":")[2]
+
+    @property
+    def json(self) -> Any:
+        """The body, read as JSON."""
+        return None if self.body is None else json.loads(self.body)
+
+    @property
+    def text(self) -> str:
+        """The body, read as UTF-8."""
+        return "" if self.body is None else self.body.decode()
+
+
+def message_of(leased: LeasedMessage) -> Message:
+    """What a transport is given for a lease."""
+    request = json.loads(leased.request)
+    return Message(
+        leased.id,
+        leased.key,
+        request["method"],
+        request["url"],
+        dict(request["headers"]),
+        leased.body,
+        leased.attempts + leased.rescues + 1,
+        from_microseconds(leased.created_at),
+    )
+
+
+def request_bytes(method: str, url: str, headers: Mapping[str, str]) -> bytes:
+    """How a message is stored, beside its body."""
+    told = {"method": method, "url": url, "headers": dict(headers)}
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def checked_method(method: object) -> str:
+    """A method that a message may have."""
+    if not isinstance(method, str) or method.upper() not in METHODS:
+        raise Misuse(f"method must be one of {', '.join(METHODS)}")
+    return method.upper()
+
+
+def checked_header(name: object, value: object) -> tuple[str, str]:
+    """A header that can be sent and may be stored."""
+    if not isinstance(name, str) or not TOKEN.fullmatch(name):
+        raise Misuse(f"{name!r:.60} is not the name of a header")
+    lower = name.lower()
+    if lower in OURS:
+        raise Misuse(f"the header {name} is written by the client that sends: leave it out")
+    if lower == "idempotency-key":
+        raise Misuse("the header Idempotency-Key is the id of the message, or key=: give key=")
+    if lower in SECRET:
+        raise Misuse(
+            f"a message never holds a secret, and {name} is one: register a signer that adds it "
+            "(@app.signer) and pass sign="
+        )
+    if lower.startswith(SIGNED):
+        raise Misuse(f"the header {name} is written by the signer: register one and pass sign=")
+    if not isinstance(value, str) or not VALUE.fullmatch(value):
+        raise Misuse(f"the header {name} must be printable ASCII, at most 4,096 characters of it")
+    return name, value
+
+
+def checked_headers(headers: object) -> dict[str, str]:
+    """The headers of a message."""
+    if headers is None:
+        return {}
+    if not isinstance(headers, Mapping):
+        raise Misuse(f"headers must be a mapping from names to text, not {kind(headers)}")
+    pairs = [checked_header(name, value) for name, value in headers.items()]
+    if len(pairs) > MOST_HEADERS or len({name.lower() for name, _ in pairs}) < len(pairs):
+        raise Misuse(f"headers must have at most {MOST_HEADERS} names, and each of them once")
+    return dict(pairs)
+
+
+def checked_content(json_value: object, data: object) -> tuple[bytes | None, str | None]:
+    """The body of a message, and what kind it is."""
+    if data is None:
+        return json_bytes(json_value), "application/json"
+    if json_value is not None:
+        raise Misuse("give json= or data=, not both")
+    if isinstance(data, bytes | bytearray | memoryview):
+        return sized(bytes(data)), "application/octet-stream"
+    if isinstance(data, str):
+        try:
+            return sized(data.encode()), "text/plain; charset=utf-8"
+        except UnicodeEncodeError:
+            raise Misuse("data holds a lone surrogate, which UTF-8 has no bytes for") from None
+    if isinstance(data, Mapping):
+        try:
+            return sized(urlencode(data, doseq=True).encode()), "application/x-www-form-urlencoded"
+        except (TypeError, UnicodeEncodeError):
+            raise Misuse(
+                "data must be a mapping from names to text, to be sent as a form"
+            ) from None
+    raise Misuse(f"data must be bytes, text or a mapping for a form, not {kind(data)}")
+
+
+def json_bytes(value: object) -> bytes:
+    """A body of JSON; refused if it would come back as something else."""
+    try:
+        return results.encode(value)
+    except NotStorable as problem:
+        told = str(problem).replace("this result", "json").replace("return ", "use ")
+        raise NotStorable(told) from problem
+
+
+def sized(body: bytes) -> bytes:
+    """A body that is not too large."""
+    if len(body) > MOST_BYTES:
+        raise Misuse(
+            f"data has {len(body):,} bytes, the most is {MOST_BYTES:,}: store it, and send where"
+        )
+    return body
+
+
+def checked_idempotency(key: object) -> str:
+    """A key that can travel in a header."""
+    if not isinstance(key, str) or not KEY.fullmatch(key):
+        raise Misuse(
+            "key must be 1 to 255 visible ASCII characters: it is sent as the Idempotency-Key"
+        )
+    return key

@@ -1,0 +1,152 @@
+"""How an attempt to send ended: sent, to be sent again, or dead. Decided here and nowhere else."""
+
+from __future__ import annotations
+
+import email.utils
+import re
+from dataclasses import dataclass
+from datetime import UTC
+from typing import TYPE_CHECKING, Literal
+
+from duly._kernel.clock import MICROSECOND
+from duly._kernel.failures import described, plain
+from duly._kernel.retry import Dead, NotYet, Outcome, Retry
+from duly.outbox.egress import EgressRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly._kernel.retry import Backoff
+    from duly.outbox.leases import LeasedMessage
+
+# The other side is busy, restarting, or still at work on an earlier attempt (409 is what servers
+# answer to an idempotency key that is in flight; 425 asks to come later).
+TRANSIENT = frozenset({408, 409, 425, 429})
+# Longer than that is no wish for a pause: then our own backoff decides.
+LONGEST_PAUSE = 24 * 3600
+SECONDS = re.compile(r"[0-9]{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of one attempt. Times are in microseconds.
+
+    Args:
+        kind: ``sent``, ``again`` or ``dead``.
+        delay: until the next attempt.
+        burnt: how many attempts it costs.
+        rescued: how many rescues it counts as.
+        error: what is recorded of it.
+        ill: whether it says something about the destination as a whole.
+        pause: how long the destination asked to be left alone.
+    """
+
+    kind: Literal["sent", "again", "dead"]
+    delay: int = 0
+    burnt: int = 0
+    rescued: int = 0
+    error: bytes | None = None
+    ill: bool = False
+    pause: int | None = None
+
+
+SENT = Ended("sent")
+# It was never begun, or given up by us: nothing is counted against it.
+RELEASED = Ended("again")
+
+
+class Answered(Exception):
+    """The other side answered, and not with success."""
+
+    def __init__(self, status: int, retry_after: str | None, location: str | None) -> None:
+        super().__init__(status)
+        self.status = status
+        self.retry_after = retry_after
+        self.location = location
+
+    def __str__(self) -> str:
+        if 300 <= self.status < 400:
+            where = f" to {self.location[:200]}" if self.location else ""
+            return (
+                f"the receiver answered {self.status}, a redirect{where}: redirects are not "
+                "followed, send to where it leads"
+            )
+        return f"the receiver answered {self.status}"
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status in TRANSIENT or self.status >= 500
+
+
+class Unsendable(Exception):
+    """A message that nobody here can send as it is; the next deploy may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a decision needs to know: the time in microseconds, and a draw from 0 up to, not, 1."""
+
+    now: int
+    draw: float
+    secrets: Sequence[str] = ()
+
+
+def judged(
+    leased: LeasedMessage, backoff: Backoff, problem: BaseException, at: Circumstances
+) -> Ended:
+    """What follows from an attempt that did not succeed."""
+    attempt = leased.attempts + 1
+    record = recorded(problem, attempt, at.secrets)
+    if isinstance(problem, Unsendable):  # another process may know how, or the next deploy
+        return Ended("again", delay=backoff.delay(4, at.draw), error=record)
+    if isinstance(problem, (Dead, EgressRefused)) or fatal(problem):
+        return Ended("dead", burnt=1, error=record)
+    pause = asked_pause(problem, at.now)
+    ill = not isinstance(problem, Outcome)
+    if attempt >= leased.max_attempts:
+        return Ended("dead", burnt=1, error=record, ill=ill, pause=pause)
+    delay = backoff.delay(attempt, at.draw)
+    if pause is not None:  # not earlier than asked, and not all at once
+        delay = pause + int(at.draw * min(delay, pause))
+    return Ended("again", delay=delay, burnt=1, error=record, ill=ill, pause=pause)
+
+
+def fatal(problem: BaseException) -> bool:
+    """Whether the receiver said that this request will never be taken."""
+    return isinstance(problem, Answered) and not problem.transient
+
+
+def recorded(problem: BaseException, attempt: int, secrets: Sequence[str]) -> bytes:
+    """What is kept of it: a traceback only of the user's own code."""
+    if isinstance(problem, (Answered, EgressRefused, Outcome, Unsendable)):
+        return plain(str(problem), attempt, f"duly.{type(problem).__name__}", secrets)
+    return described(problem, attempt, secrets)
+
+
+def asked_pause(problem: BaseException, now: int) -> int | None:
+    """How long the other side asked to be left alone, in microseconds."""
+    if isinstance(problem, Retry):
+        return None if problem.after is None else problem.after // MICROSECOND
+    if isinstance(problem, NotYet):
+        return problem.after // MICROSECOND
+    if not isinstance(problem, Answered) or problem.retry_after is None:
+        return None
+    seconds = pause_of(problem.retry_after, now)
+    if seconds is None or seconds > LONGEST_PAUSE:
+        return None
+    return int(seconds * 1_000_000)
+
+
+def pause_of(text: str, now: int) -> float | None:
+    """The seconds that a ``Retry-After`` asks for: a number, or a date."""
+    text = text.strip()
+    if SECONDS.fullmatch(text):
+        return float(text)
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(moment.timestamp() - now / 1_000_000, 0.0)

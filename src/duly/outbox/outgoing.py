@@ -1,0 +1,245 @@
+"""What an application can send: its transports, its signers, and where the guard lets it go."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from duly._kernel.errors import Misuse
+from duly._kernel.ids import new_id
+from duly._kernel.inputs import checked_count, checked_duration, kind, when
+from duly._kernel.keys import Key, as_bytes, digest, readable
+from duly._kernel.retry import Backoff
+from duly.outbox.egress import LONGEST_URL, Egress
+from duly.outbox.messages import (
+    ATTEMPTS,
+    BACKOFF,
+    MOST_ATTEMPTS,
+    NewMessage,
+    checked_content,
+    checked_headers,
+    checked_idempotency,
+    checked_method,
+    request_bytes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from duly.outbox.messages import Message
+
+Colour = Literal["sync", "async"]
+# The scope of every message, and of the keys that they are known by.
+SCOPE = "send"
+# Longer than any retry of whoever stages, and short enough that tomorrow is another day.
+WINDOW = timedelta(hours=24)
+# Of a transport of the user's own.
+TIMEOUT = timedelta(seconds=30)
+WEB = ("http", "https")
+NAME = re.compile(r"[a-z][a-z0-9+.-]{0,39}")
+WANTED = ("message", "key")
+# Visible, whatever the transport makes of it.
+ADDRESS = re.compile(r"[^\x00-\x20\x7f]+")
+
+
+class Signer(Protocol):
+    """Whoever vouches for a message: adds headers to each attempt of it."""
+
+    def headers(self, message: Message) -> Mapping[str, str]:
+        """The headers that prove where it comes from."""
+
+    def texts_to_hide(self) -> list[str]:
+        """What must not be in anything that people read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """A sender of the user's own."""
+
+    name: str
+    call: Callable[..., Any]
+    wants: frozenset[str]
+    colour: Colour
+    attempts: int
+    timeout: timedelta
+    concurrency: int
+    backoff: Backoff
+
+
+class Outgoing:
+    """The transports and signers of an application by name, and its egress guard."""
+
+    def __init__(self) -> None:
+        self.egress = Egress()
+        self.transports: dict[str, Transport] = {}
+        self.signers: dict[str, Signer] = {}
+
+    def add_transport(self, transport: Transport) -> None:
+        """Add a sender of the user's own."""
+        known = self.transports.get(transport.name)
+        if known is not None and known.call != transport.call:
+            raise Misuse(f"there is a transport {transport.name} already: give this one a new name")
+        self.transports[transport.name] = transport
+
+    def add_signer(self, name: str, signer: Signer) -> None:
+        """Add a signer."""
+        if name in self.signers:
+            raise Misuse(
+                f"there is a signer {name} already: to exchange its key, give it all that are good"
+            )
+        self.signers[name] = signer
+
+    def new(
+        self,
+        url: object,
+        *,
+        json: object = None,
+        data: object = None,
+        headers: object = None,
+        sign: object = None,
+        key: object = None,
+        window: object = WINDOW,
+        method: object = "POST",
+        delay: object = None,
+        at: object = None,
+        attempts: object = None,
+    ) -> NewMessage:
+        """A message to stage, checked; nothing has been written when this raises."""
+        destination = self.destination(url)
+        assert isinstance(url, str)  # noqa: S101  # that was looked at just now
+        length = checked_duration("window", window)
+        if key is None and window != WINDOW:
+            raise Misuse("window= is how long key= is known: give key= as well, or leave it out")
+        wait, moment = when(delay, at)
+        body, content = checked_content(json, data)
+        told = checked_headers(headers)
+        if content is not None and "content-type" not in {name.lower() for name in told}:
+            told = {"Content-Type": content, **told}
+        message = new_id()
+        named = None if key is None else checked_idempotency(key)
+        return NewMessage(
+            message,
+            destination,
+            named or message,
+            request_bytes(checked_method(method), url, told),
+            body,
+            self.signer_named(sign, destination),
+            wait,
+            moment,
+            self.attempts(destination)
+            if attempts is None
+            else checked_count("attempts", attempts, most=MOST_ATTEMPTS),
+            None if named is None else claim_of(url, named),
+            length,
+        )
+
+    def destination(self, url: object) -> str:
+        """What a message is queued by: the origin of a URL, or the name of a transport."""
+        if not isinstance(url, str):
+            raise Misuse(f"url must be a string, not {kind(url)}")
+        scheme = url.partition(":")[0].lower()
+        if scheme in WEB:
+            return self.egress.check(url).origin
+        if scheme not in self.transports or ":" not in url:
+            known = ", ".join(f"{name}:…" for name in ("https", *sorted(self.transports)))
+            raise Misuse(
+                f"nothing sends to {url[:60]!r}: write {known}, or register @app.transport"
+                f"({scheme[:40]!r})"
+            )
+        if len(url) > LONGEST_URL or not ADDRESS.fullmatch(url) or not url.isprintable():
+            raise Misuse(
+                f"the address of a message must be printable, without spaces, and of at most "
+                f"{LONGEST_URL:,} characters"
+            )
+        return scheme
+
+    def attempts(self, destination: str) -> int:
+        """How often a message may fail."""
+        transport = self.transports.get(destination)
+        return ATTEMPTS if transport is None else transport.attempts
+
+    def backoff(self, destination: str) -> Backoff:
+        """How long a message waits after an error."""
+        transport = self.transports.get(destination)
+        return BACKOFF if transport is None else transport.backoff
+
+    def signer_named(self, sign: object, destination: str) -> str | None:
+        """The signer of a message, by its name."""
+        if sign is None:
+            return None
+        if not isinstance(sign, str) or sign not in self.signers:
+            known = ", ".join(sorted(self.signers)) or "none yet"
+            raise Misuse(
+                f"sign= is the name of a signer, and there is no {sign!r:.60}: register it with "
+                f"app.signer(name, secret=…) (there is {known})"
+            )
+        if destination in self.transports:
+            raise Misuse(
+                f"the transport {destination} sends by itself: sign there, leave out sign="
+            )
+        return sign
+
+
+def is_web(destination: str) -> bool:
+    """Whether a destination is reached by HTTP."""
+    return "://" in destination
+
+
+def claim_of(url: str, key: str) -> Key:
+    """What a message is known by: its key, at its address."""
+    named = digest(as_bytes(SCOPE), as_bytes(url), as_bytes(key))
+    return Key(SCOPE, named, readable(as_bytes(key)))
+
+
+def transport_of(
+    name: object,
+    call: object,
+    *,
+    attempts: object,
+    timeout: object,
+    concurrency: object,
+    backoff: object,
+) -> Transport:
+    """A sender of the user's own, checked."""
+    checked_name("the name of a transport", name)
+    if name in (*WEB, "ws", "wss", "file", "ftp"):
+        raise Misuse(f"{name}: is a scheme of the web: give this transport another name")
+    if not callable(call):
+        raise Misuse(f"a transport is a function of the message, not {kind(call)}")
+    if not isinstance(backoff, Backoff):
+        raise Misuse(f"backoff must be a duly.Backoff(…), not {kind(backoff)}")
+    checked_duration("timeout", timeout)
+    return Transport(
+        name,  # type: ignore[arg-type]
+        call,
+        wanted_by(call),
+        "async" if inspect.iscoroutinefunction(call) else "sync",
+        checked_count("attempts", attempts, most=MOST_ATTEMPTS),
+        timeout,  # type: ignore[arg-type]
+        checked_count("concurrency", concurrency, most=1000),
+        backoff,
+    )
+
+
+def wanted_by(call: Callable[..., Any]) -> frozenset[str]:
+    """What a transport asks for, by the names of its parameters."""
+    try:
+        names = list(inspect.signature(call).parameters)
+    except (TypeError, ValueError):
+        raise Misuse("the parameters of this transport cannot be read: wrap it in a def") from None
+    if "message" not in names or not set(names) <= set(WANTED):
+        raise Misuse(
+            f"a transport asks by parameter name for message, and key if it likes: not "
+            f"{', '.join(names)[:80] or 'for nothing'}"
+        )
+    return frozenset(names)
+
+
+def checked_name(what: str, name: object) -> str:
+    """A short word in lower case."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise Misuse(f"{what} must be lower-case letters, digits, dots or dashes, 40 at most")
+    return name

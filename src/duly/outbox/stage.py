@@ -1,0 +1,39 @@
+"""Staging: a message is written in whatever transaction is open, and exists if that commits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly._ledger.keyed import Keyed, first_with_key
+from duly.outbox.messages import NewMessage, Staged
+from duly.outbox.outgoing import SCOPE
+from duly.outbox.statements import OUTBOX_INSERT, SENDS_RETAKE
+
+if TYPE_CHECKING:
+    from duly._kernel.session import Session
+
+
+async def stage(session: Session, message: NewMessage) -> Staged:
+    """Stage one message in the open transaction, or find the one that its key led to before."""
+
+    async def insert() -> None:
+        await session.rows(
+            OUTBOX_INSERT,
+            id=message.id,
+            scope=SCOPE,
+            destination=message.destination,
+            key=message.key,
+            request=message.request,
+            body=message.body,
+            signer=message.signer,
+            delay=message.delay,
+            at=message.at,
+            max_attempts=message.attempts,
+        )
+
+    if message.claim is None:
+        await insert()
+        return Staged(message.id, first=True)
+    keyed = Keyed(message.claim, message.id, message.window, SENDS_RETAKE, "this message")
+    found = await first_with_key(session, keyed, insert)
+    return Staged(found, first=found == message.id)

@@ -1,0 +1,84 @@
+"""How much there is to send, and where to: counted when somebody asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from duly._kernel.options import WAIT
+from duly.outbox.statements import OUTBOX_COUNTS
+
+if TYPE_CHECKING:
+    from duly._kernel.session import Row, Runner, Session
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationStats:
+    """The messages of one destination.
+
+    Args:
+        destination: the origin of their URLs, or the name of their transport.
+        ready: messages that can be sent now.
+        waiting: messages whose time has not come; after an error it comes later.
+        leased: messages that are being sent.
+        dead: dead letters.
+        oldest: how long the first of the ready ones could have been sent; None where none is.
+    """
+
+    destination: str
+    ready: int
+    waiting: int
+    leased: int
+    dead: int
+    oldest: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxStats:
+    """What there is to send: by destination, and in all."""
+
+    destinations: dict[str, DestinationStats]
+
+    @property
+    def ready(self) -> int:
+        """Messages that can be sent now."""
+        return sum(one.ready for one in self.destinations.values())
+
+    @property
+    def waiting(self) -> int:
+        """Messages whose time has not come."""
+        return sum(one.waiting for one in self.destinations.values())
+
+    @property
+    def leased(self) -> int:
+        """Messages that are being sent."""
+        return sum(one.leased for one in self.destinations.values())
+
+    @property
+    def dead(self) -> int:
+        """Dead letters."""
+        return sum(one.dead for one in self.destinations.values())
+
+
+async def counted(runner: Runner) -> OutboxStats:
+    """Count the rows that are in the table now; those that were sent have left it."""
+
+    async def look(session: Session) -> OutboxStats:
+        found = [destination_from(row) for row in await session.rows(OUTBOX_COUNTS)]
+        return OutboxStats({one.destination: one for one in found})
+
+    return await runner.run_single(look, wait=WAIT)
+
+
+def destination_from(row: Row) -> DestinationStats:
+    """One destination from what the database counted."""
+    age = row["oldest"]
+    return DestinationStats(
+        destination=row["destination"],
+        ready=row["ready"],
+        waiting=row["waiting"],
+        leased=row["leased"],
+        dead=row["dead"],
+        oldest=None if age is None else timedelta(microseconds=age),
+    )

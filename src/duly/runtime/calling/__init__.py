@@ -1,0 +1,1 @@
+"""Calling the outside world over HTTP, behind the egress guard. Needs the extra ``http``."""

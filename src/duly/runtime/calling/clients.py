@@ -1,0 +1,189 @@
+"""``job.http``: httpx clients for a job, behind the guard, whose unsafe calls carry a stable key.
+
+A call that changes something must be named, so that two calls of one job never share a key and
+the same call has the same key in every attempt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from duly._kernel.errors import Misuse
+from duly.jobs.inside import refuse_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+# Where the name of a call travels through httpx, which has no parameter for it.
+NAMED = "duly.key"
+HEADER = "Idempotency-Key"
+INSTEAD = (
+    "a transaction cannot contain a call. Stage it with tx.send(…), or make the call in a job "
+    "without tx"
+)
+
+
+class Naming:
+    """Gives the calls of one job their keys.
+
+    Args:
+        key_of: the key of a call by its name.
+        name: the name of every call through this transport, where it is for one only.
+    """
+
+    def __init__(self, key_of: Callable[[str], str], name: str | None) -> None:
+        self._key_of = key_of
+        self._name = name
+        self._first: bytes | None = None
+
+    def name(self, request: httpx.Request, body: bytes | None) -> None:
+        """Add the key of a call; refuse one that changes something and has no name."""
+        if request.method.upper() in SAFE:
+            return
+        refuse_inside("job.http", INSTEAD)
+        name = request.extensions.get(NAMED, self._name)
+        if name is None:
+            raise Misuse(
+                f"{request.method} may change something, so a repeated attempt must carry the key "
+                'of the first: name the call, as in job.http.post(url, key="charge", …)'
+            )
+        if name == self._name:
+            self._refuse_second(request, body)
+        request.headers[HEADER] = self._key_of(name)
+
+    def _refuse_second(self, request: httpx.Request, body: bytes | None) -> None:
+        """A transport with a name is for one call, however often that is repeated."""
+        told = f"{request.method} {request.url}".encode() + b"\0" + (body or b"")
+        seen = hashlib.sha256(told).digest()
+        if self._first is None:
+            self._first = seen
+        elif self._first != seen:
+            raise Misuse(
+                f"a second call through the transport {self._name!r} would carry the key of the "
+                "first: take another transport, with a name of its own, for each call"
+            )
+
+
+class NamedTransport(httpx.BaseTransport):
+    """The guarded transport with the keys of one job; closing it leaves the connections open."""
+
+    def __init__(self, inner: httpx.BaseTransport, naming: Naming) -> None:
+        self._inner = inner
+        self._naming = naming
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Name the call and send it."""
+        unsafe = request.method.upper() not in SAFE
+        self._naming.name(request, request.read() if unsafe else None)
+        return self._inner.handle_request(request)
+
+
+class AsyncNamedTransport(httpx.AsyncBaseTransport):
+    """The same, awaited."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport, naming: Naming) -> None:
+        self._inner = inner
+        self._naming = naming
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Name the call and send it."""
+        unsafe = request.method.upper() not in SAFE
+        self._naming.name(request, await request.aread() if unsafe else None)
+        return await self._inner.handle_async_request(request)
+
+
+def with_name(options: dict[str, Any], key: str | None) -> dict[str, Any]:
+    """The options of a request with the name of the call among them."""
+    if key is None:
+        return options
+    return {**options, "extensions": {**(options.get("extensions") or {}), NAMED: key}}
+
+
+class Client(httpx.Client):
+    """``job.http`` in a handler that blocks: httpx's client, whose calls take ``key=``."""
+
+    def __init__(self, guarded: httpx.BaseTransport, key_of: Callable[[str], str]) -> None:
+        self._guarded = guarded
+        self._key_of = key_of
+        super().__init__(
+            transport=NamedTransport(guarded, Naming(key_of, None)),
+            trust_env=False,
+            follow_redirects=False,
+        )
+
+    def transport(self, key: str | None = None) -> httpx.BaseTransport:
+        """A transport for a library that is built on httpx; with ``key=`` for one unsafe call."""
+        return NamedTransport(self._guarded, Naming(self._key_of, key))
+
+    def request(
+        self, method: str, url: Any, *, key: str | None = None, **options: Any
+    ) -> httpx.Response:
+        """Make a call; ``key=`` names it, where it may change something."""
+        return super().request(method, url, **with_name(options, key))
+
+    def stream(self, method: str, url: Any, *, key: str | None = None, **options: Any) -> Any:
+        """Make a call, and read its answer bit by bit."""
+        return super().stream(method, url, **with_name(options, key))
+
+    def post(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+        """POST, with ``key=`` for the name of the call."""
+        return self.request("POST", url, key=key, **options)
+
+    def put(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+        """PUT, with ``key=`` for the name of the call."""
+        return self.request("PUT", url, key=key, **options)
+
+    def patch(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+        """PATCH, with ``key=`` for the name of the call."""
+        return self.request("PATCH", url, key=key, **options)
+
+    def delete(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+        """DELETE, with ``key=`` for the name of the call."""
+        return self.request("DELETE", url, key=key, **options)
+
+
+class AsyncClient(httpx.AsyncClient):
+    """``job.http`` in a handler that is awaited."""
+
+    def __init__(self, guarded: httpx.AsyncBaseTransport, key_of: Callable[[str], str]) -> None:
+        self._guarded = guarded
+        self._key_of = key_of
+        super().__init__(
+            transport=AsyncNamedTransport(guarded, Naming(key_of, None)),
+            trust_env=False,
+            follow_redirects=False,
+        )
+
+    def transport(self, key: str | None = None) -> httpx.AsyncBaseTransport:
+        """A transport for a library that is built on httpx; with ``key=`` for one unsafe call."""
+        return AsyncNamedTransport(self._guarded, Naming(self._key_of, key))
+
+    async def request(
+        self, method: str, url: Any, *, key: str | None = None, **options: Any
+    ) -> httpx.Response:
+        """Make a call; ``key=`` names it, where it may change something."""
+        return await super().request(method, url, **with_name(options, key))
+
+    def stream(self, method: str, url: Any, *, key: str | None = None, **options: Any) -> Any:
+        """Make a call, and read its answer bit by bit."""
+        return super().stream(method, url, **with_name(options, key))
+
+    async def post(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+        """POST, with ``key=`` for the name of the call."""
+        return await self.request("POST", url, key=key, **options)
+
+    async def put(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+        """PUT, with ``key=`` for the name of the call."""
+        return await self.request("PUT", url, key=key, **options)
+
+    async def patch(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+        """PATCH, with ``key=`` for the name of the call."""
+        return await self.request("PATCH", url, key=key, **options)
+
+    async def delete(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+        """DELETE, with ``key=`` for the name of the call."""
+        return await self.request("DELETE", url, key=key, **options)

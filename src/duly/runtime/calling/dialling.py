@@ -1,0 +1,221 @@
+"""Dialling: a name is resolved once, every answer is checked, and a checked address is dialled.
+
+The connection is made to the address, while TLS and the Host header still name the host: what was
+checked is what is used, and a name that answers differently a moment later changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+import httpcore
+
+from duly.outbox.egress import EgressRefused, Target, literal_of, plainest
+from duly.runtime.calling.deadlines import left
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterable
+
+    from duly.outbox.addresses import Address
+    from duly.outbox.egress import Egress
+
+# What a name has led to, as the system's resolver says it; tests answer in its place.
+Answers = list[tuple[Any, ...]]
+# A host with more addresses than that is not tried at all of them.
+MOST_DIALLED = 4
+
+
+def resolve(host: str, port: int) -> Answers:
+    """Ask the system's resolver."""
+    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+def checked(egress: Egress, host: str, port: int, answers: Answers) -> list[str]:
+    """The addresses to dial; refused where any of them is."""
+    literal = literal_of(host)
+    given = [str(answer[4][0]) for answer in answers] if literal is None else [str(literal)]
+    addresses: list[Address] = [plainest(ip_address(text)) for text in dict.fromkeys(given)]
+    if not addresses:
+        raise httpcore.ConnectError(f"no address is known for {host}")
+    target = allowed_as(egress, host, port)
+    for address in addresses:
+        egress.check_address(target, address)
+    return list(dict.fromkeys(str(address) for address in addresses))[:MOST_DIALLED]
+
+
+def allowed_as(egress: Egress, host: str, port: int) -> Target:
+    """The origin that is dialled; the scheme was checked before the request came here."""
+    plain = host.lower().removesuffix(".")
+    found = (Target(scheme, plain, port) for scheme in ("http", "https"))
+    return next((one for one in found if one in egress.origins), Target("https", plain, port))
+
+
+def refuse_socket() -> EgressRefused:
+    """The error of a request that should go through a file."""
+    return EgressRefused("requests do not leave through a unix socket")
+
+
+class Stream(httpcore.NetworkStream):
+    """A connection whose every step ends with the deadline of the request."""
+
+    def __init__(self, inner: httpcore.NetworkStream) -> None:
+        self._inner = inner
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Read what there is."""
+        return self._inner.read(max_bytes, left(timeout, httpcore.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Write all of it."""
+        self._inner.write(buffer, left(timeout, httpcore.WriteTimeout))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._inner.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> Stream:
+        """Go on under TLS; the certificate must be the host's."""
+        rest = left(timeout, httpcore.ConnectTimeout)
+        return Stream(self._inner.start_tls(ssl_context, server_hostname, rest))
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the layer below knows."""
+        return self._inner.get_extra_info(info)
+
+
+class AsyncStream(httpcore.AsyncNetworkStream):
+    """The same, awaited."""
+
+    def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
+        self._inner = inner
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Read what there is."""
+        return await self._inner.read(max_bytes, left(timeout, httpcore.ReadTimeout))
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Write all of it."""
+        await self._inner.write(buffer, left(timeout, httpcore.WriteTimeout))
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._inner.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> AsyncStream:
+        """Go on under TLS; the certificate must be the host's."""
+        rest = left(timeout, httpcore.ConnectTimeout)
+        return AsyncStream(await self._inner.start_tls(ssl_context, server_hostname, rest))
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the layer below knows."""
+        return self._inner.get_extra_info(info)
+
+
+class Dialler(httpcore.NetworkBackend):
+    """Opens connections for code that blocks."""
+
+    def __init__(self, egress: Egress, resolver: Callable[[str, int], Answers] = resolve) -> None:
+        self._egress = egress
+        self._resolver = resolver
+        self._inner = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> Stream:
+        """Resolve, check every answer, dial."""
+        try:
+            answers = [] if literal_of(host) is not None else self._resolver(host, port)
+        except (OSError, UnicodeError) as problem:
+            raise httpcore.ConnectError(f"{host} cannot be resolved: {problem}") from problem
+        addresses = checked(self._egress, host, port, answers)
+        for last, address in zip([False] * (len(addresses) - 1) + [True], addresses, strict=True):
+            try:
+                rest = left(timeout, httpcore.ConnectTimeout)
+                return Stream(
+                    self._inner.connect_tcp(address, port, rest, local_address, socket_options)
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if last:
+                    raise
+        raise httpcore.ConnectError(f"no address is known for {host}")
+
+    def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        """Refused."""
+        raise refuse_socket()
+
+
+class AsyncDialler(httpcore.AsyncNetworkBackend):
+    """Opens connections for code that is awaited."""
+
+    def __init__(self, egress: Egress, resolver: Callable[[str, int], Answers] = resolve) -> None:
+        self._egress = egress
+        self._resolver = resolver
+        self._inner = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> AsyncStream:
+        """Resolve, check every answer, dial."""
+        addresses = checked(self._egress, host, port, await self._answers(host, port))
+        for last, address in zip([False] * (len(addresses) - 1) + [True], addresses, strict=True):
+            try:
+                rest = left(timeout, httpcore.ConnectTimeout)
+                return AsyncStream(
+                    await self._inner.connect_tcp(
+                        address, port, rest, local_address, socket_options
+                    )
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if last:
+                    raise
+        raise httpcore.ConnectError(f"no address is known for {host}")
+
+    async def _answers(self, host: str, port: int) -> Answers:
+        if literal_of(host) is not None:
+            return []
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(left(None, httpcore.ConnectTimeout)):
+                return await loop.run_in_executor(None, self._resolver, host, port)
+        except TimeoutError as problem:
+            raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from problem
+        except (OSError, UnicodeError) as problem:
+            raise httpcore.ConnectError(f"{host} cannot be resolved: {problem}") from problem
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Refused."""
+        raise refuse_socket()

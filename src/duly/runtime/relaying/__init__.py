@@ -1,0 +1,1 @@
+"""The relay: takes staged messages, sends them, and writes down what became of them."""

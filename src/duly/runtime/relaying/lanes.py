@@ -1,0 +1,119 @@
+"""Lanes: what a relay knows of each destination, and how it leaves one alone that keeps failing.
+
+A destination that is down must cost neither the others their turn nor its own messages all their
+attempts. After a few failures in a row its lane is closed for a while; then one message goes
+first, and the others follow if it arrives.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from duly._kernel.retry import Backoff
+from duly.outbox.leases import Want
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly.outbox.leases import LeasedMessage
+    from duly.outbox.outcomes import Ended
+    from duly.runtime.relaying.parcels import Parcel
+
+# Failures in a row that are no accident.
+ILL = 5
+CLOSED = Backoff(first=timedelta(seconds=2), factor=2, cap=timedelta(minutes=5))
+# Messages that are held for each that is on its way, so that none waits for the database.
+AHEAD = 2
+
+
+class Lane:
+    """One destination."""
+
+    def __init__(self, destination: str, most: int) -> None:
+        self.destination = destination
+        self._most = most
+        self.waiting: deque[Parcel] = deque()
+        self.running: set[Parcel] = set()
+        self._failures = 0
+        self._closed_until = 0.0
+        # Whether the next message decides if the lane opens.
+        self._probing = False
+        # Where the last batch ended, and whether there may be more behind it.
+        self._since: int | None = None
+        self._last: str | None = None
+        self.more = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing may be sent there now."""
+        return time.monotonic() < self._closed_until
+
+    @property
+    def reopens_in(self) -> float:
+        """Seconds until it may be tried again."""
+        return max(self._closed_until - time.monotonic(), 0.0)
+
+    @property
+    def held(self) -> int:
+        """How many messages of it this relay has."""
+        return len(self.waiting) + len(self.running)
+
+    @property
+    def forgettable(self) -> bool:
+        """Whether nothing is lost if the relay forgets this lane."""
+        return not self.held and not self.more and not self._failures and not self.closed
+
+    @property
+    def _limit(self) -> int:
+        return 1 if self._probing else self._most
+
+    @property
+    def room(self) -> int:
+        """How many more can be taken."""
+        if self.closed:
+            return 0
+        return max((1 if self._probing else AHEAD * self._most) - self.held, 0)
+
+    def want(self, most: int) -> Want:
+        """What to ask the database for."""
+        return Want(self.destination, min(self.room, most), self._since, self._last)
+
+    def begin_anew(self) -> None:
+        """Look from the beginning again: what is committed late may stand before the last batch."""
+        self._since = self._last = None
+        self.more = True
+
+    def took(self, asked: int, leases: list[LeasedMessage]) -> None:
+        """Remember where a batch ended."""
+        self.more = len(leases) >= asked
+        if leases:
+            self._since, self._last = leases[-1].run_at, leases[-1].id
+
+    def startable(self) -> Iterator[Parcel]:
+        """The messages to send now, each removed from those that wait."""
+        while self.waiting and not self.closed and len(self.running) < self._limit:
+            yield self.waiting.popleft()
+
+    def hear(self, ended: Ended) -> bool:
+        """Learn from the end of an attempt; whether the lane was closed by it."""
+        if ended.pause is not None and ended.ill:
+            self._close(ended.pause / 1_000_000)
+            return True
+        if not ended.ill:
+            if ended.kind != "again" or ended.burnt:  # an answer; not one that was only given back
+                self._failures, self._probing = 0, False
+            return False
+        self._failures += 1
+        if self._failures < ILL or self.closed:
+            return False
+        draw = 0.5 + random.random() / 2  # noqa: S311
+        self._close(CLOSED.delay(self._failures - ILL + 1, draw) / 1_000_000)
+        return True
+
+    def _close(self, seconds: float) -> None:
+        self._closed_until = max(self._closed_until, time.monotonic() + seconds)
+        self._probing = True

@@ -1,0 +1,473 @@
+"""The relay: from the first look at the outbox to the last message whose end is written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from duly._kernel.clock import MICROSECOND
+from duly._kernel.errors import DulyError, Held, StoreUnavailable
+from duly._kernel.failures import plain
+from duly._kernel.options import WAIT
+from duly._kernel.session import host_time
+from duly.outbox.leases import (
+    RESCUED_AT_ONCE,
+    Settled,
+    destinations,
+    outlook,
+    rescue,
+    settle,
+    staged,
+    take,
+)
+from duly.outbox.outcomes import RELEASED, SENT, Circumstances, Ended, judged
+from duly.runtime.relaying.lanes import Lane
+from duly.runtime.relaying.parcels import Parcel
+from duly.runtime.relaying.sending import Sender
+from duly.runtime.relaying.settings import SLACK
+from duly.runtime.relaying.tally import Relayed
+from duly.runtime.settler import Settler
+from duly.stores.surely import surely
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import timedelta
+
+    from duly._kernel.errors import StoreRefused
+    from duly._kernel.session import Session
+    from duly.jobs.bell import Bell
+    from duly.outbox.leases import LeasedMessage, Want
+    from duly.outbox.outgoing import Outgoing
+    from duly.runtime.relaying.settings import RelaySettings
+    from duly.runtime.taking import Until
+    from duly.stores.base import Store
+
+logger = logging.getLogger("duly")
+# Seconds between two looks where nothing wakes the relay: short at first, longer while idle.
+SOONEST, LATEST = 0.02, 0.5
+# Seconds between two looks for further destinations, and for what has come due, while it is busy.
+LOOK = 0.25
+# Seconds between two flushes of the counters.
+COUNTING = 2.0
+# Seconds for a database that is busy or restarting when a relay begins.
+STARTING = 20.0
+# Seconds of its lease that a message must have left, beside its timeout, to be begun.
+MARGIN = 1.0
+NEVER = float("-inf")
+# Ends that are not written yet, for each message on its way: then nothing more is taken.
+UNSETTLED = 4
+
+
+class RelayParts(NamedTuple):
+    """What a relay works with, put together by the application."""
+
+    store: Store
+    outgoing: Outgoing
+    bell: Bell
+    secrets: Sequence[str]
+
+
+class Relay:
+    """One process's share of the sending, in one event loop."""
+
+    def __init__(self, parts: RelayParts, settings: RelaySettings) -> None:
+        self._parts = parts
+        self._settings = settings
+        self._runner = parts.store.awaited
+        self._sender = Sender(parts.outgoing)
+        self._settler: Settler[Parcel, Settled] = Settler(
+            self._runner, settle, buried, self._settled, self._stir
+        )
+        self._lanes: dict[str, Lane] = {}
+        self._stirred = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._hurried = False
+        self._after = ""
+        self._looked = NEVER
+        # Whether the last look found nothing that can be sent now, and when there may be something.
+        self._nothing = False
+        self._next_in: int | None = None
+        self._pause = SOONEST
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._failed: BaseException | None = None
+        self.relayed = Relayed()
+        self._lease = self._lease_length()
+
+    def _lease_length(self) -> timedelta:
+        if self._settings.lease is not None:
+            return self._settings.lease
+        outgoing = self._parts.outgoing
+        calls = [outgoing.egress.deadline, *(one.timeout for one in outgoing.transports.values())]
+        return max(calls) + SLACK
+
+    def stop(self) -> None:
+        """Take no more messages, and end when those on their way are through. From any thread."""
+        self._from_outside(self._stop)
+
+    def stop_now(self) -> None:
+        """Give back what is on its way, and end. From any thread."""
+        self._hurried = True
+        self.stop()
+
+    def wake(self) -> None:
+        """Look for messages now. From any thread."""
+        if not self._stirred.is_set():
+            self._from_outside(self._stir)
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        self._stir()
+
+    def _stir(self) -> None:
+        self._stirred.set()
+
+    def _from_outside(self, call: Callable[[], None]) -> None:
+        if self._loop is None:  # it has not begun, and nobody else touches it
+            call()
+            return
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:  # its event loop is closed: it has ended
+            return
+
+    async def run(self, until: Until = "stopped") -> Relayed:
+        """Send until there is nothing to send now, or until told to stop."""
+        self._loop = asyncio.get_running_loop()
+        self._parts.bell.add(self.wake)
+        helpers = [self._loop.create_task(work) for work in (self._rescuing(), self._counting())]
+        for helper in helpers:
+            helper.add_done_callback(self._hear_helper)
+        try:
+            await self._patiently()
+            await self._work(until)
+            await self._drain()
+        except BaseException:  # cancelled, or worse: what is held is given back
+            await surely(self._abandon())
+            raise
+        finally:
+            await surely(self._end(helpers))
+        if self._failed is not None:
+            raise self._failed
+        return self.relayed
+
+    def _hear_helper(self, helper: asyncio.Task[None]) -> None:
+        """What goes on beside the work must not end in silence."""
+        problem = None if helper.cancelled() else helper.exception()
+        if problem is not None:
+            logger.critical("a part of this relay failed, it ends: %r", problem)
+            self._failed = problem
+            self._stop()
+
+    async def _patiently(self) -> None:
+        """Begin although the database is busy or restarting just now, but not if it stays away."""
+        until = time.monotonic() + STARTING
+        while True:
+            try:
+                return await self._rescue_now()
+            except (Held, StoreUnavailable) as problem:
+                if time.monotonic() > until or self._stopping.is_set():
+                    raise
+                logger.warning("the relay cannot begin yet, trying again: %s", problem)
+                await self._nap(LATEST)
+
+    async def _work(self, until: Until) -> None:
+        while not self._stopping.is_set():
+            self._stirred.clear()
+            try:
+                if self._full:
+                    await self._nap(LATEST)
+                elif await self._round():
+                    self._pause = SOONEST
+                elif await self._rest(until):
+                    return
+            except DulyError as problem:
+                # Held: another process is writing to SQLite, which is how it works.
+                told = logger.debug if isinstance(problem, Held) else logger.warning
+                told("no messages could be taken, trying again: %s", problem)
+                await self._nap(LATEST)
+
+    @property
+    def _held(self) -> int:
+        return sum(lane.held for lane in self._lanes.values())
+
+    @property
+    def _full(self) -> bool:
+        """Whether nothing more should be taken before something has ended."""
+        most = self._settings.concurrency
+        return self._held >= 2 * most or self._settler.left > UNSETTLED * most
+
+    async def _round(self) -> int:
+        """Take messages and begin to send them; how many."""
+        begun = self._start()
+        self._nothing = False
+        if time.monotonic() - self._looked > LOOK and not await self._look():
+            return begun
+        wants = self._wants()
+        if wants:
+            begun += await self._take(wants)
+        elif not self._held:
+            self._looked = NEVER  # nothing is known to be left: the next round looks
+            return begun or 1
+        return begun + self._start()
+
+    async def _look(self) -> bool:
+        """Find the next destinations that have something to send; whether there are any."""
+        seen = await self._runner.run_single(outlook, wait=WAIT)
+        self._next_in = seen.next_in
+        if seen.lost:
+            await self._rescue_now()
+        soon = seen.next_in is not None and seen.next_in <= 0
+        if not seen.due and not soon:  # a look costs no lock, which matters to SQLite
+            self._nothing = True
+            return False
+        found = await self._found()
+        for destination in found:
+            self._lane(destination).begin_anew()
+        self._forget_idle_lanes()
+        self._nothing = not found and not self._after
+        return bool(found)
+
+    async def _found(self) -> list[str]:
+        """The next destinations by name, after those that the last look found."""
+        skipped = [lane.destination for lane in self._lanes.values() if lane.room == 0]
+        after, most = self._after, 2 * self._settings.concurrency
+
+        async def look(session: Session) -> list[str]:
+            await staged(session)
+            return await destinations(session, after, skipped, most)
+
+        found = await self._runner.run_single(look, wait=WAIT)
+        self._after = found[-1] if len(found) >= most else ""
+        # Those before the first of these may have something, too: then the next round looks.
+        self._looked = NEVER if after and not self._after else time.monotonic()
+        if not found and after:
+            return await self._found()
+        return found
+
+    def _lane(self, destination: str) -> Lane:
+        lane = self._lanes.get(destination)
+        if lane is None:
+            transport = self._parts.outgoing.transports.get(destination)
+            most = self._settings.per_destination if transport is None else transport.concurrency
+            lane = self._lanes[destination] = Lane(destination, most)
+        return lane
+
+    def _forget_idle_lanes(self) -> None:
+        """What nobody sends to any more must not fill the memory."""
+        idle = [name for name, lane in self._lanes.items() if lane.forgettable]
+        for name in idle:
+            del self._lanes[name]
+
+    def _wants(self) -> list[Want]:
+        left = 2 * self._settings.concurrency - self._held
+        lanes = [lane for lane in self._lanes.values() if lane.more and lane.room > 0]
+        random.shuffle(lanes)
+        wants: list[Want] = []
+        for place, lane in enumerate(lanes):
+            share = -(-left // (len(lanes) - place))  # an even share of what is left, rounded up
+            want = lane.want(share)
+            if want.room > 0:
+                wants.append(want)
+                left -= want.room
+        return wants
+
+    async def _take(self, wants: Sequence[Want]) -> int:
+        length, asked = self._lease // MICROSECOND, time.monotonic()
+        run = (
+            self._runner.run_single
+            if self._parts.store.capabilities.concurrent_writers
+            else self._runner.run
+        )
+        leases = await run(lambda session: take(session, wants, length), wait=WAIT)
+        found: dict[str, list[LeasedMessage]] = {}
+        for leased in leases:
+            found.setdefault(leased.destination, []).append(leased)
+        for want in wants:
+            lane, mine = self._lanes[want.destination], found.get(want.destination, [])
+            lane.took(want.room, mine)
+            lane.waiting.extend(Parcel(leased, asked) for leased in mine)
+        return len(leases)
+
+    def _start(self) -> int:
+        """Begin to send what may be sent; how many."""
+        begun = 0
+        room = self._settings.concurrency - sum(len(lane.running) for lane in self._lanes.values())
+        for lane in list(self._lanes.values()):
+            if lane.closed:
+                self._release(lane)
+            for parcel in lane.startable():
+                if not self._lasts(parcel):
+                    self._finish(lane, parcel, RELEASED)
+                    continue
+                if room <= 0:
+                    lane.waiting.appendleft(parcel)
+                    break
+                room -= 1
+                begun += 1
+                lane.running.add(parcel)
+                parcel.begun = time.monotonic()
+                self.relayed.begin(parcel)
+                parcel.task = asyncio.get_running_loop().create_task(self._send(lane, parcel))
+        return begun
+
+    def _lasts(self, parcel: Parcel) -> bool:
+        """Whether the lease is long enough for the call: another relay may have it afterwards."""
+        lease = self._lease.total_seconds()
+        call = self._sender.timeout(parcel.leased.destination)
+        needed = min(call + MARGIN, lease / 2)
+        return time.monotonic() < parcel.asked + lease - needed
+
+    async def _send(self, lane: Lane, parcel: Parcel) -> None:
+        """One attempt, from its first byte to what is to be written about its end."""
+        try:
+            await self._sender.send(parcel.leased)
+            ended = SENT
+        except asyncio.CancelledError:
+            # It may have arrived: whoever sends it again knows that from the count.
+            ended = parcel.ended or Ended("again", rescued=1)
+        except BaseException as problem:
+            if not isinstance(problem, Exception | SystemExit):
+                raise
+            ended = self._judged(parcel, problem)
+        self._finish(lane, parcel, ended)
+
+    def _judged(self, parcel: Parcel, problem: BaseException) -> Ended:
+        leased = parcel.leased
+        passed = int((time.monotonic() - parcel.asked) * 1_000_000)
+        clock = self._parts.store.clock
+        now = leased.taken_at + passed if clock is None else host_time(clock)
+        at = Circumstances(now, random.random(), self._parts.secrets)  # noqa: S311
+        return judged(leased, self._parts.outgoing.backoff(leased.destination), problem, at)
+
+    def _finish(self, lane: Lane, parcel: Parcel, ended: Ended) -> None:
+        """The slot is free; the end is written with others."""
+        parcel.ended = ended
+        lane.running.discard(parcel)
+        if lane.hear(ended):
+            logger.warning(
+                "%s keeps failing: nothing is sent there for %.1f s",
+                lane.destination,
+                lane.reopens_in,
+            )
+            self._release(lane)
+        self._settler.add(parcel, Settled(parcel.leased, ended, parcel.ran))
+        self._start()
+        self._stir()
+
+    def _release(self, lane: Lane) -> None:
+        """Give back what is held and was not begun."""
+        while lane.waiting:
+            parcel = lane.waiting.popleft()
+            parcel.ended = RELEASED
+            self._settler.add(parcel, Settled(parcel.leased, RELEASED, 0))
+
+    def _settled(self, run: Parcel, ended: Ended, *, held: bool) -> None:
+        if run.begun is not None or not held:
+            self.relayed.count(run, ended, held=held)
+
+    async def _rest(self, until: Until) -> bool:
+        """Nothing could be taken: wait for a sign of work; whether the relay may end."""
+        busy = self._held > 0 or self._settler.left > 0
+        if until == "idle" and self._nothing and not busy and not self._stirred.is_set():
+            return True
+        pause, self._pause = self._pause, min(2 * self._pause, LATEST)
+        if busy:
+            pause = LATEST
+        if self._next_in is not None:
+            pause = min(pause, max(self._next_in / 1_000_000, SOONEST))
+        await self._nap(pause)
+        self._looked = NEVER
+        return False
+
+    async def _nap(self, seconds: float) -> None:
+        """Wait, but not longer than until something stirs."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stirred.wait()
+        except TimeoutError:
+            return
+
+    async def _rescue_now(self) -> None:
+        """Take back every lease that has run out."""
+        while True:
+            rows = await self._runner.run_single(rescue, wait=WAIT)
+            for row in rows:
+                self.relayed.count_rescued(row["destination"])
+                told = logger.error if row["state"] == "dead" else logger.warning
+                told(
+                    "message %s to %s was taken back from a lost relay, rescue %s: it is %s",
+                    row["id"],
+                    row["destination"],
+                    row["rescues"],
+                    "dead" if row["state"] == "dead" else "sent again, with the same id",
+                )
+            if len(rows) < RESCUED_AT_ONCE:
+                return
+
+    async def _rescuing(self) -> None:
+        pause = min(self._lease.total_seconds() / 4, 5.0)
+        while True:
+            await asyncio.sleep(pause * (0.75 + random.random() / 2))  # noqa: S311
+            try:
+                await self._rescue_now()
+            except DulyError as problem:
+                logger.warning("lost leases could not be looked for: %s", problem)
+
+    async def _counting(self) -> None:
+        while True:
+            await asyncio.sleep(COUNTING)
+            try:
+                await self.relayed.flush(self._runner)
+            except DulyError as problem:
+                logger.debug("counters could not be written, they are kept: %s", problem)
+
+    async def _drain(self) -> None:
+        """Release what was not begun, let the rest arrive, and give that back when time is up."""
+        until = time.monotonic() + self._settings.grace.total_seconds()
+        for lane in self._lanes.values():
+            self._release(lane)
+        while self._running() and not self._hurried and time.monotonic() < until:
+            self._stirred.clear()
+            await self._nap(0.1)
+        await self._abandon(0.0 if self._hurried else max(until - time.monotonic(), 0.0))
+
+    def _running(self) -> list[Parcel]:
+        return [parcel for lane in self._lanes.values() for parcel in lane.running]
+
+    async def _abandon(self, patience: float = 0.0) -> None:
+        """Give everything back, at once; the database has a while to take it."""
+        for lane in self._lanes.values():
+            self._release(lane)
+        tasks = [parcel.task for parcel in self._running() if parcel.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            async with asyncio.timeout(patience + WAIT.total_seconds() + 1.0):
+                await self._settler.flushed()
+        except TimeoutError:
+            logger.warning(
+                "%d messages could not be given back, their leases will run out",
+                self._settler.left,
+            )
+
+    async def _end(self, helpers: Sequence[asyncio.Task[None]]) -> None:
+        self._parts.bell.remove(self.wake)
+        for helper in helpers:
+            helper.cancel()
+        await asyncio.gather(*helpers, return_exceptions=True)
+        await self._sender.close()
+        try:
+            await self.relayed.flush(self._runner)
+        except DulyError as problem:
+            logger.warning("the last counters could not be written: %s", problem)
+
+
+def buried(one: Settled, problem: StoreRefused) -> Settled:
+    """What to write where the database never takes the end of a message: it is dead."""
+    attempt = one.leased.attempts + 1
+    error = plain(f"its end was refused: {problem}", attempt, "duly.StoreRefused")
+    return one._replace(ended=Ended("dead", burnt=1, error=error))

@@ -1,0 +1,170 @@
+"""One attempt to send a message: by HTTP, or through a transport of the user's own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import Misuse
+from duly._kernel.retry import Outcome
+from duly.outbox.messages import message_of
+from duly.outbox.outcomes import Answered, Unsendable
+from duly.outbox.outgoing import is_web
+from duly.runtime.callers import needs_http
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.outbox.leases import LeasedMessage
+    from duly.outbox.messages import Message
+    from duly.outbox.outgoing import Outgoing, Transport
+    from duly.runtime.calling.transports import AsyncGuarded
+
+
+def agent() -> str:
+    """How the relay introduces itself."""
+    try:
+        return f"duly/{version('duly')}"
+    except PackageNotFoundError:
+        return "duly"
+
+
+class TimedOut(Exception):
+    """An attempt took longer than it may."""
+
+
+class Sender:
+    """Sends messages, in one event loop."""
+
+    def __init__(self, outgoing: Outgoing) -> None:
+        self._outgoing = outgoing
+        self._guarded: AsyncGuarded | None = None
+        self._agent = agent()
+
+    def timeout(self, destination: str) -> float:
+        """How long one attempt may take, in seconds."""
+        transport = self._outgoing.transports.get(destination)
+        limit = self._outgoing.egress.deadline if transport is None else transport.timeout
+        return limit.total_seconds()
+
+    async def send(self, leased: LeasedMessage) -> None:
+        """Send it; returns if it has arrived, and raises what went wrong otherwise."""
+        message = message_of(leased)
+        try:
+            async with asyncio.timeout(self.timeout(leased.destination)):
+                if is_web(leased.destination):
+                    await self._by_http(leased, message)
+                else:
+                    await self._by_transport(leased.destination, message)
+        except TimeoutError as problem:
+            limit = self.timeout(leased.destination)
+            raise TimedOut(f"there was no answer within {limit:g} seconds") from problem
+
+    async def _by_http(self, leased: LeasedMessage, message: Message) -> None:
+        try:
+            import httpx
+        except ImportError as problem:
+            raise Unsendable(str(needs_http("sending by HTTP"))) from problem
+        headers = {
+            "User-Agent": self._agent,
+            **message.headers,
+            "Idempotency-Key": message.key,
+            **self._signature(leased, message),
+        }
+        request = httpx.Request(
+            message.method, message.url, headers=headers, content=message.body or b""
+        )
+        response = await self._transport().handle_async_request(request)
+        try:
+            await self._read(response)
+        finally:
+            await response.aclose()
+        if not response.is_success:
+            told = response.headers
+            raise Answered(response.status_code, told.get("retry-after"), told.get("location"))
+
+    async def _read(self, response: Any) -> None:
+        """Read the answer to its end, so that the connection can be used again; or to the limit."""
+        read = 0
+        async for part in response.stream:
+            read += len(part)
+            if read > self._outgoing.egress.limit:  # nobody wants to know the rest
+                return
+
+    def _signature(self, leased: LeasedMessage, message: Message) -> dict[str, str]:
+        if leased.signer is None:
+            return {}
+        signer = self._outgoing.signers.get(leased.signer)
+        if signer is None:
+            raise Unsendable(
+                f"this process has no signer {leased.signer}: register it with app.signer(…)"
+            )
+        return dict(signer.headers(message))
+
+    def _transport(self) -> AsyncGuarded:
+        if self._guarded is None:
+            from duly.runtime.calling.transports import AsyncGuarded
+
+            self._guarded = AsyncGuarded(self._outgoing.egress)
+        return self._guarded
+
+    async def _by_transport(self, name: str, message: Message) -> None:
+        transport = self._outgoing.transports.get(name)
+        if transport is None:
+            raise Unsendable(
+                f"this process has no transport {name}: register it with @app.transport({name!r})"
+            )
+        offered = {"message": message, "key": message.key}
+        wanted = {one: offered[one] for one in transport.wants}
+        answer = await called(transport, wanted)
+        if isinstance(answer, Outcome):
+            raise answer
+        if isinstance(answer, type) and issubclass(answer, Outcome):
+            raise Misuse(f"transport {name} returned the class {answer.__name__}: call it")
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._guarded is not None:
+            await self._guarded.aclose()
+
+
+async def called(transport: Transport, wanted: dict[str, object]) -> object:
+    """What a transport returns; one that blocks runs on a thread of its own."""
+    if transport.colour == "async":
+        answer: object = await transport.call(**wanted)
+        return answer
+    return await on_thread(lambda: transport.call(**wanted))
+
+
+async def on_thread(call: Callable[[], object]) -> object:
+    """Run what blocks on a thread that may be left behind: nothing can end one that hangs."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[object] = loop.create_future()
+
+    def tell(answer: object, problem: BaseException | None) -> None:
+        if future.done():
+            return
+        if problem is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(problem)
+
+    def work() -> None:
+        answer: object = None
+        problem: BaseException | None = None
+        try:
+            answer = call()
+        except StopIteration as stopped:  # no future can carry one
+            problem = RuntimeError("the transport raised StopIteration")
+            problem.__cause__ = stopped
+        except BaseException as failure:  # sys.exit() in a transport ends no relay
+            problem = failure if isinstance(failure, Exception) else RuntimeError(repr(failure))
+        try:
+            loop.call_soon_threadsafe(tell, answer, problem)
+        except RuntimeError:  # the event loop was closed: nobody waits for it any more
+            return
+
+    threading.Thread(target=work, name="duly-hand", daemon=True).start()
+    return await future

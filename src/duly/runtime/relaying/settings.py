@@ -1,0 +1,51 @@
+"""What a relay was told: how much at once, and how long it waits for what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from duly._kernel.errors import Misuse
+from duly._kernel.inputs import checked_count, checked_duration
+
+# Sending is mostly waiting: enough to keep a processor busy, few enough for one process's sockets.
+CONCURRENCY = 50
+# What most receivers take from one sender without a complaint.
+PER_DESTINATION = 10
+MOST_AT_ONCE = 1000
+# Most supervisors wait so long, or longer, before they kill.
+GRACE = timedelta(seconds=25)
+# Beside the time of the call itself: for the wait before it, and for its end to be written.
+SLACK = timedelta(seconds=30)
+SHORTEST_LEASE = timedelta(milliseconds=100)
+
+
+@dataclass(frozen=True, slots=True)
+class RelaySettings:
+    """How one relay works.
+
+    Args:
+        concurrency: how many messages it sends at the same time.
+        per_destination: how many of them to one destination.
+        lease: how long a message is its own; None for the longest call and some slack.
+        grace: how long messages on their way may take to end when it is told to.
+    """
+
+    concurrency: int = CONCURRENCY
+    per_destination: int = PER_DESTINATION
+    lease: timedelta | None = None
+    grace: timedelta = GRACE
+
+
+def relay_settings(
+    concurrency: object, per_destination: object, lease: object, grace: object
+) -> RelaySettings:
+    """Check what a caller asked for."""
+    at_once = checked_count("concurrency", concurrency, most=MOST_AT_ONCE)
+    each = checked_count("per_destination", per_destination, most=MOST_AT_ONCE)
+    if lease is not None:
+        checked_duration("lease", lease, least=SHORTEST_LEASE)
+    checked_duration("grace", grace, least=timedelta(0))
+    if not isinstance(grace, timedelta) or not (lease is None or isinstance(lease, timedelta)):
+        raise Misuse("lease and grace must be timedeltas")
+    return RelaySettings(at_once, each, lease, grace)

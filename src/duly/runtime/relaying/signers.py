@@ -1,0 +1,89 @@
+"""Signers: who vouches for a message. Every attempt is signed anew, with the same id."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import Misuse
+from duly._kernel.inputs import kind
+from duly.gate.schemes.base import MOST_CANDIDATES
+from duly.gate.schemes.standard import StandardWebhooks
+from duly.gate.secrets import hide, secrets_of
+from duly.outbox.messages import TOKEN, VALUE
+
+if TYPE_CHECKING:
+    from duly.gate.secrets import Secret
+    from duly.outbox.messages import Message
+
+SCHEME = StandardWebhooks()
+TRIAL = b"trial.0."
+
+
+class StandardSigner:
+    """Signs as Standard Webhooks: v1 for ``whsec_…``, v1a for ``whsk_…``; with every key it has.
+
+    To exchange a key, give the old and the new one until every receiver knows the new.
+    """
+
+    def __init__(self, secret: object) -> None:
+        secret = hide(secret)  # a traceback may print this frame
+        self._secrets = secrets_of(secret)
+        if len(self._secrets) > MOST_CANDIDATES:
+            raise Misuse(f"a signer has at most {MOST_CANDIDATES} keys: receivers look at no more")
+        for one in self._secrets:
+            if SCHEME.only_verifies(one):
+                raise Misuse(
+                    "this is a public key, which cannot sign: give the private one, whsk_…"
+                )
+            SCHEME.made(one, TRIAL)  # or the first message would find out
+
+    def headers(self, message: Message) -> Mapping[str, str]:
+        """The three headers of the specification; the id stays, the time is now."""
+        at = str(int(time.time()))
+        content = b"%b.%b.%b" % (message.id.encode(), at.encode(), message.body or b"")
+        signatures = [SCHEME.made(one, content).decode() for one in self._usable()]
+        return {
+            SCHEME.id_header: message.id,
+            SCHEME.time_header: at,
+            SCHEME.signature_header: " ".join(signatures),
+        }
+
+    def _usable(self) -> list[Secret]:
+        """The keys whose time is not over."""
+        now = time.time()
+        good = [one for one in self._secrets if not one.ended(now)]
+        if not good:
+            raise Misuse("every key of this signer has passed its not_after: give it a new one")
+        return good
+
+    def texts_to_hide(self) -> list[str]:
+        """The keys as texts, for whoever must keep them out of what people read."""
+        return [text for secret in self._secrets if (text := secret.text()) is not None]
+
+
+class OwnSigner:
+    """A function of the user's that returns headers."""
+
+    def __init__(self, call: object) -> None:
+        if not callable(call) or inspect.iscoroutinefunction(call):
+            raise Misuse("a signer is a function of the message that returns headers: write `def`")
+        self._call = call
+
+    def headers(self, message: Message) -> Mapping[str, str]:
+        """What the function returned, if it can be sent."""
+        found: Any = self._call(message)
+        if not isinstance(found, Mapping):
+            raise Misuse(f"a signer must return a mapping of headers, not {kind(found)}")
+        for name, value in found.items():
+            if not isinstance(name, str) or not TOKEN.fullmatch(name):
+                raise Misuse("a signer returned what is not the name of a header")
+            if not isinstance(value, str) or not VALUE.fullmatch(value):
+                raise Misuse(f"the header {name} of a signer must be printable ASCII")
+        return found
+
+    def texts_to_hide(self) -> list[str]:
+        """Nothing that is known here."""
+        return []

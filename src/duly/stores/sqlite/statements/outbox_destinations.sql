@@ -1,0 +1,21 @@
+-- The next destinations, by name, that have messages to send now, from one of them on. The index is
+-- asked once for each, however many messages wait there.
+-- params: after (a destination, or an empty text to begin), skipped (JSON array), limit
+-- columns: destination
+WITH RECURSIVE known (destination) AS (
+    SELECT min(message.destination)
+      FROM {outbox} AS message
+     WHERE message.state = 'ready' AND message.waiting = 0 AND message.destination > :after
+     UNION ALL
+    SELECT (SELECT min(message.destination)
+              FROM {outbox} AS message
+             WHERE message.state = 'ready' AND message.waiting = 0
+               AND message.destination > known.destination)
+      FROM known
+     WHERE known.destination IS NOT NULL
+)
+SELECT destination
+  FROM known
+ WHERE destination IS NOT NULL
+   AND destination NOT IN (SELECT value FROM json_each(:skipped))
+ LIMIT :limit

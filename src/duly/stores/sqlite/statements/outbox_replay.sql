@@ -1,0 +1,18 @@
+-- Make dead messages ready again with their counters at zero, each a gap later than the one before
+-- it; id and key stay. Those that are not dead any more are left out: somebody was quicker. Locked
+-- in one order, so that two who do this at once never deadlock.
+-- params: ids (JSON array), start (how many went before these), gap (microseconds), now, wait
+-- columns: id
+WITH wanted AS (
+    SELECT message.id,
+           :gap * (:start + row_number() OVER (ORDER BY each.key) - 1) AS delay
+      FROM json_each(:ids) AS each
+      JOIN {outbox} AS message ON message.id = each.value
+     WHERE message.state = 'dead'
+)
+UPDATE {outbox} AS message
+   SET state = 'ready', run_at = :now + wanted.delay, waiting = wanted.delay > 0, attempts = 0,
+       rescues = 0, dead_at = NULL
+  FROM wanted
+ WHERE message.id = wanted.id AND message.state = 'dead'
+RETURNING id
