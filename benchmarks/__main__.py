@@ -22,12 +22,13 @@ SUITES = {
     "verify": "verifications per second, next to the libraries of three senders",
     "ingest": "deliveries accepted per second over HTTP; has options of its own, ingest --help",
     "jobs": "jobs per second on PostgreSQL; has options of its own, jobs --help",
+    "outbox": "messages sent per second; has options of its own, outbox --help",
 }
 STORES = ("sqlite", "postgres")
 # The suites that measure stores; the others have no use for the options of a store.
 STORED = ("claims",)
 # The suites that are no duels: each reads its own options and reports in its own words.
-APART = ("ingest", "jobs")
+APART = ("ingest", "jobs", "outbox")
 
 
 class Suite(Protocol):

@@ -1,4 +1,4 @@
-"""A worker on a thread of its own: it begins again after an error, and ends when it is told."""
+"""A worker or a relay on a thread of its own: it begins again after an error, and ends when told."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import duly
 from duly.runtime import hosting, worker
 from duly.runtime.hosting import Hosted
+from duly.runtime.relaying import relay
+from duly.runtime.relaying.settings import RelaySettings
 from duly.runtime.settings import settings_of
 from tests.processes.leading import PATIENCE, until
 
@@ -82,6 +84,49 @@ def test_one_that_was_told_to_stop_before_it_began_does_nothing() -> None:
     app.close()
 
 
+def test_a_relay_that_cannot_begin_begins_as_soon_as_it_can(
+    empty_postgres_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = duly.Duly(empty_postgres_url)
+    monkeypatch.setattr(hosting, "PAUSE", 0.01)
+    monkeypatch.setattr(relay, "STARTING", 0.0)
+    sent: list[object] = []
+
+    @app.transport("noted")
+    def noted(message: duly.Message) -> None:
+        sent.append(message.json)
+
+    hosted = Hosted(
+        lambda: app.relaying(RelaySettings()), app.release_loop, name="relay", lasting=True
+    )
+    hosted.start()
+    until(lambda: True if "the relay has ended and begins again" in caplog.text else None)
+    app.store.migrate()
+    app.send("noted:here", json=7)
+    until(lambda: sent or None)
+    hosted.stop()
+    assert hosted.wait(PATIENCE)
+    assert (sent, hosted.problem) == ([7], None)
+    assert hosted.worked is not None
+    assert hosted.worked.sent == 1
+    app.close()
+
+
+def test_a_relay_that_was_told_to_stop_before_it_began_sends_nothing() -> None:
+    app = duly.Duly("memory:")
+    app.transport("noted")(sent_by_nobody)
+    app.send("noted:here")
+    for stop in ("stop", "stop_now"):
+        hosted = Hosted(lambda: app.relaying(RelaySettings()), app.release_loop, name="relay")
+        getattr(hosted, stop)()
+        hosted.start()
+        assert hosted.wait(PATIENCE)
+        assert hosted.worked is not None
+        assert hosted.worked.sent == 0
+    assert app.outbox.stats().ready == 1
+    app.close()
+
+
 def test_a_handler_that_holds_up_the_worker_holds_up_nobody_else() -> None:
     app = duly.Duly("memory:")
     begun: list[float] = []
@@ -104,3 +149,7 @@ def test_a_handler_that_holds_up_the_worker_holds_up_nobody_else() -> None:
 
 def noted_by_nobody() -> None:
     raise AssertionError("it ran")
+
+
+def sent_by_nobody(message: duly.Message) -> None:
+    raise AssertionError("it was sent")

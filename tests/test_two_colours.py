@@ -15,6 +15,7 @@ from duly._kernel.failures import Failure
 from duly._ledger.turns import Turn
 from duly.app import Awaited
 from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
+from duly.app_outbox import AwaitedOutbox, Outbox
 from duly.jobs.context import AsyncJob, Job
 from duly.jobs.resolving import UnknownEffect
 from duly.jobs.stats import QueueStats
@@ -88,9 +89,10 @@ def test_verbs_about_jobs_have_their_twins() -> None:
     # What registers, serves or closes has no colour of its own.
     assert blocking - awaited == {
         "source", "on", "job", "cron", "schedules", "worker", "wsgi", "close", "aclose",
+        "transport", "signer", "relaying", "release_loop",
     }  # fmt: skip
     assert awaited <= blocking
-    for name in ("enqueue", "enqueue_many", "transaction", "work"):
+    for name in ("enqueue", "enqueue_many", "transaction", "work", "send", "relay"):
         one, other = getattr(duly.Duly, name), getattr(Awaited, name)
         assert shape(one, annotated=True) == shape(other, annotated=True)
         assert not inspect.iscoroutinefunction(one)
@@ -117,10 +119,21 @@ def test_verbs_about_dead_letters_have_their_twins() -> None:
         assert inspect.iscoroutinefunction(other)
 
 
+def test_verbs_about_dead_messages_have_their_twins() -> None:
+    awaited = {name for name in vars(AwaitedOutbox) if not name.startswith("_")}
+    assert awaited == {name for name in vars(Outbox) if not name.startswith("_")}
+    assert awaited == {"dead", "discard", "replay", "stats"}
+    for name in awaited:
+        one, other = getattr(Outbox, name), getattr(AwaitedOutbox, name)
+        assert shape(one, annotated=True) == shape(other, annotated=True)
+        assert not inspect.iscoroutinefunction(one)
+        assert inspect.iscoroutinefunction(other)
+
+
 def test_transactions_of_both_colours_offer_the_same() -> None:
     names = {name for name in dir(Tx) if not name.startswith("_")}
     assert names == {name for name in dir(AsyncTx) if not name.startswith("_")}
-    for name in ("execute", "newer", "enqueue", "enqueue_many"):
+    for name in ("execute", "newer", "enqueue", "enqueue_many", "send"):
         one, other = (inspect.signature(getattr(kind, name)) for kind in (Tx, AsyncTx))
         assert one.parameters == other.parameters
         assert other.return_annotation == f"Awaitable[{one.return_annotation}]"

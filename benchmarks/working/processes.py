@@ -10,6 +10,7 @@ import tempfile
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from time import monotonic, sleep
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from benchmarks.working.environments import ROOT
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 SLOWEST = 40
 # Far longer than a start or an end takes here.
 PATIENCE = 60.0
+# Between two looks for a line.
+GLANCE = 0.002
 
 
 class TurnFailed(RuntimeError):
@@ -119,6 +122,15 @@ class Lines:
             stream.flush()
         except OSError:
             raise TurnFailed(self._blame()) from None
+
+    def any_within(self, seconds: float) -> bool:
+        """Whether it has printed a line by then that was not read yet, or has ended."""
+        deadline = monotonic() + seconds
+        while self._lines.empty():
+            if monotonic() > deadline:
+                return False
+            sleep(GLANCE)
+        return True
 
     def next(self) -> str:
         """Its next line; there must be one soon."""

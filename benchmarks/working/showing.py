@@ -52,7 +52,11 @@ def of(measure: str, rows: Sequence[Row]) -> list[Row]:
 
 def table(measure: str, rows: Sequence[Row]) -> str:
     """One line for each contender."""
-    columns, shown = COLUMNS[measure], of(measure, rows)
+    return table_of(COLUMNS[measure], of(measure, rows))
+
+
+def table_of(columns: Mapping[str, str], shown: Sequence[Row]) -> str:
+    """One line for each row, one column for each figure; a dash where a row has none."""
     width = max(len(row.name) for row in shown)
     head = f"{'':{width}}" + "".join(f"  {title:>{size(title)}}" for title in columns.values())
     return "\n".join([head, *(line(row, columns, width) for row in shown)])
@@ -63,6 +67,8 @@ def line(row: Row, columns: Mapping[str, str], width: int) -> str:
         return f"{row.name:{width}}  INVALID: {row.failure.splitlines()[0]}"
     figures = [
         f"  {row.of(what) * SCALES.get(what, 1):{size(title)},.{DECIMALS.get(what, 0)}f}"
+        if what in row.seen
+        else f"  {'–':>{size(title)}}"
         for what, title in columns.items()
     ]
     return f"{row.name:{width}}" + "".join(figures) + spread(row)

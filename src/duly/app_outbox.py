@@ -59,7 +59,7 @@ class OutboxVerbs(EnqueueVerbs):
         data: bytes | str | Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         sign: str | None = None,
-        key: str | None = None,
+        key: str | bytes | None = None,
         window: timedelta = WINDOW,
         method: str = "POST",
         delay: timedelta | None = None,
@@ -79,7 +79,7 @@ class OutboxVerbs(EnqueueVerbs):
             headers: further headers; none that holds a secret.
             sign: the name of a signer.
             key: names the message. While it is known at this address, the message that it led to
-                is returned and none is added. It is sent as the ``Idempotency-Key``.
+                is returned and none is added. A digest of both is sent as ``Idempotency-Key``.
             window: how long the key is known. Then a new message may be staged, unless the old one
                 still has to be sent.
             method: POST unless given.
@@ -215,7 +215,7 @@ class AwaitedOutboxVerbs(AwaitedEnqueueVerbs):
         data: bytes | str | Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         sign: str | None = None,
-        key: str | None = None,
+        key: str | bytes | None = None,
         window: timedelta = WINDOW,
         method: str = "POST",
         delay: timedelta | None = None,

@@ -33,7 +33,7 @@ async def test_jobs_that_nobody_knows_take_up_slots_until_they_are_parked(
     gate, rounds = threading.Event(), 0
     write, wants = Settler._tried, Desk.wants
 
-    async def late(settler: Settler, *positional: Any, **options: Any) -> Any:
+    async def late(settler: Settler[Any, Any], *positional: Any, **options: Any) -> Any:
         return await write(settler, *positional, **options) if gate.is_set() else None
 
     def counted(desk: Desk) -> list[Want]:

@@ -69,7 +69,7 @@ class Egress:
             ``"10.2.0.0/16"``, by https and on the usual ports.
         ports: to which ports, unless an origin is allowed as it is.
         deadline: how long one request may take in all.
-        limit: how many bytes of a response are read.
+        limit: how many bytes of the answer to a message are read; the rest is nobody's business.
     """
 
     allow: Iterable[str] = ()

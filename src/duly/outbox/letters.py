@@ -38,7 +38,7 @@ class DeadMessage:
 
     Args:
         id: its id, which every attempt carried.
-        key: its idempotency key: the id, unless it was given one.
+        key: its idempotency key, which every attempt carried, too.
         destination: the origin of its URL, or the name of its transport.
         method: how it was to be sent.
         url: where to.

@@ -29,8 +29,6 @@ BACKOFF = Backoff(first=timedelta(seconds=10), factor=3, cap=timedelta(hours=8))
 # What a receiver takes in one request; larger things belong in a store, with a link to them.
 MOST_BYTES = 1024 * 1024
 MOST_HEADERS = 50
-# Every attempt of a message carries it; servers keep it in a column of 255.
-KEY = re.compile(r"[!-~]{1,255}")
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "GET")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 VALUE = re.compile(r"[ -~]{0,4096}")
@@ -78,11 +76,13 @@ class Message:
 
     Args:
         id: the same in every attempt.
-        key: the idempotency key, the same in every attempt: the one that was given, else the id.
+        key: the idempotency key, the same in every attempt: the id, or a digest of the address and
+            the ``key=`` that it was staged with.
         url: where to, as it was staged; ``to`` is the part behind the name of the transport.
         headers: what was staged with it.
         body: the bytes, or None.
-        attempt: 1 for the first try; more means that it may have arrived before.
+        attempt: 1 for the first try since it was staged or replayed; more means that it may have
+            arrived before.
         created_at: when it was staged.
     """
 
@@ -211,12 +211,3 @@ def sized(body: bytes) -> bytes:
             f"data has {len(body):,} bytes, the most is {MOST_BYTES:,}: store it, and send where"
         )
     return body
-
-
-def checked_idempotency(key: object) -> str:
-    """A key that can travel in a header."""
-    if not isinstance(key, str) or not KEY.fullmatch(key):
-        raise Misuse(
-            "key must be 1 to 255 visible ASCII characters: it is sent as the Idempotency-Key"
-        )
-    return key

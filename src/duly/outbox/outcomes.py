@@ -9,8 +9,9 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Literal
 
 from duly._kernel.clock import MICROSECOND
+from duly._kernel.errors import Misuse
 from duly._kernel.failures import described, plain
-from duly._kernel.retry import Dead, NotYet, Outcome, Retry
+from duly._kernel.retry import Dead, Outcome, Retry
 from duly.outbox.egress import EgressRefused
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 # The other side is busy, restarting, or still at work on an earlier attempt (409 is what servers
 # answer to an idempotency key that is in flight; 425 asks to come later).
 TRANSIENT = frozenset({408, 409, 425, 429})
+# What a receiver says of one request, while it takes others.
+OF_ONE_MESSAGE = frozenset({409, 425})
 # Longer than that is no wish for a pause: then our own backoff decides.
 LONGEST_PAUSE = 24 * 3600
 SECONDS = re.compile(r"[0-9]{1,9}")
@@ -79,6 +82,10 @@ class Answered(Exception):
         return self.status in TRANSIENT or self.status >= 500
 
 
+class Unsigned(Exception):
+    """The signer of a message failed; that says nothing of where it was to go."""
+
+
 class Unsendable(Exception):
     """A message that nobody here can send as it is; the next deploy may."""
 
@@ -103,13 +110,20 @@ def judged(
     if isinstance(problem, (Dead, EgressRefused)) or fatal(problem):
         return Ended("dead", burnt=1, error=record)
     pause = asked_pause(problem, at.now)
-    ill = not isinstance(problem, Outcome)
+    ill = says_ill(problem)
     if attempt >= leased.max_attempts:
         return Ended("dead", burnt=1, error=record, ill=ill, pause=pause)
     delay = backoff.delay(attempt, at.draw)
     if pause is not None:  # not earlier than asked, and not all at once
         delay = pause + int(at.draw * min(delay, pause))
     return Ended("again", delay=delay, burnt=1, error=record, ill=ill, pause=pause)
+
+
+def says_ill(problem: BaseException) -> bool:
+    """Whether a failure is one of the destination, and not of this message alone."""
+    if isinstance(problem, Answered):
+        return problem.status not in OF_ONE_MESSAGE
+    return not isinstance(problem, (Outcome, Unsigned, Misuse))
 
 
 def fatal(problem: BaseException) -> bool:
@@ -128,8 +142,6 @@ def asked_pause(problem: BaseException, now: int) -> int | None:
     """How long the other side asked to be left alone, in microseconds."""
     if isinstance(problem, Retry):
         return None if problem.after is None else problem.after // MICROSECOND
-    if isinstance(problem, NotYet):
-        return problem.after // MICROSECOND
     if not isinstance(problem, Answered) or problem.retry_after is None:
         return None
     seconds = pause_of(problem.retry_after, now)

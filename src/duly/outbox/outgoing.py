@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from duly._kernel.errors import Misuse
 from duly._kernel.ids import new_id
-from duly._kernel.inputs import checked_count, checked_duration, kind, when
-from duly._kernel.keys import Key, as_bytes, digest, readable
+from duly._kernel.inputs import checked_count, checked_duration, checked_key, kind, when
+from duly._kernel.keys import Key, as_bytes, digest
 from duly._kernel.retry import Backoff
 from duly.outbox.egress import LONGEST_URL, Egress
 from duly.outbox.messages import (
@@ -21,7 +21,6 @@ from duly.outbox.messages import (
     NewMessage,
     checked_content,
     checked_headers,
-    checked_idempotency,
     checked_method,
     request_bytes,
 )
@@ -119,11 +118,11 @@ class Outgoing:
         if content is not None and "content-type" not in {name.lower() for name in told}:
             told = {"Content-Type": content, **told}
         message = new_id()
-        named = None if key is None else checked_idempotency(key)
+        claim = None if key is None else claim_of(url, key)
         return NewMessage(
             message,
             destination,
-            named or message,
+            message if claim is None else claim.digest.hex(),
             request_bytes(checked_method(method), url, told),
             body,
             self.signer_named(sign, destination),
@@ -132,7 +131,7 @@ class Outgoing:
             self.attempts(destination)
             if attempts is None
             else checked_count("attempts", attempts, most=MOST_ATTEMPTS),
-            None if named is None else claim_of(url, named),
+            claim,
             length,
         )
 
@@ -146,8 +145,8 @@ class Outgoing:
         if scheme not in self.transports or ":" not in url:
             known = ", ".join(f"{name}:…" for name in ("https", *sorted(self.transports)))
             raise Misuse(
-                f"nothing sends to {url[:60]!r}: write {known}, or register @app.transport"
-                f"({scheme[:40]!r})"
+                f"nothing sends to {url[:60]!r}: write {known}; or register a transport of your "
+                "own with @app.transport(name)"
             )
         if len(url) > LONGEST_URL or not ADDRESS.fullmatch(url) or not url.isprintable():
             raise Misuse(
@@ -188,10 +187,14 @@ def is_web(destination: str) -> bool:
     return "://" in destination
 
 
-def claim_of(url: str, key: str) -> Key:
-    """What a message is known by: its key, at its address."""
-    named = digest(as_bytes(SCOPE), as_bytes(url), as_bytes(key))
-    return Key(SCOPE, named, readable(as_bytes(key)))
+def claim_of(url: str, key: object) -> Key:
+    """What a message is known by: its key, at its address.
+
+    The other side is told the digest of both. A key alone could be that of another message to the
+    same service, which would then be taken for this one.
+    """
+    given = checked_key(SCOPE, key)
+    return given._replace(digest=digest(as_bytes(SCOPE), as_bytes(url), given.digest))
 
 
 def transport_of(

@@ -1,4 +1,4 @@
-"""A worker on a thread of its own, with an event loop of its own.
+"""A worker or a relay on a thread of its own, with an event loop of its own.
 
 Whatever else the process does goes on while a handler blocks that loop, be it receiving deliveries
 or listening to signals.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from duly._kernel.errors import DulyError
 
@@ -17,68 +17,85 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from duly.runtime.taking import Until
-    from duly.runtime.tally import Worked
-    from duly.runtime.worker import Worker
 
 logger = logging.getLogger("duly")
-# Seconds before a worker that could not begin, or failed, begins again.
+# Seconds before one that could not begin, or failed, begins again.
 PAUSE = 1.0
-# Seconds in which the event loop of a worker that has ended may be taken down.
+# Seconds in which the event loop of one that has ended may be taken down.
 TIDYING = 1.0
+Account = TypeVar("Account")
+Told = TypeVar("Told", covariant=True)
 
 
-class Hosted:
-    """Runs one worker after the other until it is told to stop.
+class Service(Protocol[Told]):
+    """Whatever works in one event loop until it is told to stop, and then says what it did."""
+
+    async def run(self, until: Until) -> Told:
+        """Work until there is nothing to do, or until told to stop."""
+
+    def stop(self) -> None:
+        """Take nothing more, and end when what was begun is through. From any thread."""
+
+    def stop_now(self) -> None:
+        """Give back what was begun, and end. From any thread."""
+
+
+class Hosted(Generic[Account]):
+    """Runs one worker after the other, or one relay, until it is told to stop.
 
     Args:
-        begin: makes a worker that has not begun.
+        begin: makes one that has not begun.
         release: gives back what the event loop holds, before that ends.
-        until: when the worker ends by itself.
+        name: what it is called in the log.
+        until: when it ends by itself.
         lasting: whether another begins after an error; otherwise the error is kept in ``problem``.
-        over: called on the thread once the last worker has ended.
+        over: called on the thread once the last one has ended.
     """
 
     def __init__(
         self,
-        begin: Callable[[], Worker],
+        begin: Callable[[], Service[Account]],
         release: Callable[[], Coroutine[Any, Any, None]],
         *,
+        name: str = "worker",
         until: Until = "stopped",
         lasting: bool = False,
         over: Callable[[], object] = lambda: None,
     ) -> None:
-        self.worked: Worked | None = None
+        # What it did, as it says itself; None until it has ended.
+        self.worked: Account | None = None
         self.problem: Exception | None = None
+        self.name = name
         self._begin = begin
         self._release = release
         self._until = until
         self._lasting = lasting
         self._over = over
         self._lock = threading.Lock()
-        self._worker: Worker | None = None
+        self._service: Service[Account] | None = None
         self._stopping = threading.Event()
         self._hurried = False
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="duly-worker", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=f"duly-{name}", daemon=True)
 
     def start(self) -> None:
         """Begin to work."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more jobs, and end when those that run are through. From any thread."""
+        """Take nothing more, and end when what was begun is through. From any thread."""
         with self._lock:
             self._stopping.set()
-            if self._worker is not None:
-                self._worker.stop()
+            if self._service is not None:
+                self._service.stop()
 
     def stop_now(self) -> None:
-        """Give back what runs, and end. From any thread."""
+        """Give back what was begun, and end. From any thread."""
         with self._lock:
             self._stopping.set()
             self._hurried = True
-            if self._worker is not None:
-                self._worker.stop_now()
+            if self._service is not None:
+                self._service.stop_now()
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end, as long as that; whether it has come."""
@@ -108,30 +125,31 @@ class Hosted:
             self._end()
 
     async def _tried(self) -> bool:
-        """Run one worker; whether it was the last."""
-        worker = self._begun()
+        """Run one; whether it was the last."""
+        service = self._begun()
         try:
-            self.worked = await worker.run(self._until)
+            self.worked = await service.run(self._until)
         except Exception as problem:
             if not self._lasting or self._stopping.is_set():
                 self.problem = problem
                 return True
             logger.error(
-                "the worker has ended and begins again: %s",
+                "the %s has ended and begins again: %s",
+                self.name,
                 problem,
                 exc_info=None if isinstance(problem, DulyError) else problem,
             )
             return False
         return True
 
-    def _begun(self) -> Worker:
+    def _begun(self) -> Service[Account]:
         with self._lock:
-            self._worker = worker = self._begin()
+            self._service = service = self._begin()
             if self._hurried:
-                worker.stop_now()
+                service.stop_now()
             elif self._stopping.is_set():
-                worker.stop()
-            return worker
+                service.stop()
+            return service
 
     def _end(self) -> None:
         if not self._ended.is_set():

@@ -1,4 +1,4 @@
-"""What the commands about jobs have in common: where they look, which dead letters, what is shown.
+"""What the commands about jobs and messages have in common: where they look, and which letters.
 
 They need the database alone. It is named by its address, or by an application that knows it.
 """
@@ -9,11 +9,14 @@ import os
 import re
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly._kernel.errors import Misuse
-from duly._ledger.letters import ID
-from duly.jobs.dead import selection
+from duly._kernel.inputs import checked_count
+from duly._kernel.onestep import finish
+from duly._ledger.letters import ID, MOST_SHOWN, SHOWN
+from duly._ledger.replaying import replay
+from duly.tools.output import Progress, answer, on_one_line
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, loaded
 from duly.tools.where import URL_VARIABLE, lasting_store
 
@@ -21,14 +24,31 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from duly.jobs.dead import DeadLetter, Selection
+    from duly._kernel.failures import Failure
+    from duly._kernel.results import Json
+    from duly._ledger.replaying import Plan
     from duly.stores.base import Store
 
 PLACE = f"{FORMS}; or the address of its database ({VARIABLE} or {URL_VARIABLE} if not given)"
-FILTERS = ("source", "type", "name", "since", "until")
-FILTER_WORDS = re.compile(rf"\b({'|'.join(FILTERS)}|all)=(True)?")
+EXAMPLE = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"
+TIMES = ("since", "until")
+PYTHON_WORDS = re.compile(r"\b(source|type|name|destination|since|until|all)=(True)?")
+# What a list shows of a reason.
+LONGEST_REASON = 120
 AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class Kind(NamedTuple):
+    """What letters are about, and the commands that list them and show one."""
+
+    name: str
+    lists: str
+    shows: str
+
+
+JOBS = Kind("job", "duly dead", "duly dead show")
+MESSAGES = Kind("message", "duly outbox dead", "duly outbox show")
 
 
 def add_words(parser: argparse.ArgumentParser, **meanings: str) -> None:
@@ -49,37 +69,58 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_filters(parser: argparse.ArgumentParser) -> None:
-    """The options that choose among dead letters."""
-    parser.add_argument("--source", help="only those of events of this source")
-    parser.add_argument("--type", help="only those of events of this type")
-    parser.add_argument("--name", help="only those of the handler of this name")
+def add_times(parser: argparse.ArgumentParser) -> None:
+    """The options that choose among dead letters by their time."""
     parser.add_argument(
         "--since", metavar="TIME", help="only those that died then or later: 2h, 3d, or 2026-01-31"
     )
     parser.add_argument("--until", metavar="TIME", help="only those that died before")
 
 
-def sorted_words(given: list[str | None]) -> tuple[str | None, str | None]:
-    """The place and the id of a job, in whatever order they were given."""
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """How many letters a list has."""
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help=f"how many to list at most (default {SHOWN})"
+    )
+
+
+def limit_of(arguments: argparse.Namespace) -> int:
+    """The same, checked."""
+    limit = SHOWN if arguments.limit is None else arguments.limit
+    return checked_count("limit", limit, most=MOST_SHOWN)
+
+
+def add_replay_options(parser: argparse.ArgumentParser, runs: str) -> None:
+    """How letters are replayed."""
+    parser.add_argument("--all", action="store_true", help="every dead letter there is")
+    parser.add_argument("--dry-run", action="store_true", help="only say which, change nothing")
+    parser.add_argument(
+        "--rate",
+        type=float,
+        metavar="N",
+        help=f"how many may {runs} in a second; all at once if not",
+    )
+
+
+def sorted_words(given: list[str | None], kind: Kind = JOBS) -> tuple[str | None, str | None]:
+    """The place and the id of a job or a message, in whatever order they were given."""
     words = [word for word in given if word is not None]
     ids = [word for word in words if ID.fullmatch(word)]
     places = [word for word in words if word not in ids]
     if len(ids) > 1 or len(places) > 1:
         raise Misuse(
-            "give one application or address, and one id of a job, as in `duly dead show shop:app "
-            "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305`"
+            f"give one application or address, and one id of a {kind.name}, as in `{kind.shows} "
+            f"shop:app {EXAMPLE}`"
         )
     return next(iter(places), None), next(iter(ids), None)
 
 
-def chosen(arguments: argparse.Namespace, job: str | None) -> Selection:
-    """The dead letters that the options choose."""
-    given = {name: getattr(arguments, name) for name in FILTERS}
-    for name in ("since", "until"):
+def given_filters(arguments: argparse.Namespace, names: tuple[str, ...]) -> dict[str, object]:
+    """What the options choose by, times as times."""
+    given = {name: getattr(arguments, name) for name in names}
+    for name in TIMES:
         given[name] = None if given[name] is None else moment(name, given[name])
-    with shell_words():
-        return selection(job, **given)
+    return given
 
 
 @contextmanager
@@ -88,7 +129,7 @@ def shell_words() -> Iterator[None]:
     try:
         yield
     except Misuse as problem:
-        raise Misuse(FILTER_WORDS.sub(r"--\1", str(problem))) from None
+        raise Misuse(PYTHON_WORDS.sub(r"--\1", str(problem))) from None
 
 
 def moment(name: str, text: str) -> datetime:
@@ -107,11 +148,13 @@ def moment(name: str, text: str) -> datetime:
 
 
 @contextmanager
-def store_at(arguments: argparse.Namespace, place: str | None) -> Iterator[Store]:
+def store_at(
+    arguments: argparse.Namespace, place: str | None, kind: Kind = JOBS
+) -> Iterator[Store]:
     """The database that the command is about, closed at the end. Nothing is created."""
     place = place or os.environ.get(VARIABLE) or os.environ.get(URL_VARIABLE)
     if place is None:
-        raise Misuse(f"whose jobs? Name the application, {PLACE}")
+        raise Misuse(f"whose {kind.name}s? Name the application, {PLACE}")
     if is_address(place):
         arguments.url = place
         opened = lasting_store(arguments)
@@ -137,32 +180,47 @@ def store_of_app(arguments: argparse.Namespace, name: str) -> Store:
     return store
 
 
-def for_whom(letter: DeadLetter) -> str:
-    """The event that a job was about."""
-    if letter.event_id is None:
-        return "-"
-    kind = f" ({letter.type})" if letter.type else ""
-    return on_one_line(f"{letter.source} {letter.event_id}{kind}")
+def replay_letters(
+    arguments: argparse.Namespace, place: str | None, plan: Plan, one: str | None, kind: Kind
+) -> None:
+    """Replay in chunks and say how far it is, and then what was done; a dry run names them all."""
+    verb, many = "would replay" if plan.dry_run else "replayed", f"{kind.name}s"
+    with store_at(arguments, place, kind) as store, Progress() as progress:
+        done = finish(
+            replay(store.blocking, plan, lambda n: progress.show(f"{verb} {n:,} {many} so far"))
+        )
+    if one is not None and not done.ids:
+        raise not_dead(one, kind)
+    count = f"1 {kind.name}" if len(done.ids) == 1 else f"{len(done.ids):,} {many}"
+    lines = [f"{verb} {count}", *(done.ids if done.dry_run else ())]
+    answer(arguments, "\n".join(lines), {"ids": list(done.ids), "dry_run": done.dry_run})
 
 
-def why(letter: DeadLetter) -> str:
+def not_dead(one: str, kind: Kind) -> Misuse:
+    """The error about something that is no dead letter."""
+    return Misuse(
+        f"there is no dead letter {one}: it was replayed, discarded or never given up. Look with "
+        f"`{kind.lists}`"
+    )
+
+
+def more_than(limit: int) -> str:
+    """What stands below a list that is as long as it may be."""
+    return f"these are the latest {limit:,}: there may be more, ask with --limit"
+
+
+def why(failure: Failure | None) -> str:
     """The last error, on one line."""
-    failure = letter.failure
     return "-" if failure is None else on_one_line(f"{failure.type}: {failure.message}")
+
+
+def failed(failure: Failure | None) -> Json:
+    """The last error, for programs; without what may be long."""
+    if failure is None:
+        return None
+    return {"type": failure.type, "message": failure.message, "attempt": failure.attempt}
 
 
 def at(time: datetime) -> str:
     """A time, to the second."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def on_one_line(text: str) -> str:
-    """Text that somebody else wrote, safe on a terminal."""
-    return printable(" ".join(text.split()))
-
-
-def printable(text: str) -> str:
-    """The same with its lines: no control character may reach a terminal."""
-    return "".join(
-        one if one.isprintable() or one in "\n\t" else "\N{REPLACEMENT CHARACTER}" for one in text
-    )

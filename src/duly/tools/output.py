@@ -33,6 +33,18 @@ def one_line(problem: Exception) -> str:
     return without_passwords(" ".join(str(problem).split()) or type(problem).__name__)
 
 
+def on_one_line(text: str) -> str:
+    """Text that somebody else wrote, safe on a terminal."""
+    return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    """The same with its lines: no control character may reach a terminal."""
+    return "".join(
+        one if one.isprintable() or one in "\n\t" else "\N{REPLACEMENT CHARACTER}" for one in text
+    )
+
+
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Every command that answers takes ``--json``."""
     parser.add_argument("--json", action="store_true", help="answer with one JSON document")

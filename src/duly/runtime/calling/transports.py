@@ -202,10 +202,13 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
         egress: Egress,
         *,
         limit: int = MOST_READ,
+        unpacked: bool = True,
         resolver: Callable[[str, int], Answers] = resolve,
     ) -> None:
         self._egress = egress
         self._limit = limit
+        # Whether somebody unpacks what is compressed: then it is refused.
+        self._unpacked = unpacked
         self._dialler = AsyncDialler(egress, resolver)
         self._tls = httpx.create_ssl_context()
         self._free: dict[Target, list[httpcore.AsyncHTTPConnection]] = {}
@@ -221,7 +224,8 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
         try:
             with spoken_as_httpx(request), ending(until):
                 response = await connection.handle_async_request(below)
-            refuse_compressed(response, request)
+            if self._unpacked:
+                refuse_compressed(response, request)
         except BaseException:
             await self._discard(connection)
             raise

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly._kernel.clock import MICROSECOND
 from duly._kernel.errors import DulyError, Held, StoreUnavailable
@@ -24,6 +24,7 @@ from duly.outbox.leases import (
     take,
 )
 from duly.outbox.outcomes import RELEASED, SENT, Circumstances, Ended, judged
+from duly.runtime.janitor import pruning
 from duly.runtime.relaying.lanes import Lane
 from duly.runtime.relaying.parcels import Parcel
 from duly.runtime.relaying.sending import Sender
@@ -33,7 +34,7 @@ from duly.runtime.settler import Settler
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from datetime import timedelta
 
     from duly._kernel.errors import StoreRefused
@@ -137,7 +138,7 @@ class Relay:
         """Send until there is nothing to send now, or until told to stop."""
         self._loop = asyncio.get_running_loop()
         self._parts.bell.add(self.wake)
-        helpers = [self._loop.create_task(work) for work in (self._rescuing(), self._counting())]
+        helpers = [self._loop.create_task(work) for work in self._helpers()]
         for helper in helpers:
             helper.add_done_callback(self._hear_helper)
         try:
@@ -152,6 +153,10 @@ class Relay:
         if self._failed is not None:
             raise self._failed
         return self.relayed
+
+    def _helpers(self) -> list[Coroutine[Any, Any, None]]:
+        """What goes on beside the sending itself."""
+        return [self._rescuing(), self._counting(), pruning(self._runner)]
 
     def _hear_helper(self, helper: asyncio.Task[None]) -> None:
         """What goes on beside the work must not end in silence."""

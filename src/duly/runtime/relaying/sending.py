@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
-from duly._kernel.retry import Outcome
+from duly._kernel.retry import NotYet, Outcome
 from duly.outbox.messages import message_of
-from duly.outbox.outcomes import Answered, Unsendable
+from duly.outbox.outcomes import Answered, Unsendable, Unsigned
 from duly.outbox.outgoing import is_web
 from duly.runtime.callers import needs_http
 
@@ -101,13 +102,17 @@ class Sender:
             raise Unsendable(
                 f"this process has no signer {leased.signer}: register it with app.signer(…)"
             )
-        return dict(signer.headers(message))
+        try:
+            return dict(signer.headers(message))
+        except Exception as problem:  # it is the user's, or its key is over
+            raise Unsigned(f"the signer {leased.signer} failed: {problem}") from problem
 
     def _transport(self) -> AsyncGuarded:
         if self._guarded is None:
             from duly.runtime.calling.transports import AsyncGuarded
 
-            self._guarded = AsyncGuarded(self._outgoing.egress)
+            # How much of an answer is read is decided here, and nothing of it is unpacked.
+            self._guarded = AsyncGuarded(self._outgoing.egress, limit=sys.maxsize, unpacked=False)
         return self._guarded
 
     async def _by_transport(self, name: str, message: Message) -> None:
@@ -118,7 +123,12 @@ class Sender:
             )
         offered = {"message": message, "key": message.key}
         wanted = {one: offered[one] for one in transport.wants}
-        answer = await called(transport, wanted)
+        try:
+            answer = await called(transport, wanted)
+        except NotYet as problem:
+            answer = problem
+        if isinstance(answer, NotYet):
+            raise Misuse(f"transport {name} said NotYet, which is for jobs: say Retry(after=…)")
         if isinstance(answer, Outcome):
             raise answer
         if isinstance(answer, type) and issubclass(answer, Outcome):

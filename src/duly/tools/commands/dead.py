@@ -6,26 +6,29 @@ import json
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
-from duly._kernel.inputs import checked_count
 from duly._kernel.onestep import finish
-from duly._ledger.letters import MOST_SHOWN, SHOWN
-from duly.jobs.dead import Selection, discarded, listed
+from duly.jobs.dead import Selection, discarded, listed, selection
 from duly.tools.letters import (
-    FILTERS,
+    JOBS,
+    LONGEST_REASON,
     PLACE,
-    add_filters,
+    add_limit,
     add_table_options,
+    add_times,
     add_words,
     at,
-    chosen,
-    for_whom,
-    on_one_line,
-    printable,
+    failed,
+    given_filters,
+    limit_of,
+    more_than,
+    not_dead,
+    shell_words,
     sorted_words,
     store_at,
     why,
 )
-from duly.tools.output import add_json_option, answer
+from duly.tools.output import add_json_option, answer, on_one_line, printable
+from duly.tools.tables import texts
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +46,7 @@ examples:
 
 The list shows no payloads: they are shown one by one. `duly replay` lets dead jobs run again."""
 ACTIONS = ("show", "discard")
-LONGEST_REASON = 120
+FILTERS = ("source", "type", "name", "since", "until")
 ASKED = "did it happen? Tell with `duly resolve`"
 HEADINGS = ("ID", "DIED", "ATTEMPTS", "JOB", "EVENT", "WHY")
 
@@ -57,11 +60,24 @@ def add(parser: argparse.ArgumentParser) -> None:
         id="the id of a job",
     )
     add_filters(parser)
-    parser.add_argument(
-        "--limit", type=int, metavar="N", help=f"how many to list at most (default {SHOWN})"
-    )
+    add_limit(parser)
     add_table_options(parser)
     add_json_option(parser)
+
+
+def add_filters(parser: argparse.ArgumentParser) -> None:
+    """The options that choose among dead jobs."""
+    parser.add_argument("--source", help="only those of events of this source")
+    parser.add_argument("--type", help="only those of events of this type")
+    parser.add_argument("--name", help="only those of the handler of this name")
+    add_times(parser)
+
+
+def chosen(arguments: argparse.Namespace, job: str | None) -> Selection:
+    """The dead jobs that the options choose."""
+    given = given_filters(arguments, FILTERS)
+    with shell_words():
+        return selection(job, **given)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -82,8 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def list_letters(arguments: argparse.Namespace, place: str | None) -> int:
     """One line for each, without its payload."""
-    limit = SHOWN if arguments.limit is None else arguments.limit
-    checked_count("limit", limit, most=MOST_SHOWN)
+    limit = limit_of(arguments)
     which = chosen(arguments, None)
     with store_at(arguments, place) as store:
         letters = finish(listed(store.blocking, which, limit))
@@ -96,7 +111,7 @@ def show(arguments: argparse.Namespace, place: str | None, job: str) -> int:
     with store_at(arguments, place) as store:
         letters = finish(listed(store.blocking, Selection(job.lower()), 1))
     if not letters:
-        raise Misuse(not_dead(job))
+        raise not_dead(job, JOBS)
     [letter] = letters
     answer(arguments, account(letter), document(letter, whole=True))
     return 0
@@ -107,17 +122,9 @@ def discard(arguments: argparse.Namespace, place: str | None, job: str) -> int:
     with store_at(arguments, place) as store:
         done = finish(discarded(store.blocking, job.lower()))
     if not done:
-        raise Misuse(not_dead(job))
+        raise not_dead(job, JOBS)
     answer(arguments, f"discarded {job}", {"discarded": job})
     return 0
-
-
-def not_dead(job: str) -> str:
-    """What to tell about a job that is no dead letter."""
-    return (
-        f"there is no dead letter {job}: it was replayed, discarded or never given up. Look with "
-        "`duly dead`"
-    )
 
 
 def document(letter: DeadLetter, *, whole: bool = False) -> dict[str, Json]:
@@ -135,9 +142,7 @@ def document(letter: DeadLetter, *, whole: bool = False) -> dict[str, Json]:
         "max_attempts": letter.max_attempts,
         "created_at": letter.created_at.isoformat(),
         "dead_at": letter.dead_at.isoformat(),
-        "failure": None
-        if failure is None
-        else {"type": failure.type, "message": failure.message, "attempt": failure.attempt},
+        "failure": failed(failure),
         "unknown": [{"name": one.name, "key": one.key} for one in letter.unknown],
     }
     if whole:
@@ -152,14 +157,9 @@ def table(letters: list[DeadLetter], limit: int) -> str:
     """A line for each letter, its columns under each other."""
     if not letters:
         return "no dead letters"
-    rows = [HEADINGS, *(line(letter) for letter in letters)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(HEADINGS) - 1)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
-        for row in rows
-    ]
+    lines = texts([HEADINGS, *(line(letter) for letter in letters)])
     if len(letters) == limit:
-        lines.append(f"these are the latest {limit:,}: there may be more, ask with --limit")
+        lines.append(more_than(limit))
     return "\n".join(lines)
 
 
@@ -171,8 +171,16 @@ def line(letter: DeadLetter) -> tuple[str, ...]:
         f"{letter.attempts} of {letter.max_attempts}",
         on_one_line(letter.name),
         for_whom(letter),
-        why(letter)[:LONGEST_REASON],
+        why(letter.failure)[:LONGEST_REASON],
     )
+
+
+def for_whom(letter: DeadLetter) -> str:
+    """The event that a job was about."""
+    if letter.event_id is None:
+        return "-"
+    kind = f" ({letter.type})" if letter.type else ""
+    return on_one_line(f"{letter.source} {letter.event_id}{kind}")
 
 
 def account(letter: DeadLetter) -> str:
@@ -184,7 +192,7 @@ def account(letter: DeadLetter) -> str:
         ("enqueued", at(letter.created_at)),
         ("died", at(letter.dead_at)),
         ("attempts", f"{letter.attempts} of {letter.max_attempts}, {letter.rescues} rescues"),
-        ("error", why(letter)),
+        ("error", why(letter.failure)),
         *(("unknown", f"{one.name}, key {one.key}: {ASKED}") for one in letter.unknown),
         ("payload", json.dumps(letter.payload)),
     ]

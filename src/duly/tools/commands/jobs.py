@@ -6,19 +6,12 @@ from typing import TYPE_CHECKING
 
 from duly._kernel.onestep import finish
 from duly.jobs.stats import counted
-from duly.tools.letters import (
-    PLACE,
-    add_table_options,
-    add_words,
-    on_one_line,
-    sorted_words,
-    store_at,
-)
-from duly.tools.output import add_json_option, answer
+from duly.tools.letters import PLACE, add_table_options, add_words, sorted_words, store_at
+from duly.tools.output import add_json_option, answer, on_one_line
+from duly.tools.tables import age, counts
 
 if TYPE_CHECKING:
     import argparse
-    from datetime import timedelta
 
     from duly._kernel.results import Json
     from duly.jobs.stats import QueueStats, Stats
@@ -52,47 +45,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 def table(stats: Stats) -> str:
     """A line for each queue, and one for each worker."""
-    rows = [HEADINGS, *(line(queue) for queue in stats.queues.values())]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(HEADINGS))]
-    lines = [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in pairs(row, widths))]
-        )
-        for row in rows
-    ]
-    if not stats.queues:
-        lines = ["no jobs"]
+    lines = ["no jobs"]
+    if stats.queues:
+        lines = counts([HEADINGS, *(line(queue) for queue in stats.queues.values())])
     for worker in stats.workers:
         queues = on_one_line(", ".join(worker.queues))
         lines.append(f"worker {on_one_line(worker.host)}, process {worker.pid}: {queues}")
     return "\n".join(lines if stats.workers else [*lines, "no worker is running"])
 
 
-def pairs(row: tuple[str, ...], widths: list[int]) -> list[tuple[str, int]]:
-    """The cells after the first, with the widths of their columns."""
-    return list(zip(row[1:], widths[1:], strict=True))
-
-
 def line(queue: QueueStats) -> tuple[str, ...]:
     """What is said of a queue."""
-    counts = (queue.waiting, queue.parked, queue.leased, queue.dead)
+    numbers = (queue.waiting, queue.parked, queue.leased, queue.dead)
     return (
         on_one_line(queue.queue),
         f"{queue.ready:,}",
-        "-" if queue.oldest is None else age(queue.oldest),
-        *(f"{count:,}" for count in counts),
+        age(queue.oldest),
+        *(f"{number:,}" for number in numbers),
     )
-
-
-def age(length: timedelta) -> str:
-    """A duration as its two largest units."""
-    seconds = int(length.total_seconds())
-    days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
-    if days:
-        return f"{days}d {hours}h"
-    if hours:
-        return f"{hours}h {minutes}m"
-    return f"{minutes}m {seconds % 60}s" if minutes else f"{seconds}s"
 
 
 def document(stats: Stats) -> Json:

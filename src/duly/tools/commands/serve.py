@@ -33,7 +33,8 @@ examples:
 
 {VARIABLE} names the application where the command line does not. GET /healthz is answered as long
 as the process lives, GET /readyz as long as it would take a delivery.
-Each process also runs a worker, on a thread of its own, where the application has jobs.
+Each process also runs a worker where the application has jobs, and a relay that sends what is
+staged in the outbox, each on a thread of its own.
 SIGTERM and SIGINT (Ctrl-C) drain: /readyz says 503, nothing more is accepted, what is being
 received is finished and answered, jobs that run are finished or given back, and the exit code is 0.
 A second signal gives back the jobs that run and ends it, a third ends it at once."""
@@ -71,6 +72,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--no-worker", action="store_true", help="run no jobs here: `duly worker` does"
+    )
+    parser.add_argument(
+        "--no-relay", action="store_true", help="send no messages here: `duly relay` does"
     )
     add_concurrency(parser)
     add_ending(parser)
@@ -191,6 +195,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         linger=arguments.linger,
         most=arguments.limit_concurrency,
         concurrency=None if arguments.no_worker else arguments.concurrency,
+        relay=not arguments.no_relay,
         proxies=(arguments.forwarded_allow_ips or "127.0.0.1,::1")
         if arguments.proxy_headers
         else None,

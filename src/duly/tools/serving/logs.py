@@ -159,10 +159,8 @@ def begin_log(*, level: str, objects: bool, access: bool = True) -> Form:
 
 
 def secrets_of(app: Duly) -> Iterable[str]:
-    """The secrets of an application's sources, as they may turn up in a text."""
-    for route in app.site.routes.values():
-        for secret in route.source.secrets:
-            value = secret.reveal()
-            text = value.decode("latin-1") if isinstance(value, bytes) else value
-            if isinstance(text, str) and len(text) >= SHORTEST_HIDDEN:
-                yield text
+    """The secrets of an application's sources and signers, as they may turn up in a text."""
+    texts = [text for route in app.site.routes.values() for text in route.source.texts_to_hide()]
+    for signer in app.jobs.outgoing.signers.values():
+        texts += signer.texts_to_hide()
+    return [text for text in texts if len(text) >= SHORTEST_HIDDEN]

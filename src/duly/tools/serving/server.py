@@ -1,8 +1,9 @@
 """One process that serves: uvicorn with uvloop and httptools, and an end that loses nothing.
 
 The first SIGTERM or SIGINT drains: readiness says so, nothing more is accepted, what is being
-received is finished and answered, jobs that run are finished too, what was counted is written. The
-second ends the process as soon as its jobs are given back, the third at once.
+received is finished and answered, jobs that run and messages on their way are finished too, what
+was counted is written. The second ends the process as soon as its jobs and messages are given back,
+the third at once.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NoReturn
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import uvicorn
 import uvloop
 
 from duly._kernel.errors import DulyError
+from duly.runtime.relaying.settings import RelaySettings
 from duly.tools.serving.endings import (
     AT_ONCE,
     ENDINGS,
@@ -30,6 +34,7 @@ from duly.tools.serving.protocol import Bounded
 from duly.tools.serving.settings import BACKLOG, KEEP_ALIVE
 from duly.tools.working.minding import hanging, summary
 from duly.tools.working.plans import hosted, planned
+from duly.tools.working.relays import hosted_relay
 
 if TYPE_CHECKING:
     import socket
@@ -37,6 +42,8 @@ if TYPE_CHECKING:
 
     from duly.app import Duly
     from duly.runtime.hosting import Hosted
+    from duly.runtime.relaying.tally import Relayed
+    from duly.runtime.tally import Worked
     from duly.tools.serving.settings import Settings
 
 logger = logging.getLogger("duly.serve")
@@ -68,7 +75,8 @@ class Server(uvicorn.Server):
         self._alone = alone
         self._endings = ENDINGS if alone else (*ENDINGS[:1], AT_ONCE)
         self._loop = asyncio.get_running_loop()
-        self._worker: Hosted | None = None
+        self._worker: Hosted[Worked] | None = None
+        self._relay: Hosted[Relayed] | None = None
         self._due: float | None = None
         self._hurried = False
 
@@ -106,15 +114,18 @@ class Server(uvicorn.Server):
         self._loop.call_later(self._settings.linger, self._leave)
 
     def _end_at_once(self, code: int) -> None:
-        """Give back the jobs that run, and leave; told once more, only leave."""
-        worker = self._worker
-        if worker is None or self._hurried:
+        """Give back the jobs and messages that are at work, and leave; once more, only leave."""
+        hosts = self._hosts()
+        if not hosts or self._hurried:
             leave_at_once(code)
         self._hurried = True
-        worker.stop_now()
+        for host in hosts:
+            host.stop_now()
 
         def leave() -> None:
-            worker.wait(LAST)
+            until = time.monotonic() + LAST
+            for host in hosts:
+                host.wait(max(until - time.monotonic(), 0.0))
             leave_at_once(code)
 
         # Not on the event loop: a handler may be holding that up.
@@ -133,6 +144,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._start_worker()
+            self._start_relay()
             self._ready()
 
     def _start_worker(self) -> None:
@@ -147,6 +159,18 @@ class Server(uvicorn.Server):
             )
             self._worker.start()
 
+    def _start_relay(self) -> None:
+        if self._settings.relay:
+            grace = timedelta(seconds=self._settings.drain)
+            self._relay = hosted_relay(
+                self._app, RelaySettings(grace=grace), over=lambda: None, lasting=True
+            )
+            self._relay.start()
+
+    def _hosts(self) -> list[Hosted[Any]]:
+        """What works beside the server, on threads of its own."""
+        return [host for host in (self._worker, self._relay) if host is not None]
+
     def _worker_over(self) -> None:
         """The worker has ended; unless it was told to, because handlers hang."""
         worked = None if self._worker is None else self._worker.worked
@@ -157,8 +181,8 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish what is here and close the application, as long as there is time."""
         self._due = self._loop.time() + self._settings.drain
-        if self._worker is not None:
-            self._worker.stop()
+        for host in self._hosts():
+            host.stop()
         if self.worn_out and self._alone:
             self.spare = listening_on(sockets)
         try:
@@ -172,17 +196,20 @@ class Server(uvicorn.Server):
                 len(self.server_state.tasks),
             )
 
-    async def worker_ended(self) -> None:
-        """Let the jobs that run finish in the time that is left; the worker gives back the rest."""
-        if self._worker is None:
-            return
-        self._worker.stop()
-        left = 0.0 if self._due is None else max(self._due - self._loop.time(), 0.0)
-        if not await asyncio.to_thread(self._worker.wait, left + LAST):
-            self.gave_up = True
-            logger.warning("gave up: jobs could not be given back, their leases will run out")
-        elif self._worker.worked is not None and (told := summary(self._worker.worked)):
-            logger.info("the worker has ended: %s", told)
+    async def hosts_ended(self) -> None:
+        """Let what is at work finish in the time that is left; the rest is given back."""
+        for host in self._hosts():
+            host.stop()
+        for host in self._hosts():
+            left = 0.0 if self._due is None else max(self._due - self._loop.time(), 0.0)
+            if not await asyncio.to_thread(host.wait, left + LAST):
+                self.gave_up = True
+                logger.warning(
+                    "gave up: the %s could not give back what it had, its leases will run out",
+                    host.name,
+                )
+            elif host.worked is not None and (told := summary(host.worked)):
+                logger.info("the %s has ended: %s", host.name, told)
 
 
 def configuration(app: Duly, settings: Settings) -> uvicorn.Config:
@@ -221,7 +248,7 @@ def serve(
         with server.listening_to_signals():
             with suppress(SystemExit):  # uvicorn's way to say that the application did not start
                 await server.serve(sockets=[listener])
-            await server.worker_ended()
+            await server.hosts_ended()
             return await closed(app, server, told=lifeline is None)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -32,3 +32,5 @@ class Settings:
     proxies: str | None = None
     # How many jobs of each queue run at the same time in each process; None: no worker in it.
     concurrency: int | None = CONCURRENCY
+    # Whether each process also sends what is staged in the outbox.
+    relay: bool = True

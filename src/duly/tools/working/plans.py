@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from duly.jobs.handlers import Handler
     from duly.runtime.settings import Settings
     from duly.runtime.taking import Until
+    from duly.runtime.tally import Worked
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def hosted(
     over: Callable[[], object],
     until: Until = "stopped",
     lasting: bool = False,
-) -> Hosted:
+) -> Hosted[Worked]:
     """A worker for an application, not started yet."""
     return Hosted(
         lambda: app.worker(settings),

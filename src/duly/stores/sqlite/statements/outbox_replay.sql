@@ -1,7 +1,7 @@
 -- Make dead messages ready again with their counters at zero, each a gap later than the one before
 -- it; id and key stay. Those that are not dead any more are left out: somebody was quicker. Locked
 -- in one order, so that two who do this at once never deadlock.
--- params: ids (JSON array), start (how many went before these), gap (microseconds), now, wait
+-- params: ids (JSON array), start (how many went before these), gap (microseconds), now
 -- columns: id
 WITH wanted AS (
     SELECT message.id,

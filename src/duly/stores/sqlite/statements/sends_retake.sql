@@ -1,7 +1,7 @@
 -- Take over the key of a message whose window is over, for a new one, unless the old one still has
 -- to be sent. No row back: it has, or somebody was quicker.
 -- params: scope, digest, before (the token that was read), holder (the id of the old message),
---         token, ttl, now, wait
+--         token, ttl, now
 -- columns: digest
 UPDATE {claims}
    SET token = :token, epoch = epoch + 1, first_seen = :now, expires_at = :now + :ttl

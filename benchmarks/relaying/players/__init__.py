@@ -1,0 +1,1 @@
+"""The contenders, a module each: how it makes its tables, stages a message, and relays."""

@@ -1,0 +1,52 @@
+"""Columns for people: texts under each other, numbers with their last digits under each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+Line = tuple[str, ...]
+
+
+def texts(rows: Sequence[Line]) -> list[str]:
+    """Lines of texts; the last column may be as long as it is."""
+    widths = widths_of(rows)[:-1]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    ]
+
+
+def counts(rows: Sequence[Line]) -> list[str]:
+    """Lines of numbers, with what they count in front."""
+    first, *widths = widths_of(rows)
+    return [
+        "  ".join(
+            [
+                row[0].ljust(first),
+                *(cell.rjust(width) for cell, width in zip(row[1:], widths, strict=True)),
+            ]
+        )
+        for row in rows
+    ]
+
+
+def widths_of(rows: Sequence[Line]) -> list[int]:
+    """How wide each column is."""
+    return [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+
+
+def age(length: timedelta | None) -> str:
+    """A duration as its two largest units."""
+    if length is None:
+        return "-"
+    seconds = int(length.total_seconds())
+    days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes}m"
+    return f"{minutes}m {seconds % 60}s" if minutes else f"{seconds}s"

@@ -1,0 +1,1 @@
+"""The outbox on every store and in both colours: staging, relaying, dead letters."""
