@@ -1,7 +1,7 @@
 """Messages per second, staged in a transaction and relayed to a local receiver.
 
-Rows are named ``<peer>/<measure>``: ``relay`` (from the first message that arrives until the last is
-written down as sent), ``stage`` (transactions with one row of the caller's and one message) and
+Rows are named ``<peer>/<measure>``: ``relay`` (from the first message that arrives until the last
+is written down as sent), ``stage`` (transactions with one row of the caller's and one message) and
 ``end-to-end`` (from the begin of such a transaction until the receiver has the message, the relay
 idle in the same process). ``loop`` is the relay that people write first: select one, post it with
 httpx, update, commit; ``pooled`` is twenty of them at once, and duly sends twenty at once, too.

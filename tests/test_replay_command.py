@@ -208,7 +208,7 @@ def test_jobs_counts_each_queue_and_names_who_works(run: Run, app: duly.Duly) ->
         (("replay",), "which dead letters? Give the id of one job, or --source, --type"),
         (("replay", NOT_THERE, "--name", "x"), "give the id of one job, or --name, and not both"),
         (("replay", "--all", "--name", "x"), "--all means every dead letter"),
-        (("replay", "--all", "--rate", "0"), "rate must be a number of jobs per second"),
+        (("replay", "--all", "--rate", "0"), "rate must be a number per second"),
         (("replay", "--since", "later"), "--since must be how long ago, like 45m, 2h or 3d"),
         (("dead", "--limit", "0"), "limit must be a whole number from 1"),
         (("dead", "show"), "which job? Give its id, as in `duly dead show shop:app ID`"),

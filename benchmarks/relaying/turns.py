@@ -1,7 +1,7 @@
 """One turn of one contender, in a process of its own: `python -m benchmarks.relaying.turns ORDER`.
 
-How fast messages are relayed is not measured here: the receiver says when the first one arrived, the
-database when the last is written down as sent.
+How fast messages are relayed is not measured here: the receiver says when the first one arrived,
+the database when the last is written down as sent.
 """
 
 from __future__ import annotations

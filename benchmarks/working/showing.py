@@ -68,7 +68,7 @@ def line(row: Row, columns: Mapping[str, str], width: int) -> str:
     figures = [
         f"  {row.of(what) * SCALES.get(what, 1):{size(title)},.{DECIMALS.get(what, 0)}f}"
         if what in row.seen
-        else f"  {'–':>{size(title)}}"
+        else f"  {'-':>{size(title)}}"
         for what, title in columns.items()
     ]
     return f"{row.name:{width}}" + "".join(figures) + spread(row)

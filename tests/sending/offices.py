@@ -122,10 +122,9 @@ class Office:
         return relayed
 
     def messages(self) -> list[Row]:
-        """What is in the table, committed, in the order in which it was staged."""
+        """What is in the table, committed."""
         return [
-            row_from(values)
-            for values in self.records.rows(f"SELECT {COLUMNS} FROM duly_outbox ORDER BY id")
+            row_from(values) for values in self.records.rows(f"SELECT {COLUMNS} FROM duly_outbox")
         ]
 
     def message(self, id: str) -> Row:
@@ -151,12 +150,13 @@ class Office:
 
 def row_from(values: tuple[Any, ...]) -> Row:
     """SQLite keeps microseconds, PostgreSQL moments."""
+    *_, error = values
     row = Row._make(values)
     return row._replace(
         id=str(row.id),
         run_at=moment_of(row.run_at),
         created_at=moment_of(row.created_at),
-        error=None if row.error is None else json.loads(bytes(row.error)),
+        error=None if error is None else json.loads(bytes(error)),
     )
 
 

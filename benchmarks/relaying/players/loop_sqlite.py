@@ -23,7 +23,7 @@ __all__ = ["LEFT", "prepare", "relay", "staging"]
 
 ORDER = "INSERT INTO orders (id) VALUES (?)"
 STAGE = "INSERT INTO outbox (message, url, body) VALUES (?, ?, ?)"
-SENT = "UPDATE outbox SET sent_at = unixepoch('subsec') WHERE id = ?"
+SENT = "UPDATE outbox SET sent_at = julianday('now') WHERE id = ?"
 
 
 def opened(url: str) -> sqlite3.Connection:

@@ -23,7 +23,7 @@ CREATE TABLE outbox (
     message TEXT NOT NULL,
     url TEXT NOT NULL,
     body BLOB NOT NULL,
-    created_at REAL NOT NULL DEFAULT (unixepoch('subsec')),
+    created_at REAL NOT NULL DEFAULT (julianday('now')),
     sent_at REAL
 );
 CREATE INDEX outbox_unsent ON outbox (id) WHERE sent_at IS NULL;

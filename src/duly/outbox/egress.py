@@ -8,10 +8,11 @@ everything else must be allowed by name.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from ipaddress import IPv6Address, ip_address, ip_network
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from duly._kernel.errors import Misuse
@@ -19,13 +20,12 @@ from duly._kernel.inputs import checked_count, checked_duration, kind
 from duly.outbox.addresses import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from duly.outbox.addresses import Address, Network
 
 PORTS = (80, 443)
 USUAL = {"http": 80, "https": 443}
-LONGEST_URL = 2048
+# As long as servers take; presigned addresses come near it.
+LONGEST_URL = 8192
 # Long enough for a slow receiver, short enough that a hanging one does not hold a slot for long.
 DEADLINE = timedelta(seconds=15)
 # Enough for any acknowledgement; nothing of it is kept.
@@ -36,6 +36,8 @@ CLEAN = re.compile(r"[!-~]+")
 UNCLEAN = re.compile(r"[\\\"<>^`{|}]")
 LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 NAME = re.compile(rf"{LABEL}(\.{LABEL})*\.?")
+# An address of IPv6, without a zone, and a port.
+BRACKETS = re.compile(r"\[[0-9a-fA-F:.]+\](:[0-9]*)?")
 # A name whose last part is a number is an address to some resolvers: 2130706433, 127.1, 0x7f.1.
 NUMERIC = re.compile(r"(.*\.)?([0-9]+|0[xX][0-9a-fA-F]*)\.?")
 
@@ -80,9 +82,7 @@ class Egress:
     networks: tuple[Network, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.allow, str):
-            raise Misuse(f"allow must be a list: allow=[{self.allow!r:.80}]")
-        allow, ports = tuple(self.allow), tuple(self.ports)
+        allow, ports = listed("allow", self.allow), listed("ports", self.ports)
         for port in ports:
             checked_count("each of ports", port, most=65535)
         checked_duration("deadline", self.deadline)
@@ -169,9 +169,9 @@ def refuse_parts(parts: SplitResult, url: str) -> None:
 def host_of(parts: SplitResult) -> str:
     """The host, as it is compared."""
     host = (parts.hostname or "").lower()
-    if parts.netloc.startswith("["):
-        if literal_of(host) is None or "%" in host:
-            raise EgressRefused("this URL has no address between its brackets")
+    if "[" in parts.netloc or "]" in parts.netloc:
+        if not BRACKETS.fullmatch(parts.netloc) or literal_of(host) is None:
+            raise EgressRefused("this URL has no address between its brackets, or more than that")
         return host
     if literal_of(host) is not None:
         return host
@@ -197,6 +197,13 @@ def plainest(address: Address) -> Address:
     """An address without its IPv6 wrapping, where that is only another spelling."""
     inner = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return address if inner is None else inner
+
+
+def listed(what: str, values: object) -> tuple[Any, ...]:
+    """Several values, not one."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise Misuse(f"{what} must be a list: {what}=[{values!r:.80}]")
+    return tuple(values)
 
 
 def checked_entry(entry: object) -> str:

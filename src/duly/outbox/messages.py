@@ -175,23 +175,21 @@ def checked_headers(headers: object) -> dict[str, str]:
 def checked_content(json_value: object, data: object) -> tuple[bytes | None, str | None]:
     """The body of a message, and what kind it is."""
     if data is None:
+        if json_value is None:
+            return None, None
         return json_bytes(json_value), "application/json"
     if json_value is not None:
         raise Misuse("give json= or data=, not both")
     if isinstance(data, bytes | bytearray | memoryview):
         return sized(bytes(data)), "application/octet-stream"
-    if isinstance(data, str):
-        try:
+    try:
+        if isinstance(data, str):
             return sized(data.encode()), "text/plain; charset=utf-8"
-        except UnicodeEncodeError:
-            raise Misuse("data holds a lone surrogate, which UTF-8 has no bytes for") from None
-    if isinstance(data, Mapping):
-        try:
-            return sized(urlencode(data, doseq=True).encode()), "application/x-www-form-urlencoded"
-        except (TypeError, UnicodeEncodeError):
-            raise Misuse(
-                "data must be a mapping from names to text, to be sent as a form"
-            ) from None
+        if isinstance(data, Mapping):
+            form = urlencode(data, doseq=True).encode()
+            return sized(form), "application/x-www-form-urlencoded"
+    except (TypeError, UnicodeEncodeError):
+        raise Misuse("data must be text that UTF-8 has bytes for, or a mapping of it") from None
     raise Misuse(f"data must be bytes, text or a mapping for a form, not {kind(data)}")
 
 

@@ -13,7 +13,7 @@ from duly._kernel.ids import new_id
 from duly._kernel.inputs import checked_count, checked_duration, checked_key, kind, when
 from duly._kernel.keys import Key, as_bytes, digest
 from duly._kernel.retry import Backoff
-from duly.outbox.egress import LONGEST_URL, Egress
+from duly.outbox.egress import Egress
 from duly.outbox.messages import (
     ATTEMPTS,
     BACKOFF,
@@ -40,6 +40,8 @@ TIMEOUT = timedelta(seconds=30)
 WEB = ("http", "https")
 NAME = re.compile(r"[a-z][a-z0-9+.-]{0,39}")
 WANTED = ("message", "key")
+# What a message is addressed to; longer things belong in its body.
+LONGEST = 2048
 # Visible, whatever the transport makes of it.
 ADDRESS = re.compile(r"[^\x00-\x20\x7f]+")
 
@@ -139,6 +141,8 @@ class Outgoing:
         """What a message is queued by: the origin of a URL, or the name of a transport."""
         if not isinstance(url, str):
             raise Misuse(f"url must be a string, not {kind(url)}")
+        if len(url) > LONGEST:
+            raise Misuse(f"this address has {len(url):,} characters, the most is {LONGEST:,}")
         scheme = url.partition(":")[0].lower()
         if scheme in WEB:
             return self.egress.check(url).origin
@@ -148,11 +152,8 @@ class Outgoing:
                 f"nothing sends to {url[:60]!r}: write {known}; or register a transport of your "
                 "own with @app.transport(name)"
             )
-        if len(url) > LONGEST_URL or not ADDRESS.fullmatch(url) or not url.isprintable():
-            raise Misuse(
-                f"the address of a message must be printable, without spaces, and of at most "
-                f"{LONGEST_URL:,} characters"
-            )
+        if not ADDRESS.fullmatch(url) or not url.isprintable():
+            raise Misuse("the address of a message must be printable and without spaces")
         return scheme
 
     def attempts(self, destination: str) -> int:

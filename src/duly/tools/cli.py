@@ -21,7 +21,9 @@ from duly.tools.commands import (
     init,
     jobs,
     migrate,
+    outbox,
     prune,
+    relay,
     replay,
     resolve,
     send,
@@ -46,11 +48,13 @@ examples:
   duly migrate postgresql://shop@db/shop     make or update duly's tables
   duly migrate sqlite:///shop.db --check     only ask whether they are up to date
   DULY_URL=sqlite:///shop.db duly prune      forget claims whose time is over
-  duly serve shop:app                        receive deliveries over HTTP, and run jobs
+  duly serve shop:app                        receive deliveries over HTTP, run jobs, send messages
   duly worker shop:app                       only run jobs
   duly jobs shop:app                         how much work there is, and who does it
   duly dead shop:app                         jobs that were given up, and why
   duly replay shop:app --since 2h            let them run again
+  duly relay shop:app                        only send messages
+  duly outbox shop:app                       what is to be sent, and what was given up
   duly send stripe --concurrent 200          the same signed event, 200 times at one instant
 
 `duly COMMAND --help` tells more. The exit code is 0 for success, 1 for a failure and 2 for a
@@ -76,7 +80,9 @@ COMMANDS: dict[str, Command] = {
     "init": init,
     "jobs": jobs,
     "migrate": migrate,
+    "outbox": outbox,
     "prune": prune,
+    "relay": relay,
     "replay": replay,
     "resolve": resolve,
     "send": send,

@@ -40,6 +40,8 @@ def on_one_line(text: str) -> str:
 
 def printable(text: str) -> str:
     """The same with its lines: no control character may reach a terminal."""
+    if text.isprintable():
+        return text
     return "".join(
         one if one.isprintable() or one in "\n\t" else "\N{REPLACEMENT CHARACTER}" for one in text
     )

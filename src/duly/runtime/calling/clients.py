@@ -32,67 +32,67 @@ class Naming:
 
     Args:
         key_of: the key of a call by its name.
-        name: the name of every call through this transport, where it is for one only.
     """
 
-    def __init__(self, key_of: Callable[[str], str], name: str | None) -> None:
+    def __init__(self, key_of: Callable[[str], str]) -> None:
         self._key_of = key_of
-        self._name = name
-        self._first: bytes | None = None
+        # What was sent under each name so far.
+        self._seen: dict[str, bytes] = {}
 
-    def name(self, request: httpx.Request, body: bytes | None) -> None:
+    def name(self, request: httpx.Request, body: bytes | None, only: str | None) -> None:
         """Add the key of a call; refuse one that changes something and has no name."""
         if request.method.upper() in SAFE:
             return
         refuse_inside("job.http", INSTEAD)
-        name = request.extensions.get(NAMED, self._name)
+        name = request.extensions.get(NAMED, only)
         if name is None:
             raise Misuse(
                 f"{request.method} may change something, so a repeated attempt must carry the key "
                 'of the first: name the call, as in job.http.post(url, key="charge", …)'
             )
-        if name == self._name:
-            self._refuse_second(request, body)
+        self._refuse_second(name, request, body)
         request.headers[HEADER] = self._key_of(name)
 
-    def _refuse_second(self, request: httpx.Request, body: bytes | None) -> None:
-        """A transport with a name is for one call, however often that is repeated."""
+    def _refuse_second(self, name: str, request: httpx.Request, body: bytes | None) -> None:
+        """A name is for one call, however often that is repeated."""
         told = f"{request.method} {request.url}".encode() + b"\0" + (body or b"")
         seen = hashlib.sha256(told).digest()
-        if self._first is None:
-            self._first = seen
-        elif self._first != seen:
+        if self._seen.setdefault(name, seen) != seen:
             raise Misuse(
-                f"a second call through the transport {self._name!r} would carry the key of the "
-                "first: take another transport, with a name of its own, for each call"
+                f"another call of this job is named {name!r}, and this one would carry its key: "
+                "give each call a name of its own, and a repeated one the same request"
             )
 
 
 class NamedTransport(httpx.BaseTransport):
     """The guarded transport with the keys of one job; closing it leaves the connections open."""
 
-    def __init__(self, inner: httpx.BaseTransport, naming: Naming) -> None:
+    def __init__(self, inner: httpx.BaseTransport, naming: Naming, name: str | None = None) -> None:
         self._inner = inner
         self._naming = naming
+        self._name = name
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Name the call and send it."""
         unsafe = request.method.upper() not in SAFE
-        self._naming.name(request, request.read() if unsafe else None)
+        self._naming.name(request, request.read() if unsafe else None, self._name)
         return self._inner.handle_request(request)
 
 
 class AsyncNamedTransport(httpx.AsyncBaseTransport):
     """The same, awaited."""
 
-    def __init__(self, inner: httpx.AsyncBaseTransport, naming: Naming) -> None:
+    def __init__(
+        self, inner: httpx.AsyncBaseTransport, naming: Naming, name: str | None = None
+    ) -> None:
         self._inner = inner
         self._naming = naming
+        self._name = name
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Name the call and send it."""
         unsafe = request.method.upper() not in SAFE
-        self._naming.name(request, await request.aread() if unsafe else None)
+        self._naming.name(request, await request.aread() if unsafe else None, self._name)
         return await self._inner.handle_async_request(request)
 
 
@@ -108,16 +108,16 @@ class Client(httpx.Client):
 
     def __init__(self, guarded: httpx.BaseTransport, key_of: Callable[[str], str]) -> None:
         self._guarded = guarded
-        self._key_of = key_of
+        self._naming = Naming(key_of)
         super().__init__(
-            transport=NamedTransport(guarded, Naming(key_of, None)),
+            transport=NamedTransport(guarded, self._naming),
             trust_env=False,
             follow_redirects=False,
         )
 
     def transport(self, key: str | None = None) -> httpx.BaseTransport:
         """A transport for a library that is built on httpx; with ``key=`` for one unsafe call."""
-        return NamedTransport(self._guarded, Naming(self._key_of, key))
+        return NamedTransport(self._guarded, self._naming, key)
 
     def request(
         self, method: str, url: Any, *, key: str | None = None, **options: Any
@@ -151,16 +151,16 @@ class AsyncClient(httpx.AsyncClient):
 
     def __init__(self, guarded: httpx.AsyncBaseTransport, key_of: Callable[[str], str]) -> None:
         self._guarded = guarded
-        self._key_of = key_of
+        self._naming = Naming(key_of)
         super().__init__(
-            transport=AsyncNamedTransport(guarded, Naming(key_of, None)),
+            transport=AsyncNamedTransport(guarded, self._naming),
             trust_env=False,
             follow_redirects=False,
         )
 
     def transport(self, key: str | None = None) -> httpx.AsyncBaseTransport:
         """A transport for a library that is built on httpx; with ``key=`` for one unsafe call."""
-        return AsyncNamedTransport(self._guarded, Naming(self._key_of, key))
+        return AsyncNamedTransport(self._guarded, self._naming, key)
 
     async def request(
         self, method: str, url: Any, *, key: str | None = None, **options: Any

@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import httpcore
 
-from duly.outbox.egress import EgressRefused, Target, literal_of, plainest
+from duly.outbox.egress import EgressRefused, literal_of, plainest
 from duly.runtime.calling.deadlines import left
+from duly.runtime.threads import on_thread, within
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from duly.outbox.addresses import Address
-    from duly.outbox.egress import Egress
+    from duly.outbox.egress import Egress, Target
 
 # What a name has led to, as the system's resolver says it; tests answer in its place.
 Answers = list[tuple[Any, ...]]
 # A host with more addresses than that is not tried at all of them.
 MOST_DIALLED = 4
+SLICE = 64 * 1024
 
 
 def resolve(host: str, port: int) -> Answers:
@@ -34,24 +37,27 @@ def resolve(host: str, port: int) -> Answers:
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
-def checked(egress: Egress, host: str, port: int, answers: Answers) -> list[str]:
+def checked(egress: Egress, target: Target, host: str, answers: Answers) -> list[str]:
     """The addresses to dial; refused where any of them is."""
     literal = literal_of(host)
     given = [str(answer[4][0]) for answer in answers] if literal is None else [str(literal)]
     addresses: list[Address] = [plainest(ip_address(text)) for text in dict.fromkeys(given)]
     if not addresses:
         raise httpcore.ConnectError(f"no address is known for {host}")
-    target = allowed_as(egress, host, port)
     for address in addresses:
         egress.check_address(target, address)
     return list(dict.fromkeys(str(address) for address in addresses))[:MOST_DIALLED]
 
 
-def allowed_as(egress: Egress, host: str, port: int) -> Target:
-    """The origin that is dialled; the scheme was checked before the request came here."""
-    plain = host.lower().removesuffix(".")
-    found = (Target(scheme, plain, port) for scheme in ("http", "https"))
-    return next((one for one in found if one in egress.origins), Target("https", plain, port))
+@contextmanager
+def resolving(host: str) -> Iterator[None]:
+    """The errors of a look-up as those of a connection that could not be made."""
+    try:
+        yield
+    except TimeoutError as problem:
+        raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from problem
+    except (OSError, UnicodeError) as problem:
+        raise httpcore.ConnectError(f"{host} cannot be resolved: {problem}") from problem
 
 
 def refuse_socket() -> EgressRefused:
@@ -70,8 +76,10 @@ class Stream(httpcore.NetworkStream):
         return self._inner.read(max_bytes, left(timeout, httpcore.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Write all of it."""
-        self._inner.write(buffer, left(timeout, httpcore.WriteTimeout))
+        """Write all of it, bit by bit: the layer below gives each bit the whole time anew."""
+        for start in range(0, len(buffer), SLICE):
+            rest = left(timeout, httpcore.WriteTimeout)
+            self._inner.write(buffer[start : start + SLICE], rest)
 
     def close(self) -> None:
         """Close the connection."""
@@ -128,8 +136,11 @@ class AsyncStream(httpcore.AsyncNetworkStream):
 class Dialler(httpcore.NetworkBackend):
     """Opens connections for code that blocks."""
 
-    def __init__(self, egress: Egress, resolver: Callable[[str, int], Answers] = resolve) -> None:
+    def __init__(
+        self, egress: Egress, target: Target, resolver: Callable[[str, int], Answers] = resolve
+    ) -> None:
         self._egress = egress
+        self._target = target
         self._resolver = resolver
         self._inner = httpcore.SyncBackend()
 
@@ -142,11 +153,7 @@ class Dialler(httpcore.NetworkBackend):
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> Stream:
         """Resolve, check every answer, dial."""
-        try:
-            answers = [] if literal_of(host) is not None else self._resolver(host, port)
-        except (OSError, UnicodeError) as problem:
-            raise httpcore.ConnectError(f"{host} cannot be resolved: {problem}") from problem
-        addresses = checked(self._egress, host, port, answers)
+        addresses = checked(self._egress, self._target, host, self._answers(host, port))
         for last, address in zip([False] * (len(addresses) - 1) + [True], addresses, strict=True):
             try:
                 rest = left(timeout, httpcore.ConnectTimeout)
@@ -157,6 +164,13 @@ class Dialler(httpcore.NetworkBackend):
                 if last:
                     raise
         raise httpcore.ConnectError(f"no address is known for {host}")
+
+    def _answers(self, host: str, port: int) -> Answers:
+        if literal_of(host) is not None:
+            return []
+        with resolving(host):
+            rest = left(None, httpcore.ConnectTimeout)
+            return within(lambda: self._resolver(host, port), rest)
 
     def connect_unix_socket(
         self,
@@ -171,8 +185,11 @@ class Dialler(httpcore.NetworkBackend):
 class AsyncDialler(httpcore.AsyncNetworkBackend):
     """Opens connections for code that is awaited."""
 
-    def __init__(self, egress: Egress, resolver: Callable[[str, int], Answers] = resolve) -> None:
+    def __init__(
+        self, egress: Egress, target: Target, resolver: Callable[[str, int], Answers] = resolve
+    ) -> None:
         self._egress = egress
+        self._target = target
         self._resolver = resolver
         self._inner = httpcore.AnyIOBackend()
 
@@ -185,7 +202,7 @@ class AsyncDialler(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> AsyncStream:
         """Resolve, check every answer, dial."""
-        addresses = checked(self._egress, host, port, await self._answers(host, port))
+        addresses = checked(self._egress, self._target, host, await self._answers(host, port))
         for last, address in zip([False] * (len(addresses) - 1) + [True], addresses, strict=True):
             try:
                 rest = left(timeout, httpcore.ConnectTimeout)
@@ -202,14 +219,9 @@ class AsyncDialler(httpcore.AsyncNetworkBackend):
     async def _answers(self, host: str, port: int) -> Answers:
         if literal_of(host) is not None:
             return []
-        loop = asyncio.get_running_loop()
-        try:
+        with resolving(host):
             async with asyncio.timeout(left(None, httpcore.ConnectTimeout)):
-                return await loop.run_in_executor(None, self._resolver, host, port)
-        except TimeoutError as problem:
-            raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from problem
-        except (OSError, UnicodeError) as problem:
-            raise httpcore.ConnectError(f"{host} cannot be resolved: {problem}") from problem
+                return await on_thread(lambda: self._resolver(host, port))
 
     async def connect_unix_socket(
         self,

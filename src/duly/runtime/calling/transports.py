@@ -16,22 +16,17 @@ import httpx
 
 from duly.runtime.calling.deadlines import ending
 from duly.runtime.calling.dialling import AsyncDialler, Dialler, resolve
+from duly.runtime.calling.heaps import Heap
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from duly.outbox.egress import Egress, Target
-    from duly.runtime.calling.dialling import Answers
+from duly.runtime.calling.dialling import Answers
 
 # For what a job asks; a message of the outbox needs only an acknowledgement.
 MOST_READ = 10 * 1024 * 1024
-MOST_CONNECTIONS = 100
-KEPT_OPEN = 20
-# Seconds; shorter than any server waits before it closes a connection under our hands.
-KEEP_ALIVE = 1.5
-# Origins with free connections; beyond that they are closed at once.
-MOST_ORIGINS = 200
 
 
 @contextmanager
@@ -80,12 +75,18 @@ class Answer(httpx.SyncByteStream):
     """The body of an answer, read in time and up to a limit."""
 
     def __init__(
-        self, stream: Iterable[bytes], request: httpx.Request, until: float, limit: int
+        self,
+        stream: Any,
+        request: httpx.Request,
+        until: float,
+        limit: int,
+        over: Callable[[], None],
     ) -> None:
         self._stream = stream
         self._request = request
         self._until = until
         self._limit = limit
+        self._over = over
 
     def __iter__(self) -> Iterator[bytes]:
         read, parts = 0, iter(self._stream)
@@ -100,9 +101,8 @@ class Answer(httpx.SyncByteStream):
 
     def close(self) -> None:
         """Give the connection back, or close it if there is more to read."""
-        close = getattr(self._stream, "close", None)
-        if close is not None:
-            close()
+        self._stream.close()
+        self._over()
 
 
 class AsyncAnswer(httpx.AsyncByteStream):
@@ -157,45 +157,55 @@ class Guarded(httpx.BaseTransport):
     ) -> None:
         self._egress = egress
         self._limit = limit
-        self._pool = httpcore.ConnectionPool(
-            ssl_context=httpx.create_ssl_context(),
-            max_connections=MOST_CONNECTIONS,
-            max_keepalive_connections=KEPT_OPEN,
-            keepalive_expiry=KEEP_ALIVE,
-            network_backend=Dialler(egress, resolver),
-        )
+        self._resolver = resolver
+        self._tls = httpx.create_ssl_context()
+        self._heap: Heap[httpcore.HTTPConnection] = Heap()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request."""
-        self._egress.check(str(request.url))
+        target = self._egress.check(address_of(request))
         until = time.monotonic() + self._egress.deadline.total_seconds()
-        with spoken_as_httpx(request), ending(until):
-            response = self._pool.handle_request(lowered(request))
+        connection, below = self._connection(target, request), lowered(request)
         try:
+            with spoken_as_httpx(request), ending(until):
+                response = connection.handle_request(below)
             refuse_compressed(response, request)
-        except httpx.DecodingError:
-            response.close()
+        except BaseException:
+            self._heap.drop(connection)
+            connection.close()
             raise
-        assert not isinstance(response.stream, bytes)  # noqa: S101
+
+        def over() -> None:
+            closed(self._heap.put(target, connection))
+
         return httpx.Response(
             response.status,
             headers=response.headers,
-            stream=Answer(response.stream, request, until, self._limit),  # type: ignore[arg-type]
+            stream=Answer(response.stream, request, until, self._limit, over),
             extensions=response.extensions,
         )
 
+    def _connection(self, target: Target, request: httpx.Request) -> httpcore.HTTPConnection:
+        """One that is free and still good, or a new one."""
+        found, over = self._heap.take(target)
+        closed(over)
+        if found is not None:
+            return found
+        made = httpcore.HTTPConnection(
+            origin_of(request),
+            ssl_context=self._tls,
+            network_backend=Dialler(self._egress, target, self._resolver),
+        )
+        self._heap.add(made)
+        return made
+
     def close(self) -> None:
         """Close every connection."""
-        self._pool.close()
+        closed(self._heap.close())
 
 
 class AsyncGuarded(httpx.AsyncBaseTransport):
-    """The same, awaited. It belongs to the event loop that it is first used in.
-
-    Connections that are free lie on a heap of their own for each origin: the pool of the layer
-    below looks at every connection for every request, which cost most of a relay's time
-    (decisions/0027). How many there are is for whoever makes the calls to bound.
-    """
+    """The same, awaited. It belongs to the event loop that it is first used in."""
 
     def __init__(
         self,
@@ -209,75 +219,75 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
         self._limit = limit
         # Whether somebody unpacks what is compressed: then it is refused.
         self._unpacked = unpacked
-        self._dialler = AsyncDialler(egress, resolver)
+        self._resolver = resolver
         self._tls = httpx.create_ssl_context()
-        self._free: dict[Target, list[httpcore.AsyncHTTPConnection]] = {}
-        self._busy: set[httpcore.AsyncHTTPConnection] = set()
-        self._closed = False
+        self._heap: Heap[httpcore.AsyncHTTPConnection] = Heap()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request."""
-        target = self._egress.check(str(request.url))
+        target = self._egress.check(address_of(request))
         until = time.monotonic() + self._egress.deadline.total_seconds()
-        below = lowered(request)
-        connection = await self._connection(target, below.url.origin)
+        connection, below = await self._connection(target, request), lowered(request)
         try:
             with spoken_as_httpx(request), ending(until):
                 response = await connection.handle_async_request(below)
             if self._unpacked:
                 refuse_compressed(response, request)
         except BaseException:
-            await self._discard(connection)
+            self._heap.drop(connection)
+            await surely(connection.aclose())
             raise
 
         async def over() -> None:
-            await self._over(target, connection)
+            await surely(aclosed(self._heap.put(target, connection)))
 
-        stream: Any = response.stream
         return httpx.Response(
             response.status,
             headers=response.headers,
-            stream=AsyncAnswer(stream, request, until, self._limit, over),
+            stream=AsyncAnswer(response.stream, request, until, self._limit, over),
             extensions=response.extensions,
         )
 
     async def _connection(
-        self, target: Target, origin: httpcore.Origin
+        self, target: Target, request: httpx.Request
     ) -> httpcore.AsyncHTTPConnection:
         """One that is free and still good, or a new one."""
-        free = self._free.get(target, [])
-        while free:
-            found = free.pop()
-            if found.is_idle() and not found.has_expired():
-                self._busy.add(found)
-                return found
-            await found.aclose()
-        self._free.pop(target, None)
+        found, over = self._heap.take(target)
+        await aclosed(over)
+        if found is not None:
+            return found
         made = httpcore.AsyncHTTPConnection(
-            origin,
+            origin_of(request),
             ssl_context=self._tls,
-            keepalive_expiry=KEEP_ALIVE,
-            network_backend=self._dialler,
+            network_backend=AsyncDialler(self._egress, target, self._resolver),
         )
-        self._busy.add(made)
+        self._heap.add(made)
         return made
-
-    async def _over(self, target: Target, connection: httpcore.AsyncHTTPConnection) -> None:
-        """An answer was read, or given up: the connection is free, or of no more use."""
-        if self._closed or not connection.is_idle() or len(self._free) > MOST_ORIGINS:
-            await self._discard(connection)
-            return
-        self._busy.discard(connection)
-        self._free.setdefault(target, []).append(connection)
-
-    async def _discard(self, connection: httpcore.AsyncHTTPConnection) -> None:
-        self._busy.discard(connection)
-        await surely(connection.aclose())
 
     async def aclose(self) -> None:
         """Close every connection."""
-        self._closed = True
-        left = [*self._busy, *(one for free in self._free.values() for one in free)]
-        self._free.clear()
-        for connection in left:
-            await connection.aclose()
+        await aclosed(self._heap.close())
+
+
+def address_of(request: httpx.Request) -> str:
+    """The URL of a request as it is sent: the part behind # never is."""
+    return str(request.url.copy_with(fragment=None))
+
+
+def origin_of(request: httpx.Request) -> httpcore.Origin:
+    """Where a request goes, as the layer below says it."""
+    url = request.url
+    usual = 443 if url.scheme == "https" else 80
+    return httpcore.Origin(url.raw_scheme, url.raw_host, url.port or usual)
+
+
+def closed(connections: list[httpcore.HTTPConnection]) -> None:
+    """Close what is over."""
+    for connection in connections:
+        connection.close()
+
+
+async def aclosed(connections: list[httpcore.AsyncHTTPConnection]) -> None:
+    """Close what is over."""
+    for connection in connections:
+        await connection.aclose()

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import threading
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
 from duly._kernel.retry import NotYet, Outcome
+from duly.outbox.egress import EgressRefused
 from duly.outbox.messages import message_of
 from duly.outbox.outcomes import Answered, Unsendable, Unsigned
 from duly.outbox.outgoing import is_web
 from duly.runtime.callers import needs_http
+from duly.runtime.threads import on_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from duly.outbox.leases import LeasedMessage
     from duly.outbox.messages import Message
     from duly.outbox.outgoing import Outgoing, Transport
@@ -74,9 +73,12 @@ class Sender:
             "Idempotency-Key": message.key,
             **self._signature(leased, message),
         }
-        request = httpx.Request(
-            message.method, message.url, headers=headers, content=message.body or b""
-        )
+        try:
+            request = httpx.Request(
+                message.method, message.url, headers=headers, content=message.body
+            )
+        except httpx.InvalidURL as problem:
+            raise EgressRefused(f"this is no URL: {problem}") from problem
         response = await self._transport().handle_async_request(request)
         try:
             await self._read(response)
@@ -146,35 +148,3 @@ async def called(transport: Transport, wanted: dict[str, object]) -> object:
         answer: object = await transport.call(**wanted)
         return answer
     return await on_thread(lambda: transport.call(**wanted))
-
-
-async def on_thread(call: Callable[[], object]) -> object:
-    """Run what blocks on a thread that may be left behind: nothing can end one that hangs."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[object] = loop.create_future()
-
-    def tell(answer: object, problem: BaseException | None) -> None:
-        if future.done():
-            return
-        if problem is None:
-            future.set_result(answer)
-        else:
-            future.set_exception(problem)
-
-    def work() -> None:
-        answer: object = None
-        problem: BaseException | None = None
-        try:
-            answer = call()
-        except StopIteration as stopped:  # no future can carry one
-            problem = RuntimeError("the transport raised StopIteration")
-            problem.__cause__ = stopped
-        except BaseException as failure:  # sys.exit() in a transport ends no relay
-            problem = failure if isinstance(failure, Exception) else RuntimeError(repr(failure))
-        try:
-            loop.call_soon_threadsafe(tell, answer, problem)
-        except RuntimeError:  # the event loop was closed: nobody waits for it any more
-            return
-
-    threading.Thread(target=work, name="duly-hand", daemon=True).start()
-    return await future

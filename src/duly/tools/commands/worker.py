@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
@@ -14,7 +13,14 @@ from duly.tools.serving.endings import noticed_signals
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, app_name, loaded
 from duly.tools.serving.logs import begin_log, secrets_of
 from duly.tools.serving.opening import address
-from duly.tools.serving.options import add_concurrency, add_log, seconds, whole
+from duly.tools.serving.options import (
+    add_concurrency,
+    add_grace,
+    add_log,
+    add_until_idle,
+    lease,
+    whole,
+)
 from duly.tools.working.minding import Minder
 from duly.tools.working.plans import hosted, planned
 
@@ -52,22 +58,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--lease",
-        type=lease,
+        type=lease(SHORTEST_LEASE),
         default=LEASE,
         metavar="SECONDS",
         help="how long this worker may be silent before its jobs are given to others "
         f"(default {LEASE.total_seconds():g})",
     )
-    parser.add_argument(
-        "--grace",
-        type=seconds,
-        default=GRACE.total_seconds(),
-        metavar="SECONDS",
-        help=f"how long jobs may take to finish at the end (default {GRACE.total_seconds():g})",
-    )
-    parser.add_argument(
-        "--until-idle", action="store_true", help="end when there is nothing to do now"
-    )
+    add_grace(parser, "jobs", GRACE)
+    add_until_idle(parser)
     add_log(parser)
 
 
@@ -79,15 +77,6 @@ def queue(text: str) -> tuple[str, int | None]:
     except Misuse as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
     return name, whole("a number of jobs", 1, MOST_AT_ONCE)(count) if equals else None
-
-
-def lease(text: str) -> timedelta:
-    """How long a lease lasts, for argparse."""
-    found = timedelta(seconds=seconds(text))
-    if found < SHORTEST_LEASE:
-        least = SHORTEST_LEASE.total_seconds()
-        raise argparse.ArgumentTypeError(f"it must be at least {least:g} seconds")
-    return found
 
 
 def run(arguments: argparse.Namespace) -> int:

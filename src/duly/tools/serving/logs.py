@@ -12,7 +12,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.tools.output import without_passwords
+from duly.tools.output import printable, without_passwords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,9 +69,10 @@ class Form(logging.Formatter):
         return f"{moment(record)} {record.levelname} {record.name} "
 
     def with_traceback(self, record: logging.LogRecord) -> str:
-        """The message, and below it where an error came from."""
+        """The message, and below it where an error came from; others may have written in both."""
         trace = self.formatException(record.exc_info) if record.exc_info else ""
-        return f"{record.getMessage()}\n{trace}" if trace else record.getMessage()
+        told = f"{record.getMessage()}\n{trace}" if trace else record.getMessage()
+        return printable(told)
 
 
 class Terminal(Form):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly.runtime.settings import CONCURRENCY, MOST_AT_ONCE
@@ -42,6 +43,37 @@ def whole(what: str, least: int, most: int) -> Callable[[str], int]:
         return int(text)
 
     return number
+
+
+def add_grace(parser: argparse.ArgumentParser, things: str, grace: timedelta) -> None:
+    """How long the end may take."""
+    parser.add_argument(
+        "--grace",
+        type=seconds,
+        default=grace.total_seconds(),
+        metavar="SECONDS",
+        help=f"how long {things} may take to finish at the end (default {grace.total_seconds():g})",
+    )
+
+
+def add_until_idle(parser: argparse.ArgumentParser) -> None:
+    """When it ends by itself."""
+    parser.add_argument(
+        "--until-idle", action="store_true", help="end when there is nothing to do now"
+    )
+
+
+def lease(least: timedelta) -> Callable[[str], timedelta]:
+    """How long a lease lasts, for argparse."""
+
+    def length(text: str) -> timedelta:
+        found = timedelta(seconds=seconds(text))
+        if found < least:
+            told = f"it must be at least {least.total_seconds():g} seconds"
+            raise argparse.ArgumentTypeError(told)
+        return found
+
+    return length
 
 
 def seconds(text: str) -> float:

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 from duly.runtime.hosting import Hosted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from duly._kernel.results import Json
     from duly.app import Duly
+    from duly.outbox.outgoing import Outgoing
     from duly.runtime.relaying.settings import RelaySettings
     from duly.runtime.relaying.tally import Relayed
     from duly.runtime.taking import Until
+
+# A longer list is for programs.
+MOST_NAMED = 10
 
 
 def hosted_relay(
@@ -32,3 +37,34 @@ def hosted_relay(
         lasting=lasting,
         over=over,
     )
+
+
+def relay_text(outgoing: Outgoing, settings: RelaySettings) -> str:
+    """What a relay can do, for a person; where messages go is known when they are there."""
+    return "; ".join(
+        [
+            f"{settings.concurrency} messages at a time ({settings.per_destination} to one host)",
+            f"transports: {listed(['https', *outgoing.transports])}",
+            f"signers: {listed(outgoing.signers)}",
+            f"allowed beside the outside world: {listed(outgoing.egress.allow)}",
+        ]
+    )
+
+
+def relay_members(outgoing: Outgoing, settings: RelaySettings) -> dict[str, Json]:
+    """The same for a program."""
+    return {
+        "concurrency": settings.concurrency,
+        "per_destination": settings.per_destination,
+        "transports": [*outgoing.transports],
+        "signers": [*outgoing.signers],
+        "allow": [*outgoing.egress.allow],
+    }
+
+
+def listed(names: Iterable[str]) -> str:
+    """Some names, and how many more there are."""
+    every = list(names)
+    more = len(every) - MOST_NAMED
+    told = ", ".join(every[:MOST_NAMED]) or "none"
+    return f"{told} and {more} more" if more > 0 else told

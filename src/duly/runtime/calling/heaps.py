@@ -1,0 +1,108 @@
+"""Connections that are free, on a heap for each origin; those that are over are given out to close.
+
+The pool of the layer below looks at every connection for every request, which cost most of a
+relay's time (decisions/0027). How many are in use is for whoever makes the calls to bound.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from duly.outbox.egress import Target
+
+# Seconds; shorter than any server waits before it closes a connection under our hands.
+KEEP_ALIVE = 1.5
+# Free connections in all: each is an open file.
+MOST_FREE = 100
+# Seconds between two looks at all of them.
+SWEEP = 0.5
+Connection = TypeVar("Connection")
+
+
+class Heap(Generic[Connection]):
+    """What is free and what is in use; any thread may ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free: dict[Target, list[tuple[float, Connection]]] = {}
+        self._count = 0
+        self._busy: set[Connection] = set()
+        self._swept = time.monotonic()
+        self._closed = False
+
+    def take(self, target: Target) -> tuple[Connection | None, list[Connection]]:
+        """The last one that became free, if it is still good; and those to close."""
+        over: list[Connection] = []
+        with self._lock:
+            free = self._free.get(target, [])
+            while free:
+                since, found = free.pop()
+                self._count -= 1
+                if usable(found) and time.monotonic() - since < KEEP_ALIVE:
+                    self._busy.add(found)
+                    return found, over
+                over.append(found)
+            self._free.pop(target, None)
+        return None, over
+
+    def add(self, connection: Connection) -> None:
+        """One that was made, and is in use."""
+        with self._lock:
+            self._busy.add(connection)
+
+    def put(self, target: Target, connection: Connection) -> list[Connection]:
+        """One whose answer was read, or given up; returns those to close, perhaps itself."""
+        with self._lock:
+            self._busy.discard(connection)
+            if self._closed or self._count >= MOST_FREE or not usable(connection):
+                return [connection, *self._sweep()]
+            self._free.setdefault(target, []).append((time.monotonic(), connection))
+            self._count += 1
+            return self._sweep()
+
+    def drop(self, connection: Connection) -> None:
+        """One that failed; who had it closes it."""
+        with self._lock:
+            self._busy.discard(connection)
+
+    def _sweep(self) -> list[Connection]:
+        """Those that nobody has wanted for a while."""
+        now = time.monotonic()
+        if now - self._swept < SWEEP:
+            return []
+        self._swept = now
+        over: list[Connection] = []
+        for target, free in list(self._free.items()):
+            kept = [one for one in free if now - one[0] < KEEP_ALIVE]
+            over += [connection for since, connection in free if now - since >= KEEP_ALIVE]
+            self._count -= len(free) - len(kept)
+            if kept:
+                self._free[target] = kept
+            else:
+                del self._free[target]
+        return over
+
+    def close(self) -> list[Connection]:
+        """All of them, to close."""
+        with self._lock:
+            self._closed = True
+            left = [*self._busy, *(one for free in self._free.values() for _, one in free)]
+            self._busy.clear()
+            self._free.clear()
+            self._count = 0
+            return left
+
+
+def usable(connection: Any) -> bool:
+    """Whether a connection can carry another request: free, open, and with nothing left to read.
+
+    What a receiver sent beyond its answer would be taken for the answer to the next request.
+    """
+    if not connection.is_idle() or connection.has_expired():
+        return False
+    parser = getattr(getattr(connection, "_connection", None), "_h11_state", None)
+    trailing = getattr(parser, "trailing_data", (b"unknown", True))
+    return not trailing[0]

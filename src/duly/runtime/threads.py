@@ -1,0 +1,68 @@
+"""Threads that may be left behind: nothing can end one that hangs, and nobody must wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+async def on_thread(call: Callable[[], T]) -> T:
+    """What a call that blocks returns; it runs on a thread of its own."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def tell(answer: list[T], problem: BaseException | None) -> None:
+        if future.done():
+            return
+        if problem is None:
+            future.set_result(answer[0])
+        else:
+            future.set_exception(problem)
+
+    def work() -> None:
+        answer, problem = outcome(call)
+        try:
+            loop.call_soon_threadsafe(tell, answer, problem)
+        except RuntimeError:  # the event loop was closed: nobody waits for it any more
+            return
+
+    threading.Thread(target=work, name="duly-hand", daemon=True).start()
+    return await future
+
+
+def within(call: Callable[[], T], seconds: float | None) -> T:
+    """What a call that blocks returns, or `TimeoutError` if that takes too long."""
+    if seconds is None:
+        return call()
+    ended: list[tuple[list[T], BaseException | None]] = []
+    thread = threading.Thread(
+        target=lambda: ended.append(outcome(call)), name="duly-hand", daemon=True
+    )
+    thread.start()
+    thread.join(seconds)
+    if not ended:
+        raise TimeoutError
+    answer, problem = ended[0]
+    if problem is not None:
+        raise problem
+    return answer[0]
+
+
+def outcome(call: Callable[[], T]) -> tuple[list[T], BaseException | None]:
+    """What a call returned, in a list, or what it raised."""
+    try:
+        return [call()], None
+    except StopIteration as stopped:  # no future can carry one
+        problem = RuntimeError("StopIteration was raised")
+        problem.__cause__ = stopped
+        return [], problem
+    except Exception as failure:
+        return [], failure
+    except BaseException as failure:  # sys.exit() on such a thread ends nothing
+        return [], RuntimeError(repr(failure))
