@@ -179,6 +179,7 @@ async def test_a_job_that_must_run_alone_does_where_what_runs_ends_in_time(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "ROOM", 0.05)
+    monkeypatch.setattr(clearing, "CLEARING", 60.0)  # in time, however busy the machine is
     works = Lingering()
     async with case.open(place) as subject:
         subject.job(works)

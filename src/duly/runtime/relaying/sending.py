@@ -52,14 +52,17 @@ class Sender:
     async def send(self, leased: LeasedMessage) -> None:
         """Send it; returns if it has arrived, and raises what went wrong otherwise."""
         message = message_of(leased)
+        limit = self.timeout(leased.destination)
+        bound = asyncio.timeout(limit)
         try:
-            async with asyncio.timeout(self.timeout(leased.destination)):
+            async with bound:
                 if is_web(leased.destination):
                     await self._by_http(leased, message)
                 else:
                     await self._by_transport(leased.destination, message)
         except TimeoutError as problem:
-            limit = self.timeout(leased.destination)
+            if not bound.expired():  # the transport's own
+                raise
             raise TimedOut(f"there was no answer within {limit:g} seconds") from problem
 
     async def _by_http(self, leased: LeasedMessage, message: Message) -> None:
