@@ -1,23 +1,26 @@
-"""The page about jobs shows the states that `_kernel/states.py` knows, and no others."""
+"""The pages about jobs and messages show the states that `_kernel/states.py` knows."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from duly._kernel.states import JOB_MOVES
+import pytest
 
-PAGE = Path(__file__).parents[1] / "docs" / "jobs.md"
+from duly._kernel.states import JOB_MOVES, MESSAGE_MOVES
+
+DOCS = Path(__file__).parents[1] / "docs"
 BEGINNING = "<!-- drawn from _kernel/states.py; tests/test_state_page.py keeps it so -->\n"
 END = "<!-- drawn until here -->\n"
 # Where Mermaid begins a job, and where one is left of which nothing remains.
 NOWHERE = "[*]"
 
 
-def drawn() -> str:
+def drawn(moves: tuple[Any, ...]) -> str:
     """The section as the table of moves says it: a diagram, then each move with its guard."""
     arrows: dict[tuple[str, str], list[str]] = {}
     rows = ["| from | to | statement | only where |", "|---|---|---|---|"]
-    for move in JOB_MOVES:
+    for move in moves:
         before, after = str(move.before or NOWHERE), str(move.after or NOWHERE)
         arrows.setdefault((before, after), []).append(move.statement)
         cells = (move.before or "", move.after or "", f"`{move.statement}`", move.guard)
@@ -30,9 +33,14 @@ def drawn() -> str:
     return "\n" + "\n".join(lines) + "\n\n"
 
 
-def test_the_states_on_the_page_are_those_of_the_table() -> None:
-    _, beginning, rest = PAGE.read_text(encoding="utf-8").partition(BEGINNING)
+@pytest.mark.parametrize(
+    ("page", "moves"),
+    [("jobs.md", JOB_MOVES), ("outbox.md", MESSAGE_MOVES)],
+    ids=["jobs", "outbox"],
+)
+def test_the_states_on_the_page_are_those_of_the_table(page: str, moves: tuple[Any, ...]) -> None:
+    _, beginning, rest = (DOCS / page).read_text(encoding="utf-8").partition(BEGINNING)
     shown, end, _ = rest.partition(END)
     assert beginning, f"the page has no line {BEGINNING!r}"
     assert end, f"the page has no line {END!r}"
-    assert shown == drawn(), f"write this into docs/jobs.md instead:\n{drawn()}"
+    assert shown == drawn(moves), f"write this into docs/{page} instead:\n{drawn(moves)}"

@@ -1,4 +1,4 @@
-"""The states of a claim and of a job, and the one table each of how they follow each other.
+"""The states of a claim, a job and a message, and the one table each of how they follow each other.
 
 Rule: nothing else in duly decides a transition. Each row below is one guarded statement; a move
 that is not in the table matches no row of the database and changes nothing.
@@ -8,7 +8,8 @@ and ``held`` when somebody took a lease on it (``once(lease=...)``, ``fence``). 
 state for "expired" or "lapsed": that is the same row, read at a later time.
 
 A job is ``ready`` from its enqueue until somebody leases it, and again after an error that is not
-its last. What is ``done`` has left the table of jobs and is a row of the history.
+its last. What is ``done`` has left the table of jobs and is a row of the history. A message of the
+outbox does the same, and is ``sent`` when it has left.
 """
 
 from __future__ import annotations
@@ -34,7 +35,16 @@ class JobState(StrEnum):
     DEAD = "dead"
 
 
-State = TypeVar("State", ClaimState, JobState)
+class MessageState(StrEnum):
+    """Where a message of the outbox stands."""
+
+    READY = "ready"
+    LEASED = "leased"
+    SENT = "sent"
+    DEAD = "dead"
+
+
+State = TypeVar("State", ClaimState, JobState, MessageState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +90,24 @@ JOB_MOVES = (
     Move(JobState.LEASED, JobState.DEAD, "jobs_rescue", f"{LOST}; and this was its last rescue"),
     Move(JobState.DEAD, JobState.READY, "jobs_replay", "dead"),
     Move(JobState.DEAD, None, "jobs_discard", "dead"),
+)
+
+RUN_OUT = "the lease has run out"
+# These statements are for many messages at once; each is moved under its own guard.
+MESSAGE_MOVES = (
+    Move(None, MessageState.READY, "outbox_insert", "no message with this id"),
+    Move(MessageState.READY, MessageState.READY, "outbox_stage", "set aside, its time has come"),
+    Move(MessageState.READY, MessageState.LEASED, "outbox_take", "its time has come"),
+    Move(MessageState.LEASED, MessageState.SENT, "outbox_sent", NEWEST),
+    Move(MessageState.LEASED, MessageState.READY, "outbox_return", NEWEST),
+    Move(MessageState.LEASED, MessageState.DEAD, "outbox_bury", NEWEST),
+    Move(MessageState.LEASED, MessageState.READY, "outbox_rescue", RUN_OUT),
+    Move(
+        MessageState.LEASED,
+        MessageState.DEAD,
+        "outbox_rescue",
+        f"{RUN_OUT}; and this was its last rescue",
+    ),
+    Move(MessageState.DEAD, MessageState.READY, "outbox_replay", "dead"),
+    Move(MessageState.DEAD, None, "outbox_discard", "dead"),
 )
