@@ -114,8 +114,10 @@ def judged(
     if attempt >= leased.max_attempts:
         return Ended("dead", burnt=1, error=record, ill=ill, pause=pause)
     delay = backoff.delay(attempt, at.draw)
-    if pause is not None:  # not earlier than asked, and not all at once
-        delay = pause + int(at.draw * min(delay, pause))
+    if pause is not None and isinstance(problem, Retry):
+        delay = pause
+    elif pause is not None:  # not earlier than asked, not all at once, and no way round the backoff
+        delay = max(delay, pause + int(at.draw * min(delay, pause)))
     return Ended("again", delay=delay, burnt=1, error=record, ill=ill, pause=pause)
 
 
@@ -145,7 +147,7 @@ def asked_pause(problem: BaseException, now: int) -> int | None:
     if not isinstance(problem, Answered) or problem.retry_after is None:
         return None
     seconds = pause_of(problem.retry_after, now)
-    if seconds is None or seconds > LONGEST_PAUSE:
+    if seconds is None or not 0 < seconds <= LONGEST_PAUSE:
         return None
     return int(seconds * 1_000_000)
 

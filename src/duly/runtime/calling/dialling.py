@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 Answers = list[tuple[Any, ...]]
 # A host with more addresses than that is not tried at all of them.
 MOST_DIALLED = 4
-SLICE = 64 * 1024
+# What a socket takes in one go, nearly always.
+SLICE = 16 * 1024
 
 
 def resolve(host: str, port: int) -> Answers:

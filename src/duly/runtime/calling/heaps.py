@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from duly.outbox.egress import Target
+    from collections.abc import Hashable
 
 # Seconds; shorter than any server waits before it closes a connection under our hands.
 KEEP_ALIVE = 1.5
@@ -27,17 +27,17 @@ class Heap(Generic[Connection]):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._free: dict[Target, list[tuple[float, Connection]]] = {}
+        self._free: dict[Hashable, list[tuple[float, Connection]]] = {}
         self._count = 0
         self._busy: set[Connection] = set()
         self._swept = time.monotonic()
         self._closed = False
 
-    def take(self, target: Target) -> tuple[Connection | None, list[Connection]]:
+    def take(self, origin: Hashable) -> tuple[Connection | None, list[Connection]]:
         """The last one that became free, if it is still good; and those to close."""
         over: list[Connection] = []
         with self._lock:
-            free = self._free.get(target, [])
+            free = self._free.get(origin, [])
             while free:
                 since, found = free.pop()
                 self._count -= 1
@@ -45,7 +45,7 @@ class Heap(Generic[Connection]):
                     self._busy.add(found)
                     return found, over
                 over.append(found)
-            self._free.pop(target, None)
+            self._free.pop(origin, None)
         return None, over
 
     def add(self, connection: Connection) -> None:
@@ -53,13 +53,13 @@ class Heap(Generic[Connection]):
         with self._lock:
             self._busy.add(connection)
 
-    def put(self, target: Target, connection: Connection) -> list[Connection]:
+    def put(self, origin: Hashable, connection: Connection) -> list[Connection]:
         """One whose answer was read, or given up; returns those to close, perhaps itself."""
         with self._lock:
             self._busy.discard(connection)
             if self._closed or self._count >= MOST_FREE or not usable(connection):
                 return [connection, *self._sweep()]
-            self._free.setdefault(target, []).append((time.monotonic(), connection))
+            self._free.setdefault(origin, []).append((time.monotonic(), connection))
             self._count += 1
             return self._sweep()
 
@@ -75,14 +75,14 @@ class Heap(Generic[Connection]):
             return []
         self._swept = now
         over: list[Connection] = []
-        for target, free in list(self._free.items()):
+        for origin, free in list(self._free.items()):
             kept = [one for one in free if now - one[0] < KEEP_ALIVE]
             over += [connection for since, connection in free if now - since >= KEEP_ALIVE]
             self._count -= len(free) - len(kept)
             if kept:
-                self._free[target] = kept
+                self._free[origin] = kept
             else:
-                del self._free[target]
+                del self._free[origin]
         return over
 
     def close(self) -> list[Connection]:

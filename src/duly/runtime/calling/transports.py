@@ -20,7 +20,7 @@ from duly.runtime.calling.heaps import Heap
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
 
     from duly.outbox.egress import Egress, Target
 from duly.runtime.calling.dialling import Answers
@@ -176,7 +176,7 @@ class Guarded(httpx.BaseTransport):
             raise
 
         def over() -> None:
-            closed(self._heap.put(target, connection))
+            closed(self._heap.put(spelled(request), connection))
 
         return httpx.Response(
             response.status,
@@ -187,7 +187,7 @@ class Guarded(httpx.BaseTransport):
 
     def _connection(self, target: Target, request: httpx.Request) -> httpcore.HTTPConnection:
         """One that is free and still good, or a new one."""
-        found, over = self._heap.take(target)
+        found, over = self._heap.take(spelled(request))
         closed(over)
         if found is not None:
             return found
@@ -239,7 +239,7 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
             raise
 
         async def over() -> None:
-            await surely(aclosed(self._heap.put(target, connection)))
+            await surely(aclosed(self._heap.put(spelled(request), connection)))
 
         return httpx.Response(
             response.status,
@@ -252,7 +252,7 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
         self, target: Target, request: httpx.Request
     ) -> httpcore.AsyncHTTPConnection:
         """One that is free and still good, or a new one."""
-        found, over = self._heap.take(target)
+        found, over = self._heap.take(spelled(request))
         await aclosed(over)
         if found is not None:
             return found
@@ -279,6 +279,11 @@ def origin_of(request: httpx.Request) -> httpcore.Origin:
     url = request.url
     usual = 443 if url.scheme == "https" else 80
     return httpcore.Origin(url.raw_scheme, url.raw_host, url.port or usual)
+
+
+def spelled(request: httpx.Request) -> Hashable:
+    """What a connection can be used again for: the layer below compares the spelling of a host."""
+    return request.url.raw_scheme, request.url.raw_host, request.url.port
 
 
 def closed(connections: list[httpcore.HTTPConnection]) -> None:

@@ -100,18 +100,18 @@ class Lane:
 
     def hear(self, ended: Ended) -> bool:
         """Learn from the end of an attempt; whether the lane was closed by it."""
-        if ended.pause is not None and ended.ill:
-            self._close(ended.pause / 1_000_000)
-            return True
         if not ended.ill:
             if ended.kind != "again" or ended.burnt:  # an answer; not one that was only given back
                 self._failures, self._probing = 0, False
             return False
         self._failures += 1
-        if self._failures < ILL or self.closed:
+        pause = 0 if ended.pause is None else ended.pause
+        if self._failures >= ILL and not self.closed:
+            draw = 0.5 + random.random() / 2  # noqa: S311
+            pause = max(pause, CLOSED.delay(self._failures - ILL + 1, draw))
+        if pause <= 0:
             return False
-        draw = 0.5 + random.random() / 2  # noqa: S311
-        self._close(CLOSED.delay(self._failures - ILL + 1, draw) / 1_000_000)
+        self._close(pause / 1_000_000)
         return True
 
     def _close(self, seconds: float) -> None:
