@@ -10,7 +10,7 @@ READY := $(VENV)/.installed
 SOURCES := src tests benchmarks fuzz examples
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check format docs bench fuzz storm-jobs clean
+.PHONY: help run demo test check format docs bench fuzz storm-jobs storm-outbox clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ docs: $(READY) ## write the page of all providers from their profiles
 	@$(BIN)/python -m duly.tools.shelf > $(VENV)/providers.md
 	@mv $(VENV)/providers.md docs/providers.md
 
-bench: $(READY) ## SUITE=claims, verify, ingest or jobs: ratios in one run, JSON last; ARGS= for the suite
+bench: $(READY) ## SUITE=claims, verify, ingest, jobs or outbox: ratios in one run, JSON last; ARGS=
 	@$(if $(filter verify,$(SUITE)),,$(BIN)/python -m tests.servers --) \
 	  $(BIN)/python -m benchmarks $(SUITE) $(ARGS)
 
@@ -52,6 +52,10 @@ fuzz: $(READY) ## fuzz the gate's schemes, 20 s each; ARGS="hmac --seconds 600" 
 storm-jobs: $(READY) ## 20,000 jobs of every kind while workers are killed, on each store; minutes
 	@DULY_LONG=1 DULY_STORM_JOBS=20000 $(BIN)/python -m tests.servers -- \
 	  $(BIN)/python -m pytest tests/faults/working/test_storms.py -k killed_at_random $(ARGS)
+
+storm-outbox: $(READY) ## 5,000 messages from one app to another while both are killed, on each store; minutes
+	@DULY_LONG=1 DULY_STORM_MESSAGES=5000 $(BIN)/python -m tests.servers -- \
+	  $(BIN)/python -m pytest tests/faults/relaying/test_two_apps.py $(ARGS)
 
 clean: ## remove the environments, the caches and what was built
 	rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -4,11 +4,11 @@
 gets an environment of its own, `.venv-3.12` and so on, kept until pyproject.toml changes. There
 the tests marked slow are left out: they try servers and processes, not the language.
 
-The newest one runs what receives, enqueues and works; those between it and this one run the
-conformance of the ledger, so that the whole stays below twenty minutes on two cores.
+Of the newer ones only the newest is tried, and runs what receives, enqueues, works and sends, so
+that the whole stays below twenty minutes on two cores: what breaks in between breaks there, too.
 
-What follows on the command line goes to pytest, on every interpreter. DULY_TEST_PYTHONS limits the
-interpreters: "3.13" or "3.12,3.13" names newer ones, "main" stands for none of them.
+What follows on the command line goes to pytest, on every interpreter. DULY_TEST_PYTHONS chooses
+other interpreters: "3.12" or "3.12,3.13" names newer ones, "all" takes every one, "main" none.
 """
 
 import os
@@ -27,10 +27,11 @@ ANSWERS = {0: PASSED, 1: FAILED}  # pytest's exit codes that tell about the test
 LIMIT = "DULY_TEST_PYTHONS"
 # The ledger on every store and in both colours, and the transactions of handlers.
 CORE = ("tests/conformance", "tests/test_tx.py", "tests/test_opened.py")
-# On the newest Python also what receives and works; the third store is the second without syncs.
+# On the newest Python also what receives, works and sends; the third store is the second without
+# syncs.
 NEWEST = (
     *CORE, "tests/receiving", "tests/working", "tests/effects", "tests/enqueueing",
-    "tests/scheduling", "-k", "not memory",
+    "tests/scheduling", "tests/sending", "-k", "not memory",
 )  # fmt: skip
 MOST_WORKERS = 4  # each worker keeps connections; the server has a few hundred for all
 
@@ -108,9 +109,12 @@ def newer(found: Iterable[Interpreter], than: Version) -> list[Interpreter]:
 
 
 def allowed(interpreters: Iterable[Interpreter], limit: str) -> list[Interpreter]:
-    """Those the limit names, all of them if it names none."""
+    """Those the limit names; the newest if it names none."""
     names = [name.strip() for name in limit.split(",") if name.strip()]
-    return [each for each in interpreters if not names or each.series in names]
+    found = list(interpreters)
+    if not names:
+        return found[-1:]
+    return [each for each in found if "all" in names or each.series in names]
 
 
 def environment_for(interpreter: Interpreter) -> Path:

@@ -21,9 +21,11 @@ def test_the_series_that_runs_already_and_older_ones_are_left_out() -> None:
     assert newer(found, HERE) == []
 
 
-def test_a_limit_names_series_and_main_names_none() -> None:
+def test_the_newest_is_tried_unless_a_limit_names_series_and_main_names_none() -> None:
     found = [python(3, 12, 1), python(3, 13, 0)]
-    assert allowed(found, "") == found
+    assert allowed(found, "") == [python(3, 13, 0)]
+    assert allowed([], "") == []
+    assert allowed(found, "all") == found
     assert allowed(found, "3.13, 3.14") == [python(3, 13, 0)]
     assert allowed(found, "main") == []
 

@@ -48,6 +48,8 @@ def mail(message):
         time.sleep(0.01)
 """
 MESSAGES = "SELECT destination, state, attempts, rescues FROM duly_outbox ORDER BY created_at"
+# Seconds for which the one that is leased will be.
+LEFT = "SELECT lease_until / 1000000 - unixepoch() FROM duly_outbox"
 SENT = "SELECT count(*) FROM duly_history WHERE outcome = 'sent'"
 
 
@@ -138,18 +140,18 @@ def ids_of(there: Receiver) -> list[str]:
 
 
 def test_what_was_staged_is_sent_and_the_end_says_what_became_of_it(
-    here: Path, url: str, there: Receiver
+    here: Path, own_postgres_url: str, there: Receiver
 ) -> None:
     there.answer("/gone", 410)
     there.answer("/busy", 503)
-    good = staged(url, there, "/paid", "/paid", sign="ours")
-    bad = staged(url, there, "/gone", "/busy")
-    told = relayed(here, "shop:app", "--until-idle", url=url, there=there)
+    good = staged(own_postgres_url, there, "/paid", "/paid", sign="ours")
+    bad = staged(own_postgres_url, there, "/gone", "/busy")
+    told = relayed(here, "shop:app", "--until-idle", url=own_postgres_url, there=there)
     assert told.endswith(" ended: 2 sent, 1 again, 1 dead\n")
     assert "`duly outbox show` tells more" in told
     assert sorted(ids_of(there)) == sorted(good + bad)
-    assert [state for _, state, _, _ in rows(url, MESSAGES)] == ["dead", "ready"]
-    assert rows(url, SENT) == [(2,)]
+    assert [state for _, state, _, _ in rows(own_postgres_url, MESSAGES)] == ["dead", "ready"]
+    assert rows(own_postgres_url, SENT) == [(2,)]
 
 
 def test_what_is_on_its_way_arrives_at_the_end_and_what_was_held_is_given_back(
@@ -213,17 +215,20 @@ def test_a_transport_that_hangs_does_not_keep_the_process(
 
 
 def test_what_a_killed_relay_had_is_rescued_when_its_lease_is_over(
-    here: Path, url: str, there: Receiver
+    here: Path, sqlite_url: str, there: Receiver
 ) -> None:
     go = there.hold("/slow")
-    [message] = staged(url, there, "/slow")
-    with relaying(here, url, there, "--lease", "0.3") as relay:
+    [message] = staged(sqlite_url, there, "/slow")
+    with relaying(here, sqlite_url, there, "--lease", "3000") as relay:
         until(lambda: there.requests or None)
         relay.process.kill()
         relay.process.wait()
+    [(left,)] = rows(sqlite_url, LEFT)
+    assert 2900 < left <= 3000
+    rows(sqlite_url, "UPDATE duly_outbox SET lease_until = created_at")
     go.set()
-    with relaying(here, url, there) as relay:
-        until(lambda: rows(url, MESSAGES) == [] or None)
+    with relaying(here, sqlite_url, there) as relay:
+        until(lambda: rows(sqlite_url, MESSAGES) == [] or None)
         relay.tell(signal.SIGTERM)
         assert relay.ended() == 0
         assert " ended: 1 sent, 1 resent, 1 rescued\n" in relay.log()
@@ -241,7 +246,7 @@ def test_no_more_are_on_their_way_than_it_was_told(
         until(lambda: len(there.requests) == 2 or None)
         go.set()
         assert relay.ended() == 0
-    assert there.most("/slow") == 2
+    assert there.most_at_once("/slow") == 2
     assert len(there.requests) == 8
 
 

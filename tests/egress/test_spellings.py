@@ -137,7 +137,7 @@ REFUSED = {
     "ldap://127.0.0.1/": "only http and https are spoken",
     "jar:https://example.com/": "only http and https are spoken",
     "https+x://example.com/": "only http and https are spoken",
-    "https://example.com/" + "a" * LONGEST_URL: "the most is 2,048",
+    "https://example.com/" + "a" * LONGEST_URL: f"the most is {LONGEST_URL:,}",
 }
 
 

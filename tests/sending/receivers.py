@@ -117,10 +117,10 @@ class Receiver:
         """Let ``path`` cut the connection after it has read the request."""
         self._tell(path, Answer(None, times=times))
 
-    def hold(self, path: str, status: int = OK) -> threading.Event:
+    def hold(self, path: str, status: int = OK, *, times: int | None = None) -> threading.Event:
         """Let ``path`` answer only once what this returns is set."""
         released = threading.Event()
-        self._tell(path, Answer(reply_of(status, {}, b""), released=released))
+        self._tell(path, Answer(reply_of(status, {}, b""), times=times, released=released))
         return released
 
     def _tell(self, path: str, answer: Answer) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
-from tests.faults.relaying.relays import ENDED, MODULE
+from duly.tools.working.minding import TOGETHER
+from tests.faults.relaying.office import MODULE
 from tests.faults.working.benches import free
 from tests.processes import Led
 from tests.processes.leading import PATIENCE
@@ -21,22 +22,22 @@ LONG = 60.0
 
 
 class RelayProcess(Led):
-    """A relay for the messages of one post."""
+    """`duly relay` for the messages of one post."""
 
     def __init__(self, post: Post, lease: float = LONG) -> None:
         super().__init__(MODULE, post.url, post.there.url, str(lease))
         self._file = post.url if post.is_sqlite else None
 
-    def hear(self, words: str) -> str:
-        """Wait until it says this, and return all it says then; the rest is let go by."""
+    def hear(self, words: str) -> dict[str, Any]:
+        """Wait until it says this, and return all that it logs with it; the rest is let go by."""
         with selectors.DefaultSelector() as ready:
             ready.register(self.replies, selectors.EVENT_READ)
             while True:
                 assert ready.select(PATIENCE), f"it never said {words!r}"
-                said = self.reply()
+                said: dict[str, Any] | None = self.reply()
                 assert said is not None, f"it ended and never said {words!r}"
-                if words in said:
-                    return str(said)
+                if words in said["message"]:
+                    return said
 
     def stop(self) -> None:
         """Freeze it where it stands, but not while it holds SQLite's only lock."""
@@ -45,12 +46,18 @@ class RelayProcess(Led):
             self.go_on()
             self.pause()
 
-    def terminate(self) -> None:
-        """Ask it to end."""
+    def drain(self) -> None:
+        """Ask it to end, and wait until it has begun to."""
+        os.kill(self.pid, signal.SIGTERM)
+        self.hear("draining")
+
+    def hurry(self) -> None:
+        """Ask a second time, which is not heard before a moment has passed."""
+        time.sleep(2 * TOGETHER)
         os.kill(self.pid, signal.SIGTERM)
 
-    def did(self) -> dict[str, int]:
+    def did(self, code: int = 0) -> dict[str, int]:
         """What it says that it did, at its end."""
-        found: dict[str, int] = json.loads(self.hear(ENDED).removeprefix(ENDED))
-        assert self.ended() == 0
+        found = self.hear("ended: ")
+        assert self.ended() == code
         return found

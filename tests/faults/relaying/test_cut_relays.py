@@ -30,7 +30,6 @@ FEW = MANY[:3]
 SLOW = 0.02
 # Seconds of a lease that is let run out.
 LEASE = 1.0
-SENT = "INSERT INTO"
 
 
 def stage(post: Post, paths: list[str]) -> None:
@@ -50,7 +49,7 @@ def arrived(post: Post) -> None:
 
 
 def did(relay: RelayProcess) -> dict[str, int]:
-    relay.terminate()
+    relay.drain()
     return relay.did()
 
 

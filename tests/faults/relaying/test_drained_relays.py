@@ -5,6 +5,7 @@ A second one has it give back what is on its way, too, and the next relay sends 
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 from tests.faults.relaying.crews import RelayProcess
@@ -20,9 +21,8 @@ STATES = "SELECT state, attempts, rescues, count(*) FROM duly_outbox GROUP BY 1,
 HOLDS = "SELECT count(*) FROM duly_outbox WHERE state = 'leased'"
 
 
-def begun(post: Post, relay: RelayProcess) -> None:
+def begun(post: Post) -> None:
     """Wait until it has all that it may have, and is sending what it may."""
-    relay.hear("ready")
     post.there.wait_for(RUNNING)
     until(lambda: post.number(HOLDS) == 2 * RUNNING or None)
 
@@ -33,9 +33,8 @@ def test_a_relay_that_is_told_to_end_marks_what_arrives_and_gives_back_the_rest(
     answers = [post.there.hold(path) for path in PATHS]
     post.stage(PATHS)
     with RelayProcess(post) as relay:
-        begun(post, relay)
-        relay.terminate()
-        relay.hear("draining")
+        begun(post)
+        relay.drain()
         until(lambda: post.number(HOLDS) == RUNNING or None)
         for answer in answers:
             answer.set()
@@ -54,11 +53,10 @@ def test_a_second_signal_gives_back_what_is_on_its_way_and_the_next_relay_sends_
     answers = [post.there.hold(path) for path in PATHS]
     post.stage(PATHS)
     with RelayProcess(post) as relay:
-        begun(post, relay)
-        relay.terminate()
-        relay.hear("draining")
-        relay.terminate()
-        did = relay.did()
+        begun(post)
+        relay.drain()
+        relay.hurry()
+        did = relay.did(128 + signal.SIGTERM)
     assert (did["sent"], did["again"], did["lost"]) == (0, RUNNING, 0)
     assert post.ask(STATES) == [
         ("ready", 0, 0, len(PATHS) - RUNNING),

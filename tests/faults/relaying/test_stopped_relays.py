@@ -46,7 +46,7 @@ def refused(late: RelayProcess) -> None:
 
 def ended(late: RelayProcess) -> None:
     """It counts what was refused, and nothing as sent."""
-    late.terminate()
+    late.drain()
     did = late.did()
     assert (did["lost"], did["sent"], did["again"]) == (len(PATHS), 0, 0)
 
@@ -75,7 +75,7 @@ def test_its_marks_are_refused_also_while_another_relay_has_the_leases(post: Pos
             for answer in answers:
                 answer.set()
             until(lambda: post.left() == 0 or None)
-            other.terminate()
+            other.drain()
             did = other.did()
             assert (did["sent"], did["resent"], did["lost"]) == (len(PATHS), len(PATHS), 0)
         ended(late)

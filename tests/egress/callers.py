@@ -1,0 +1,121 @@
+"""The ways out, asked alike: both guarded transports, ``job.http`` in both colours, the relay."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+import duly
+from duly.runtime.calling.dialling import resolve
+from duly.runtime.calling.transports import AsyncGuarded, Guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly import Egress
+    from duly.outbox.letters import DeadMessage
+    from duly.runtime.relaying.tally import Relayed
+
+COLOURS = ("sync", "async")
+ONCE = duly.Backoff(first=timedelta(hours=1))
+
+
+def call(
+    colour: str,
+    egress: Egress,
+    url: str,
+    *,
+    method: str = "GET",
+    content: bytes | None = None,
+    resolver: Callable[[str, int], list[Any]] = resolve,
+    times: int = 1,
+) -> list[httpx.Response]:
+    """Make the same call a few times through a guarded transport; its answers, read."""
+    if colour == "sync":
+        with httpx.Client(transport=Guarded(egress, resolver=resolver), timeout=None) as client:
+            return [client.request(method, url, content=content) for _ in range(times)]
+
+    async def awaited() -> list[httpx.Response]:
+        guarded = AsyncGuarded(egress, resolver=resolver)
+        async with httpx.AsyncClient(transport=guarded, timeout=None) as client:
+            return [await client.request(method, url, content=content) for _ in range(times)]
+
+    return asyncio.run(awaited())
+
+
+@dataclass
+class Ran:
+    """What a handler saw."""
+
+    result: Any = None
+    problem: BaseException | None = None
+    key: str = ""
+
+
+def in_a_job(
+    colour: str, egress: Egress, act: Callable[[Any], Any], app: duly.Duly | None = None
+) -> Ran:
+    """Let a job of that colour do something with its ``job.http``; what came of it.
+
+    Where the handler is awaited, ``act`` may return what is to be awaited.
+    """
+    app = app or duly.Duly("memory:", egress=egress)
+    ran = Ran()
+
+    def blocking(job: duly.Job) -> None:
+        ran.key = job.key("charge")
+        try:
+            ran.result = act(job.http)
+        except Exception as problem:
+            ran.problem = problem
+
+    async def awaited(job: Any) -> None:
+        ran.key = job.key("charge")
+        try:
+            found = act(job.http)
+            ran.result = await found if hasattr(found, "__await__") else found
+        except Exception as problem:
+            ran.problem = problem
+
+    app.job(name="act", attempts=1)(blocking if colour == "sync" else awaited)
+    app.enqueue("act")
+    app.work()
+    return ran
+
+
+@dataclass
+class Sent:
+    """What a relay did, and what it gave up."""
+
+    relayed: Relayed
+    dead: list[DeadMessage]
+
+    @property
+    def outcome(self) -> str:
+        """The one thing that became of the one message."""
+        counts = {name: getattr(self.relayed, name) for name in ("sent", "again", "dead")}
+        [outcome] = [name for name, count in counts.items() if count]
+        assert counts[outcome] == 1
+        return outcome
+
+    @property
+    def reason(self) -> str:
+        """Why the one message is dead."""
+        [letter] = self.dead
+        assert letter.failure is not None
+        return letter.failure.message
+
+
+def sent(
+    egress: Egress, url: str, *, app: duly.Duly | None = None, times: int = 1, **options: Any
+) -> Sent:
+    """Stage a message, and relay until nothing can be sent now."""
+    app = app or duly.Duly("memory:", egress=egress)
+    for _ in range(times):
+        app.send(url, **({"json": {"paid": True}} | options))
+    relayed = app.relay(per_destination=1)
+    return Sent(relayed, app.outbox.dead())

@@ -1,0 +1,201 @@
+"""What is checked is what is dialled, whatever a name answers a moment later."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from duly import Egress, EgressRefused
+from tests.egress.callers import COLOURS, call
+from tests.egress.certificates import Authority
+from tests.egress.names import Names
+from tests.egress.villains import answers_every_request, living, saying
+from tests.egress.wires import dials
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.parametrize("colour", COLOURS)
+CLOSING = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+PUBLIC = "93.184.215.14"
+
+
+def test_a_name_that_answers_differently_a_moment_later_changes_nothing(colour: str) -> None:
+    names = Names(shop_example=[[PUBLIC], ["127.0.0.1"]])
+    with dials() as seen, pytest.raises(httpx.ConnectError):
+        call(colour, Egress(), "https://shop.example/", resolver=names)
+
+    assert names.asked == ["shop.example"]
+    assert seen == [(PUBLIC, 443)]  # and that was stopped here, before it left
+
+
+def test_each_new_connection_is_checked_anew(
+    colour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
+    names = Names(shop_example=[["127.0.0.2"], ["127.0.0.3"]])
+    with (
+        living(saying(CLOSING), tls=authority.server("shop.example"), host="127.0.0.2") as den,
+        dials() as seen,
+        pytest.raises(EgressRefused, match=r"leads to 127\.0\.0\.3: loopback"),
+    ):
+        egress = Egress(allow=["127.0.0.2/32"], ports=(den.port,))
+        call(colour, egress, f"https://shop.example:{den.port}/", resolver=names, times=2)
+
+    assert len(den.requests) == 1
+    assert seen == [("127.0.0.2", den.port)]
+
+
+def test_a_kept_connection_stays_where_it_was_checked(colour: str) -> None:
+    with living(answers_every_request) as den, dials() as seen:
+        names = Names(shop_example=[["127.0.0.1"], [PUBLIC]])
+        egress = Egress(allow=[f"http://shop.example:{den.port}"])
+        call(colour, egress, f"http://shop.example:{den.port}/", resolver=names, times=3)
+
+    assert len(den.requests) == 3
+    assert names.asked == ["shop.example"]
+    assert seen == [("127.0.0.1", den.port)]
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ["127.0.0.1"],
+        [PUBLIC, "127.0.0.1"],
+        ["127.0.0.1", PUBLIC],
+        [PUBLIC, "1.1.1.1", "8.8.8.8", "9.9.9.9", "10.0.0.1"],
+        [PUBLIC, "::ffff:169.254.169.254"],
+        ["2606:4700::1111", "fd00:ec2::254"],
+        ["fe80::1%lo"],
+    ],
+    ids=lambda addresses: ",".join(addresses),
+)
+def test_one_refused_answer_spoils_all_the_others(colour: str, addresses: list[str]) -> None:
+    names = Names(shop_example=[addresses])
+    with dials() as seen, pytest.raises(EgressRefused, match="leads to"):
+        call(colour, Egress(), "https://shop.example/", resolver=names)
+
+    assert seen == []
+
+
+def test_further_addresses_are_tried_where_the_first_does_not_answer(colour: str) -> None:
+    with living(answers_every_request) as den, dials() as seen:
+        names = Names(shop_example=[["127.0.0.9", "::1", "127.0.0.1", "127.0.0.1"]])
+        egress = Egress(allow=[f"http://shop.example:{den.port}"])
+        [response] = call(colour, egress, f"http://shop.example:{den.port}/", resolver=names)
+
+    assert response.status_code == 200
+    assert [host for host, _ in seen] == ["127.0.0.9", "::1", "127.0.0.1"]
+
+
+def test_a_host_with_many_addresses_is_tried_at_a_few(colour: str) -> None:
+    with living(answers_every_request) as den, dials() as seen:
+        names = Names(shop_example=[[f"127.0.1.{last}" for last in range(1, 60)] + ["127.0.0.1"]])
+        egress = Egress(allow=[f"http://shop.example:{den.port}"])
+        with pytest.raises(httpx.ConnectError):
+            call(colour, egress, f"http://shop.example:{den.port}/", resolver=names)
+
+    assert 1 <= len(seen) <= 8
+
+
+def test_a_name_without_an_address_is_an_error_of_the_network(colour: str) -> None:
+    with pytest.raises(httpx.ConnectError, match="no address is known for shop.example"):
+        call(colour, Egress(), "https://shop.example/", resolver=Names(shop_example=[[]]))
+
+
+@pytest.mark.parametrize("problem", [OSError("no such name"), UnicodeError("label too long")])
+def test_a_resolver_that_fails_is_an_error_of_the_network(colour: str, problem: Exception) -> None:
+    def fail() -> list[str]:
+        raise problem
+
+    with pytest.raises(httpx.ConnectError, match=r"shop\.example cannot be resolved"):
+        call(colour, Egress(), "https://shop.example/", resolver=Names(shop_example=fail))
+
+
+def test_a_resolver_that_hangs_is_left_behind_at_the_deadline(colour: str) -> None:
+    released = threading.Event()
+
+    def hang() -> list[str]:
+        released.wait(60)
+        return []
+
+    begun = time.monotonic()
+    try:
+        with pytest.raises(httpx.ConnectTimeout, match=r"shop\.example"):
+            call(
+                colour,
+                Egress(deadline=timedelta(seconds=0.3)),
+                "https://shop.example/",
+                resolver=Names(shop_example=hang),
+            )
+        # The end of the event loop waits for nobody either.
+        assert time.monotonic() - begun < 10
+    finally:
+        released.set()
+
+
+def test_the_host_header_keeps_the_name(colour: str) -> None:
+    with living(answers_every_request) as den:
+        names = Names(shop_example=[["127.0.0.1"]])
+        egress = Egress(allow=[f"http://shop.example:{den.port}"])
+        call(colour, egress, f"http://SHOP.example:{den.port}/a?b", resolver=names)
+
+    [request] = den.requests
+    assert request.line == "GET /a?b HTTP/1.1"
+    assert request.headers["host"] == f"shop.example:{den.port}"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "asked"),
+    [
+        ("http://shop.example:443", "https://shop.example/"),
+        ("https://shop.example:80", "http://shop.example/"),
+        ("http://shop.example", "https://shop.example:80/"),
+    ],
+)
+def test_an_allowed_origin_says_nothing_of_the_other_scheme(
+    colour: str, allowed: str, asked: str
+) -> None:
+    names = Names(shop_example=[["127.0.0.1"]])
+    with dials() as seen, pytest.raises(EgressRefused):
+        call(colour, Egress(allow=[allowed]), asked, resolver=names)
+
+    assert seen == []
+
+
+def test_two_spellings_of_a_host_share_a_connection_or_have_their_own(colour: str) -> None:
+    with living(answers_every_request) as den:
+        names = Names(**{"shop_example": [["127.0.0.1"]], "shop_example_": [["127.0.0.1"]]})
+        egress = Egress(allow=[f"http://shop.example:{den.port}"])
+        found = call_each(
+            colour,
+            egress,
+            [f"http://shop.example:{den.port}/", f"http://shop.example.:{den.port}/"] * 2,
+            names,
+        )
+
+    assert found == [200] * 4
+
+
+def call_each(colour: str, egress: Egress, urls: list[str], names: Names) -> list[int]:
+    """Call one after another through the same transport."""
+    import asyncio
+
+    from duly.runtime.calling.transports import AsyncGuarded, Guarded
+
+    if colour == "sync":
+        with httpx.Client(transport=Guarded(egress, resolver=names)) as client:
+            return [client.get(url).status_code for url in urls]
+
+    async def awaited() -> list[int]:
+        guarded = AsyncGuarded(egress, resolver=names)
+        async with httpx.AsyncClient(transport=guarded) as client:
+            return [(await client.get(url)).status_code for url in urls]
+
+    return asyncio.run(awaited())
