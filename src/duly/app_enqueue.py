@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
     from datetime import datetime, timedelta
 
+    from duly._kernel.functions import Colour
     from duly._kernel.results import Json
     from duly._kernel.session import Runner, Session
     from duly.jobs.bell import Bell
     from duly.jobs.enqueue import Enqueued, NewJob
-    from duly.jobs.handlers import Colour
     from duly.jobs.registry import Registry
     from duly.runtime.performing import Opener
     from duly.stores.base import Store

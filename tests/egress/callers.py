@@ -27,24 +27,42 @@ ONCE = duly.Backoff(first=timedelta(hours=1))
 def call(
     colour: str,
     egress: Egress,
-    url: str,
-    *,
+    *urls: str,
     method: str = "GET",
     content: bytes | None = None,
     resolver: Callable[[str, int], list[Any]] = resolve,
-    times: int = 1,
 ) -> list[httpx.Response]:
-    """Make the same call a few times through a guarded transport; its answers, read."""
+    """Make calls one after another through one guarded transport; their answers, read."""
     if colour == "sync":
         with httpx.Client(transport=Guarded(egress, resolver=resolver), timeout=None) as client:
-            return [client.request(method, url, content=content) for _ in range(times)]
+            return [client.request(method, url, content=content) for url in urls]
 
     async def awaited() -> list[httpx.Response]:
         guarded = AsyncGuarded(egress, resolver=resolver)
         async with httpx.AsyncClient(transport=guarded, timeout=None) as client:
-            return [await client.request(method, url, content=content) for _ in range(times)]
+            return [await client.request(method, url, content=content) for url in urls]
 
     return asyncio.run(awaited())
+
+
+def problems(colour: str, egress: Egress, urls: list[str]) -> list[object]:
+    """What calling each of these comes to, through one transport: its problem, or its answer."""
+
+    def asked(client: httpx.Client, url: str) -> object:
+        try:
+            return client.get(url)
+        except Exception as problem:
+            return problem
+
+    async def awaited() -> list[object]:
+        async with httpx.AsyncClient(transport=AsyncGuarded(egress)) as client:
+            calls = (client.get(url) for url in urls)
+            return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    if colour == "async":
+        return asyncio.run(awaited())
+    with httpx.Client(transport=Guarded(egress)) as client:
+        return [asked(client, url) for url in urls]
 
 
 @dataclass
@@ -84,6 +102,7 @@ def in_a_job(
     app.job(name="act", attempts=1)(blocking if colour == "sync" else awaited)
     app.enqueue("act")
     app.work()
+    app.close()
     return ran
 
 

@@ -165,7 +165,7 @@ addresses = st.one_of(
 @example(address=ip_address("224.0.0.1"))
 @example(address=ip_address("64:ff9b::7f00:1"))
 @example(address=ip_address("::ffff:8.8.8.8"))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_the_guard_differs_from_the_standard_library_only_where_it_is_explained(
     address: IPv4Address | IPv6Address,
 ) -> None:
@@ -178,7 +178,7 @@ def test_the_guard_differs_from_the_standard_library_only_where_it_is_explained(
 
 
 @given(address=addresses)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_what_the_guard_lets_out_carries_no_inner_address_that_it_refuses(
     address: IPv4Address | IPv6Address,
 ) -> None:

@@ -55,7 +55,7 @@ def read_by_all(url: str) -> set[tuple[str, int]]:
 @given(url=st.one_of(URLS, st.text()))
 @example(url="https://[2606:4700::1111]a.com/")
 @example(url="https://a.com[2606:4700::1111]/")
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=600, deadline=None)
 def test_every_parser_reads_the_same_host_and_port_or_the_url_is_refused(url: str) -> None:
     try:
         target = target_of(url)
@@ -67,7 +67,7 @@ def test_every_parser_reads_the_same_host_and_port_or_the_url_is_refused(url: st
 
 
 @given(url=st.one_of(URLS, st.text(), st.binary(), st.none(), st.integers()))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_the_guard_answers_with_a_target_or_a_refusal_and_nothing_else(url: object) -> None:
     try:
         found = Egress().check(url)  # type: ignore[arg-type]  # that is the test
@@ -82,7 +82,7 @@ def test_the_guard_answers_with_a_target_or_a_refusal_and_nothing_else(url: obje
 
 
 @given(url=URLS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_the_origin_of_a_url_leads_where_the_url_leads(url: str) -> None:
     try:
         target = target_of(url)

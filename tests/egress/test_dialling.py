@@ -46,7 +46,7 @@ def test_each_new_connection_is_checked_anew(
         pytest.raises(EgressRefused, match=r"leads to 127\.0\.0\.3: loopback"),
     ):
         egress = Egress(allow=["127.0.0.2/32"], ports=(den.port,))
-        call(colour, egress, f"https://shop.example:{den.port}/", resolver=names, times=2)
+        call(colour, egress, *[f"https://shop.example:{den.port}/"] * 2, resolver=names)
 
     assert len(den.requests) == 1
     assert seen == [("127.0.0.2", den.port)]
@@ -56,7 +56,7 @@ def test_a_kept_connection_stays_where_it_was_checked(colour: str) -> None:
     with living(answers_every_request) as den, dials() as seen:
         names = Names(shop_example=[["127.0.0.1"], [PUBLIC]])
         egress = Egress(allow=[f"http://shop.example:{den.port}"])
-        call(colour, egress, f"http://shop.example:{den.port}/", resolver=names, times=3)
+        call(colour, egress, *[f"http://shop.example:{den.port}/"] * 3, resolver=names)
 
     assert len(den.requests) == 3
     assert names.asked == ["shop.example"]
@@ -171,31 +171,10 @@ def test_an_allowed_origin_says_nothing_of_the_other_scheme(
 
 def test_two_spellings_of_a_host_share_a_connection_or_have_their_own(colour: str) -> None:
     with living(answers_every_request) as den:
-        names = Names(**{"shop_example": [["127.0.0.1"]], "shop_example_": [["127.0.0.1"]]})
+        names = Names(shop_example=[["127.0.0.1"]], shop_example_=[["127.0.0.1"]])
         egress = Egress(allow=[f"http://shop.example:{den.port}"])
-        found = call_each(
-            colour,
-            egress,
-            [f"http://shop.example:{den.port}/", f"http://shop.example.:{den.port}/"] * 2,
-            names,
-        )
+        both = [f"http://shop.example:{den.port}/", f"http://shop.example.:{den.port}/"]
+        found = call(colour, egress, *both, *both, resolver=names)
 
-    assert found == [200] * 4
+    assert [response.status_code for response in found] == [200] * 4
 
-
-def call_each(colour: str, egress: Egress, urls: list[str], names: Names) -> list[int]:
-    """Call one after another through the same transport."""
-    import asyncio
-
-    from duly.runtime.calling.transports import AsyncGuarded, Guarded
-
-    if colour == "sync":
-        with httpx.Client(transport=Guarded(egress, resolver=names)) as client:
-            return [client.get(url).status_code for url in urls]
-
-    async def awaited() -> list[int]:
-        guarded = AsyncGuarded(egress, resolver=names)
-        async with httpx.AsyncClient(transport=guarded) as client:
-            return [(await client.get(url)).status_code for url in urls]
-
-    return asyncio.run(awaited())

@@ -153,6 +153,7 @@ async def test_what_a_lost_relay_had_is_sent_by_another_and_the_first_changes_no
         # Whoever looked first has taken it back: the one that lost it may notice that itself.
         assert rescued + started.relay.relayed.rescued == 1
         assert first.state == "leased"
+        await seen(lambda: bool(office.history(staged.id)))
         before = office.everything()
         with caplog.at_level(logging.WARNING, logger="duly"):
             started.relay.stop()

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from datetime import timedelta
 
+    from duly._kernel.functions import Colour
     from duly._kernel.session import Opened, Runner
     from duly.inbox.arrivals import Outcome
     from duly.inbox.inline import Opener, Work
-    from duly.jobs.handlers import Colour
 
 
 class Bounded(Protocol):

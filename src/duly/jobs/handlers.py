@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from duly._kernel.clock import MICROSECOND
 from duly._kernel.errors import Misuse
+from duly._kernel.functions import Colour, asked_by, colour_of
 from duly._kernel.inputs import kind
 from duly._kernel.keys import as_bytes
 from duly._kernel.retry import Backoff
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
     from duly.jobs.order import Order
 
-Colour = Literal["sync", "async"]
 PARAMETERS = ("event", "job", "tx")
+HINT = (
+    "a handler's parameters are event, job and tx, by these names; what was enqueued is in "
+    "job.payload"
+)
 QUEUE = "default"
 QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 # A webhook that fails is tried again: its sender has been told that it was taken.
@@ -70,41 +73,9 @@ def handler_of(call: Any, name: str | None) -> Handler:
             f"this handler has no lasting name ({chosen!r:.60}): define it at the top of a module, "
             "or give it name="
         )
-    inner = call
-    while isinstance(inner, partial):
-        inner = inner.func
-    target: Any = inner if inspect.isroutine(inner) else type(inner).__call__
-    colour: Colour = "async" if inspect.iscoroutinefunction(target) else "sync"
-    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
-        raise Misuse(f"handler {chosen} is a generator and would never run: write no `yield` in it")
-    return Handler(chosen, call, wanted(call, chosen), colour)
-
-
-def wanted(call: Callable[..., Any], name: str) -> frozenset[str]:
-    """The parameters by which a function asks for what it needs."""
-    try:
-        parameters = inspect.signature(call).parameters.values()
-    except ValueError:
-        raise Misuse(
-            f"the parameters of handler {name} cannot be told: wrap it in a function of your own"
-        ) from None
-    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    named = {one.name for one in parameters if one.kind in plain}
-    known = named.intersection(PARAMETERS)
-    unknown = [
-        one.name
-        for one in parameters
-        if one.name not in known
-        and (one.default is one.empty or one.kind is inspect.Parameter.POSITIONAL_ONLY)
-        and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-    ]
-    if unknown:
-        raise Misuse(
-            f"handler {name} asks for {unknown[0]!r}: a handler's parameters are "
-            f"{', '.join(PARAMETERS[:-1])} and {PARAMETERS[-1]}, by these names; what was enqueued "
-            "is in job.payload"
-        )
-    return frozenset(known)
+    what = f"handler {chosen}"
+    colour = colour_of(call, what)
+    return Handler(chosen, call, asked_by(call, PARAMETERS, what, HINT), colour)
 
 
 class Handlers:

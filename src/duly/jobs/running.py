@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Misuse
 from duly.jobs.endings import as_problem
 from duly.jobs.inside import inside
 from duly.jobs.tx import AsyncTx, Tx
@@ -12,7 +11,8 @@ from duly.jobs.tx import AsyncTx, Tx
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly._kernel.session import Opened
+    from duly._kernel.functions import refuse_unawaited
+from duly._kernel.session import Opened
     from duly.jobs.handlers import Handler
     from duly.jobs.registry import Registry
 
@@ -59,10 +59,8 @@ async def run_plainly(handler: Handler, **offered: object) -> None:
     result: Any = handler.call(**handler.arguments(**offered))
     if handler.colour == "async":
         result = await result
-    elif hasattr(result, "__await__"):
-        if hasattr(result, "close"):
-            result.close()  # or Python complains that it was never awaited
-        raise Misuse(f"handler {handler.name} returned something to await: make it `async def`")
+    else:
+        refuse_unawaited(result, f"handler {handler.name}")
     outcome = as_problem(result)
     if outcome is not None:
         raise outcome

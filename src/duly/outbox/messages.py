@@ -31,7 +31,8 @@ MOST_BYTES = 1024 * 1024
 MOST_HEADERS = 50
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "GET")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
-VALUE = re.compile(r"[ -~]{0,4096}")
+# Printable, with no space at its edges.
+VALUE = re.compile(r"([!-~]([ -~]{0,4094}[!-~])?)?")
 # What the client writes itself, or would let one request pass for two.
 OURS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer"}
@@ -156,7 +157,10 @@ def checked_header(name: object, value: object) -> tuple[str, str]:
     if lower.startswith(SIGNED):
         raise Misuse(f"the header {name} is written by the signer: register one and pass sign=")
     if not isinstance(value, str) or not VALUE.fullmatch(value):
-        raise Misuse(f"the header {name} must be printable ASCII, at most 4,096 characters of it")
+        raise Misuse(
+            f"the header {name} must be printable ASCII, at most 4,096 characters, and "
+            "without spaces at its edges"
+        )
     return name, value
 
 

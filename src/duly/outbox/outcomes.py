@@ -83,7 +83,7 @@ class Answered(Exception):
 
 
 class Unsigned(Exception):
-    """The signer of a message failed; that says nothing of where it was to go."""
+    """A message could not be signed or written; that says nothing of where it was to go."""
 
 
 class Unsendable(Exception):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from duly._kernel.errors import Misuse
+from duly._kernel.functions import asked_by, colour_of
 from duly._kernel.ids import new_id
 from duly._kernel.inputs import checked_count, checked_duration, checked_key, kind, when
 from duly._kernel.keys import Key, as_bytes, digest
@@ -28,9 +28,9 @@ from duly.outbox.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from duly._kernel.functions import Colour
     from duly.outbox.messages import Message
 
-Colour = Literal["sync", "async"]
 # The scope of every message, and of the keys that they are known by.
 SCOPE = "send"
 # Longer than any retry of whoever stages, and short enough that tomorrow is another day.
@@ -219,8 +219,8 @@ def transport_of(
     return Transport(
         name,  # type: ignore[arg-type]
         call,
-        wanted_by(call),
-        "async" if inspect.iscoroutinefunction(call) else "sync",
+        wanted_by(call, f"transport {name}"),
+        colour_of(call, f"transport {name}"),
         checked_count("attempts", attempts, most=MOST_ATTEMPTS),
         timeout,  # type: ignore[arg-type]
         checked_count("concurrency", concurrency, most=1000),
@@ -228,18 +228,13 @@ def transport_of(
     )
 
 
-def wanted_by(call: Callable[..., Any]) -> frozenset[str]:
+def wanted_by(call: Callable[..., Any], what: str) -> frozenset[str]:
     """What a transport asks for, by the names of its parameters."""
-    try:
-        names = list(inspect.signature(call).parameters)
-    except (TypeError, ValueError):
-        raise Misuse("the parameters of this transport cannot be read: wrap it in a def") from None
-    if "message" not in names or not set(names) <= set(WANTED):
-        raise Misuse(
-            f"a transport asks by parameter name for message, and key if it likes: not "
-            f"{', '.join(names)[:80] or 'for nothing'}"
-        )
-    return frozenset(names)
+    hint = "a transport's parameters are message, and key if it likes, by these names"
+    wanted = asked_by(call, WANTED, what, hint)
+    if "message" not in wanted:
+        raise Misuse(f"{what} does not ask for message, and would not know what to send: {hint}")
+    return wanted
 
 
 def checked_name(what: str, name: object) -> str:

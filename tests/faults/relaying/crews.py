@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from duly.tools.working.minding import TOGETHER
-from tests.faults.relaying.office import MODULE
+from tests.faults.relaying.relays import MODULE
 from tests.faults.working.benches import free
 from tests.processes import Led
 from tests.processes.leading import PATIENCE

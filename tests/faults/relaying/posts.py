@@ -44,27 +44,13 @@ def sender(url: str, origin: str) -> duly.Duly:
     return app
 
 
-class Post:
-    """The test's own application on the database, and its view of both ends.
+class Beside:
+    """A connection of the test's own to a database."""
 
-    ``beside`` leads past whatever stands between the relays and the database.
-    """
-
-    def __init__(self, url: str, there: Receiver, beside: str = "") -> None:
-        self.url = url
-        self.there = there
-        self.app = sender(beside or url, there.url)
-        self.app.store.open()
-        self._side = Side(beside or url)
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._side = Side(url)
         self.is_sqlite = self._side.is_sqlite
-        # The ids of what was staged, by the path that it goes to.
-        self.staged: dict[str, str] = {}
-
-    def stage(self, paths: Iterable[str], **options: Any) -> None:
-        """A signed message to each path, each in a transaction of its own."""
-        for path in paths:
-            made = self.app.send(self.there.url + path, json={"path": path}, sign="ours", **options)
-            self.staged[path] = made.id
 
     def ask(self, text: str) -> list[Any]:
         """Run one statement in a transaction of its own and return its rows."""
@@ -79,7 +65,15 @@ class Post:
     def reopen(self) -> None:
         """Connect again, to a server that was away."""
         self._side.close()
-        self._side = Side(self.app.store.url)
+        self._side = Side(self._url)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._side.close()
+
+
+class Outbox(Beside):
+    """The messages of one database."""
 
     def expire(self) -> None:
         """Let the leases of dead relays run out."""
@@ -93,13 +87,35 @@ class Post:
         """How many messages are neither sent nor dead."""
         return self.number(LEFT)
 
-    def counted(self) -> int:
-        """The resends that the counters know of."""
-        return self.number(RESENT)
-
     def rows(self) -> list[Any]:
         """Everything that a relay could change about messages."""
         return [self.ask(ROWS), sorted(self.ask(HISTORY))]
+
+
+class Post(Outbox):
+    """The test's own application on the database, and its view of both ends.
+
+    ``beside`` leads past whatever stands between the relays and the database.
+    """
+
+    def __init__(self, url: str, there: Receiver, beside: str = "") -> None:
+        self.url = url
+        self.there = there
+        self.app = sender(beside or url, there.url)
+        self.app.store.open()
+        super().__init__(beside or url)
+        # The ids of what was staged, by the path that it goes to.
+        self.staged: dict[str, str] = {}
+
+    def stage(self, paths: Iterable[str], **options: Any) -> None:
+        """A signed message to each path, each in a transaction of its own."""
+        for path in paths:
+            made = self.app.send(self.there.url + path, json={"path": path}, sign="ours", **options)
+            self.staged[path] = made.id
+
+    def counted(self) -> int:
+        """The resends that the counters know of."""
+        return self.number(RESENT)
 
     def finish(self) -> duly.Relayed:
         """Send what is left, as the next relay does after a crash; what it did in all."""
@@ -161,4 +177,4 @@ class Post:
         trace: TracebackType | None,
     ) -> None:
         self.app.close()
-        self._side.close()
+        self.close()

@@ -331,11 +331,12 @@ class Relay:
             await self._sender.send(parcel.leased)
             ended = SENT
         except asyncio.CancelledError:
-            # It may have arrived: whoever sends it again knows that from the count.
-            ended = parcel.ended or Ended("again", rescued=1)
-        except BaseException as problem:
-            if not isinstance(problem, Exception | SystemExit):
-                raise
+            # By the relay, which said how it ends; or by something inside of the transport.
+            ended = parcel.ended or self._judged(parcel, RuntimeError("it was cancelled inside"))
+        except KeyboardInterrupt:
+            lane.running.discard(parcel)
+            raise
+        except BaseException as problem:  # whatever it is: a task that dies would keep its slot
             ended = self._judged(parcel, problem)
         self._finish(lane, parcel, ended)
 
@@ -446,9 +447,13 @@ class Relay:
         """Give everything back, at once; the database has a while to take it."""
         for lane in self._lanes.values():
             self._release(lane)
-        tasks = [parcel.task for parcel in self._running() if parcel.task is not None]
-        for task in tasks:
-            task.cancel()
+        tasks = []
+        for parcel in self._running():
+            # It may have arrived: whoever sends it again knows that from the count.
+            parcel.ended = Ended("again", rescued=1)
+            if parcel.task is not None:
+                parcel.task.cancel()
+                tasks.append(parcel.task)
         await asyncio.gather(*tasks, return_exceptions=True)
         try:
             async with asyncio.timeout(patience + WAIT.total_seconds() + 1.0):

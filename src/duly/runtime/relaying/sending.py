@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
+from duly._kernel.functions import refuse_unawaited
 from duly._kernel.retry import NotYet, Outcome
 from duly.outbox.egress import EgressRefused
 from duly.outbox.messages import message_of
@@ -82,7 +83,10 @@ class Sender:
             )
         except httpx.InvalidURL as problem:
             raise EgressRefused(f"this is no URL: {problem}") from problem
-        response = await self._transport().handle_async_request(request)
+        try:
+            response = await self._transport().handle_async_request(request)
+        except httpx.LocalProtocolError as problem:  # nothing was sent: it says nothing of them
+            raise Unsigned(f"this request cannot be written: {problem}") from problem
         try:
             await self._read(response)
         finally:
@@ -132,6 +136,7 @@ class Sender:
             answer = await called(transport, wanted)
         except NotYet as problem:
             answer = problem
+        refuse_unawaited(answer, f"transport {name}")
         if isinstance(answer, NotYet):
             raise Misuse(f"transport {name} said NotYet, which is for jobs: say Retry(after=…)")
         if isinstance(answer, Outcome):

@@ -1,0 +1,121 @@
+"""No socket is opened to an address that is refused: seen by a hook of the interpreter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+import duly
+from duly import Egress, EgressRefused
+from tests.egress.callers import COLOURS, call, in_a_job, problems, sent
+from tests.egress.names import Names, as_the_system
+from tests.egress.ranges import NOTORIOUS
+from tests.egress.villains import answers_every_request, living
+from tests.egress.wires import dials
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# By literal, and behind a name.
+LITERALS = [f"https://[{one}]/" if ":" in one else f"https://{one}/" for one in NOTORIOUS]
+OTHERS = ["http://127.0.0.1/", "https://127.1/", "https://2130706433/", "https://127.0.0.1:6379/"]
+
+
+def behind_a_name(monkeypatch: pytest.MonkeyPatch, address: str) -> Names:
+    names = Names(shop_example=[[address]])
+    as_the_system(monkeypatch, names)
+    return names
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_transport_dials_no_refused_address(
+    colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = {f"shop{number}_example": [[one]] for number, one in enumerate(NOTORIOUS)}
+    names = Names(**hosts)
+    as_the_system(monkeypatch, names)
+    behind_names = [f"https://{host.replace('_', '.')}/" for host in hosts]
+    with dials() as seen:
+        found = problems(colour, Egress(), [*LITERALS, *OTHERS, *behind_names])
+
+    assert {type(one) for one in found} == {EgressRefused}
+    assert len(names.asked) == len(NOTORIOUS)
+    assert seen == []
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_job_dials_no_refused_address(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    behind_a_name(monkeypatch, "169.254.169.254")
+    urls = [*LITERALS[:8], *OTHERS, "https://shop.example/"]
+    problems: list[BaseException] = []
+
+    def blocking(http: httpx.Client) -> None:
+        for url in urls:
+            with pytest.raises(EgressRefused) as told:
+                http.get(url)
+            problems.append(told.value)
+
+    async def awaited(http: httpx.AsyncClient) -> None:
+        for url in urls:
+            with pytest.raises(EgressRefused) as told:
+                await http.get(url)
+            problems.append(told.value)
+
+    with dials() as seen:
+        act: Any = blocking if colour == "sync" else awaited
+        assert in_a_job(colour, Egress(), act).problem is None
+
+    assert len(problems) == len(urls)
+    assert seen == []
+
+
+def test_a_message_to_a_refused_address_is_not_even_staged() -> None:
+    app = duly.Duly("memory:")
+    for url in (*LITERALS, *OTHERS):
+        with pytest.raises(EgressRefused):
+            app.send(url, json={})
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "169.254.169.254", "::1", "64:ff9b::7f00:1"])
+def test_a_message_whose_name_leads_to_a_refused_address_is_dead_with_the_reason(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = behind_a_name(monkeypatch, address)
+    with dials() as seen:
+        found = sent(Egress(), "https://shop.example/hook")
+
+    assert found.outcome == "dead"
+    assert f"https://shop.example leads to {address}" in found.reason
+    assert names.asked == ["shop.example"]
+    assert seen == []
+
+
+def test_what_another_guard_let_in_is_dead_with_the_reason(sqlite_url: str) -> None:
+    urls = [f"{url}hook" for url in LITERALS]
+    loose = duly.Duly(sqlite_url, egress=Egress(allow=[url[:-1] for url in LITERALS]))
+    for url in urls:
+        loose.send(url, json={})
+    strict = duly.Duly(sqlite_url)
+    with dials() as seen:
+        relayed = strict.relay()
+
+    assert relayed.dead == len(urls)
+    assert relayed.sent == relayed.again == 0
+    for letter in strict.outbox.dead():
+        assert letter.failure is not None
+        assert "leads to" in letter.failure.message
+    assert seen == []
+
+
+def test_the_hook_sees_what_is_let_out(tmp_path: Path) -> None:
+    """Without this the tests above would pass with a hook that hears nothing."""
+    with living(answers_every_request) as den, dials() as seen:
+        egress = Egress(allow=[den.origin])
+        for colour in COLOURS:
+            call(colour, egress, den.url)
+            in_a_job(colour, egress, lambda http: http.get(den.url))
+        sent(egress, den.url)
+
+    assert seen == [("127.0.0.1", den.port)] * 5
