@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
+from duly._ledger import replaying
 from tests.sending.offices import STORES, an_office
 from tests.sending.receivers import Receiver
 
@@ -42,6 +43,7 @@ def states(office: Office) -> dict[str, str]:
     return {row.id: row.state for row in office.messages()}
 
 
+@every_store
 async def test_a_dead_letter_tells_what_it_was_and_why(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -107,6 +109,7 @@ async def test_a_replayed_message_is_sent_with_the_id_and_the_key_it_had(
         assert (await office.call("outbox.replay", staged.id)).ids == ()
 
 
+@every_store
 async def test_a_replayed_message_has_all_its_attempts_before_it(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -122,6 +125,7 @@ async def test_a_replayed_message_has_all_its_attempts_before_it(
         assert len(office.there.requests) == 4
 
 
+@every_store
 async def test_a_replay_takes_what_is_meant_and_leaves_the_rest(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -132,12 +136,13 @@ async def test_a_replay_takes_what_is_meant_and_leaves_the_rest(
             a, b, c, d = await given_up(office, clock, "/a", f"{other.url}/gone", "/c", "/d")
             ready = dict.fromkeys((a, b, c, d), "dead")
             assert states(office) == ready
-            for options, meant in [
+            asked: list[tuple[dict[str, Any], list[str]]] = [
                 ({"destination": other.url}, [b]),
                 ({"since": start + 3 * MINUTE}, [d]),
                 ({"until": start + MINUTE}, [a]),
                 ({"all": True}, [c]),
-            ]:
+            ]
+            for options, meant in asked:
                 before = office.everything()
                 would = await office.call("outbox.replay", **options, dry_run=True)
                 assert office.everything() == before
@@ -167,6 +172,7 @@ async def test_a_replay_of_everything_must_be_asked_for(case: Case, place: Datab
                 await office.call(f"outbox.{verb}", "not-an-id")
 
 
+@every_store
 async def test_a_replay_with_a_rate_spreads_the_messages_in_the_order_they_died(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -205,13 +211,17 @@ async def test_two_who_replay_at_once_replay_each_message_once(
 
 
 @every_store
-async def test_a_replay_of_more_than_a_chunk_leaves_none_out(case: Case, place: DatabaseOf) -> None:
+async def test_a_replay_of_more_than_a_chunk_leaves_none_out(
+    case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaying, "CHUNK", 7)
     async with an_office(case, place) as office:
-        ids = await office.send_many(1100, "/hook")
-        dead_at = "created_at"
-        office.records.run(f"UPDATE duly_outbox SET state = 'dead', dead_at = {dead_at}")
+        ids = await office.send_many(21)
+        # All at one moment: the end of a chunk is not the end of a moment.
+        moment = "(SELECT min(created_at) FROM duly_outbox)"
+        office.records.run(f"UPDATE duly_outbox SET state = 'dead', dead_at = {moment}")
         done = await office.call("outbox.replay", all=True)
-        assert len(done.ids) == len(set(done.ids)) == 1100
+        assert len(done.ids) == len(set(done.ids)) == 21
         assert set(done.ids) == set(ids)
         assert {row.state for row in office.messages()} == {"ready"}
 
@@ -231,6 +241,7 @@ async def test_a_discarded_message_is_gone_for_good_and_the_history_says_so(
         assert (await office.call("outbox.replay", dead)).ids == ()
 
 
+@every_store
 async def test_of_two_who_discard_and_replay_at_once_one_does(
     case: Case, place: DatabaseOf
 ) -> None:

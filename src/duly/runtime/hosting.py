@@ -24,13 +24,13 @@ PAUSE = 1.0
 # Seconds in which the event loop of one that has ended may be taken down.
 TIDYING = 1.0
 Account = TypeVar("Account")
-Told = TypeVar("Told", covariant=True)
+Told_co = TypeVar("Told_co", covariant=True)
 
 
-class Service(Protocol[Told]):
+class Service(Protocol[Told_co]):
     """Whatever works in one event loop until it is told to stop, and then says what it did."""
 
-    async def run(self, until: Until) -> Told:
+    async def run(self, until: Until) -> Told_co:
         """Work until there is nothing to do, or until told to stop."""
 
     def stop(self) -> None:

@@ -26,11 +26,11 @@ def noting(url: str) -> duly.Duly:
     app.source("now", provider="standard-webhooks", secret=SECRET, inline=True)
     app.source("later", provider="standard-webhooks", secret=SECRET)
 
-    @app.on("now")
+    @app.on("now", name="note")
     def note(event: duly.Event, tx: duly.Tx) -> None:
         tx.execute(INSERT, number=event.json["number"])
 
-    @app.on("later", attempts=20, backoff=QUICK, timeout=TIMEOUT)
+    @app.on("later", name="note_later", attempts=20, backoff=QUICK, timeout=TIMEOUT)
     def note_later(event: duly.Event, tx: duly.Tx) -> None:
         tx.execute(INSERT, number=event.json["number"])
 

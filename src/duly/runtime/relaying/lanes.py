@@ -17,8 +17,6 @@ from duly._kernel.retry import Backoff
 from duly.outbox.leases import Want
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from duly.outbox.leases import LeasedMessage
     from duly.outbox.outcomes import Ended
     from duly.runtime.relaying.parcels import Parcel
@@ -93,10 +91,11 @@ class Lane:
         if leases:
             self._since, self._last = leases[-1].run_at, leases[-1].id
 
-    def startable(self) -> Iterator[Parcel]:
-        """The messages to send now, each removed from those that wait."""
-        while self.waiting and not self.closed and len(self.running) < self._limit:
-            yield self.waiting.popleft()
+    def next(self) -> Parcel | None:
+        """The next message to send now, removed from those that wait; None where none may go."""
+        if not self.waiting or self.closed or len(self.running) >= self._limit:
+            return None
+        return self.waiting.popleft()
 
     def hear(self, ended: Ended) -> bool:
         """Learn from the end of an attempt; whether the lane was closed by it."""

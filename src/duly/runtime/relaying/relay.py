@@ -83,6 +83,7 @@ class Relay:
             self._runner, settle, buried, self._settled, self._stir
         )
         self._lanes: dict[str, Lane] = {}
+        self._on_the_way = 0
         self._stirred = asyncio.Event()
         self._stopping = asyncio.Event()
         self._hurried = False
@@ -297,26 +298,36 @@ class Relay:
         return len(leases)
 
     def _start(self) -> int:
-        """Begin to send what may be sent; how many."""
-        begun = 0
-        room = self._settings.concurrency - sum(len(lane.running) for lane in self._lanes.values())
-        for lane in list(self._lanes.values()):
+        """Begin to send what may be sent, to each destination in turn; how many."""
+        begun, room = 0, self._settings.concurrency - self._on_the_way
+        lanes = [lane for lane in self._lanes.values() if lane.waiting]
+        for lane in lanes:
             if lane.closed:
                 self._release(lane)
-            for parcel in lane.startable():
-                if not self._lasts(parcel):
-                    self._finish(lane, parcel, RELEASED)
+        # Whoever has the fewest on their way comes first, or a few slow ones would keep all slots.
+        lanes.sort(key=lambda lane: len(lane.running))
+        while lanes and begun < room:
+            going: list[Lane] = []
+            asked = lanes[: room - begun]
+            for lane in asked:
+                parcel = lane.next()
+                if parcel is None:
                     continue
-                if room <= 0:
-                    lane.waiting.appendleft(parcel)
-                    break
-                room -= 1
-                begun += 1
-                lane.running.add(parcel)
-                parcel.begun = time.monotonic()
-                self.relayed.begin(parcel)
-                parcel.task = asyncio.get_running_loop().create_task(self._send(lane, parcel))
+                going.append(lane)
+                if self._lasts(parcel):
+                    self._begin(lane, parcel)
+                    begun += 1
+                else:
+                    self._give_back(parcel)
+            lanes = [*lanes[len(asked) :], *going]
         return begun
+
+    def _begin(self, lane: Lane, parcel: Parcel) -> None:
+        lane.running.add(parcel)
+        self._on_the_way += 1
+        parcel.begun = time.monotonic()
+        self.relayed.begin(parcel)
+        parcel.task = asyncio.get_running_loop().create_task(self._send(lane, parcel))
 
     def _lasts(self, parcel: Parcel) -> bool:
         """Whether the lease is long enough for the call: another relay may have it afterwards."""
@@ -334,7 +345,7 @@ class Relay:
             # By the relay, which said how it ends; or by something inside of the transport.
             ended = parcel.ended or self._judged(parcel, RuntimeError("it was cancelled inside"))
         except KeyboardInterrupt:
-            lane.running.discard(parcel)
+            self._left(lane, parcel)
             raise
         except BaseException as problem:  # whatever it is: a task that dies would keep its slot
             ended = self._judged(parcel, problem)
@@ -351,7 +362,7 @@ class Relay:
     def _finish(self, lane: Lane, parcel: Parcel, ended: Ended) -> None:
         """The slot is free; the end is written with others."""
         parcel.ended = ended
-        lane.running.discard(parcel)
+        self._left(lane, parcel)
         if lane.hear(ended):
             logger.warning(
                 "%s keeps failing: nothing is sent there for %.1f s",
@@ -363,12 +374,20 @@ class Relay:
         self._start()
         self._stir()
 
+    def _left(self, lane: Lane, parcel: Parcel) -> None:
+        """It is not on its way any more."""
+        if parcel in lane.running:
+            lane.running.discard(parcel)
+            self._on_the_way -= 1
+
     def _release(self, lane: Lane) -> None:
         """Give back what is held and was not begun."""
         while lane.waiting:
-            parcel = lane.waiting.popleft()
-            parcel.ended = RELEASED
-            self._settler.add(parcel, Settled(parcel.leased, RELEASED, 0))
+            self._give_back(lane.waiting.popleft())
+
+    def _give_back(self, parcel: Parcel) -> None:
+        parcel.ended = RELEASED
+        self._settler.add(parcel, Settled(parcel.leased, RELEASED, 0))
 
     def _settled(self, run: Parcel, ended: Ended, *, held: bool) -> None:
         if run.begun is not None or not held:

@@ -8,8 +8,9 @@ from datetime import timedelta
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import checked_count, checked_duration
 
-# Sending is mostly waiting: enough to keep a processor busy, few enough for one process's sockets.
-CONCURRENCY = 50
+# Sending is mostly waiting: enough that a few slow destinations do not hold up the others, and few
+# enough for one process's sockets.
+CONCURRENCY = 100
 # What most receivers take from one sender without a complaint.
 PER_DESTINATION = 10
 MOST_AT_ONCE = 1000

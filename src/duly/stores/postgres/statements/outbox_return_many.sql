@@ -1,5 +1,5 @@
 -- End many leases of messages that must be sent again, each under its own fence. A lease without a
--- row in the answer was lost.
+-- row in the answer was lost. Without a delay it keeps its place in the line.
 -- params: id, token (hexadecimal), epoch, delay (microseconds), burnt, rescued, error (empty to keep
 --         the last; arrays of text), now
 -- columns: id
@@ -17,7 +17,9 @@ given AS (
            AS each (id, token, epoch, delay, burnt, rescued, error)
 )
 UPDATE {outbox} AS message
-   SET state = 'ready', run_at = moment.now + given.delay * interval '1 microsecond',
+   SET state = 'ready',
+       run_at = CASE WHEN given.delay = 0 THEN message.run_at
+                     ELSE moment.now + given.delay * interval '1 microsecond' END,
        waiting = given.delay > 0, attempts = message.attempts + given.burnt,
        rescues = message.rescues + given.rescued, token = NULL, lease_until = NULL,
        last_error = coalesce(given.error, message.last_error)

@@ -1,10 +1,12 @@
 -- End many leases of messages that must be sent again, each under its own fence. A lease without a
--- row in the answer was lost.
+-- row in the answer was lost. Without a delay it keeps its place in the line.
 -- params: each (JSON arrays: id, token in hexadecimal, epoch, delay in microseconds, burnt, rescued,
 --         error, empty to keep the last), now
 -- columns: id
 UPDATE {outbox} AS message
-   SET state = 'ready', run_at = :now + CAST(each.value ->> 3 AS INTEGER),
+   SET state = 'ready',
+       run_at = CASE CAST(each.value ->> 3 AS INTEGER) WHEN 0 THEN message.run_at
+                ELSE :now + CAST(each.value ->> 3 AS INTEGER) END,
        waiting = CAST(each.value ->> 3 AS INTEGER) > 0,
        attempts = message.attempts + CAST(each.value ->> 4 AS INTEGER),
        rescues = message.rescues + CAST(each.value ->> 5 AS INTEGER),

@@ -1,0 +1,233 @@
+"""What becomes of a message and of a call where the receiver means harm: in time, and in memory."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from duly import Egress
+from tests.egress import villains
+from tests.egress.callers import COLOURS, call, sent
+from tests.egress.villains import Den, living
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.egress.villains import Villain
+
+DEADLINE = timedelta(seconds=0.4)
+# Who holds a call this long holds it for ever; the deadline is far below.
+FOR_EVER = 8.0
+# Beyond what a request costs with all that it imports, and far below what a villain sends.
+MEMORY = 8_000_000
+
+
+@dataclass
+class Expected:
+    """What follows from a villain: for a message, and for a call of a job."""
+
+    message: str
+    call: type[Exception] | int
+
+
+LATE = Expected("again", httpx.TimeoutException)
+BROKEN = Expected("again", httpx.TransportError)
+VILLAINS: dict[Villain, Expected] = {
+    villains.never_answers: LATE,
+    villains.trickles_its_headers: LATE,
+    villains.trickles_its_body: LATE,
+    villains.pauses_inside_its_headers: LATE,
+    villains.claims_a_longer_body: LATE,
+    villains.says_continue_for_ever: LATE,
+    villains.closes_at_once: BROKEN,
+    villains.resets_at_once: BROKEN,
+    villains.resets_inside_its_headers: BROKEN,
+    # The receiver may have taken it, or died of it: it is sent again, with the same id.
+    villains.resets_inside_its_body: BROKEN,
+    villains.closes_inside_its_body: BROKEN,
+    villains.never_ends_its_headers: BROKEN,
+    villains.never_ends_one_header: BROKEN,
+    villains.never_ends_one_chunk_size: BROKEN,
+    villains.packs_its_transfer: BROKEN,
+    villains.talks_garbage: BROKEN,
+    villains.talks_another_protocol: BROKEN,
+    villains.claims_two_lengths: BROKEN,
+    villains.claims_a_negative_length: BROKEN,
+    villains.breaks_its_chunks: BROKEN,
+    villains.answers_with_no_status: BROKEN,
+    # The status was success, and the relay wants to know no more.
+    villains.never_ends_its_body: Expected("sent", httpx.ReadError),
+    villains.never_ends_its_chunks: Expected("sent", httpx.ReadError),
+    villains.packs_a_bomb: Expected("sent", httpx.DecodingError),
+    villains.says_continue_first: Expected("sent", 200),
+    villains.answers_twice: Expected("sent", 200),
+    villains.claims_a_shorter_body: Expected("sent", 200),
+    villains.answers_with_a_strange_status: Expected("again", 999),
+    villains.switches_protocols: Expected("dead", 101),
+    villains.redirects_with_a_novel: Expected("dead", 302),
+}
+NAMES = [one.__name__ for one in VILLAINS]
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """What happens inside takes neither long nor much."""
+    tracemalloc.start()
+    begun = time.monotonic()
+    try:
+        yield
+        took, (_, most) = time.monotonic() - begun, tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert took < FOR_EVER
+    assert most < MEMORY
+
+
+@pytest.mark.parametrize("villain", VILLAINS, ids=NAMES)
+def test_a_message_to_a_villain_ends_as_it_should(villain: Villain) -> None:
+    with living(villain) as den:
+        egress = Egress(allow=[den.origin], deadline=DEADLINE)
+        with bounded():
+            found = sent(egress, den.url)
+
+    assert found.outcome == VILLAINS[villain].message
+    assert len(den.requests) == 1
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("villain", VILLAINS, ids=NAMES)
+def test_a_call_to_a_villain_ends_as_it_should(villain: Villain, colour: str) -> None:
+    expected = VILLAINS[villain].call
+    with living(villain) as den:
+        egress = Egress(allow=[den.origin], deadline=ENOUGH.get(villain, DEADLINE))
+        begun = time.monotonic()
+        if isinstance(expected, int):
+            [response] = call(colour, egress, den.url)
+            assert response.status_code == expected
+        else:
+            with pytest.raises(expected):
+                call(colour, egress, den.url)
+        assert time.monotonic() - begun < FOR_EVER
+
+
+# Ten megabytes must fit in, for the limit to be what ends it.
+ENOUGH: dict[Villain, timedelta] = {
+    villains.never_ends_its_body: timedelta(seconds=6),
+    villains.never_ends_its_chunks: timedelta(seconds=6),
+}
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_call_reads_no_more_than_its_limit(colour: str) -> None:
+    with living(villains.never_ends_its_body) as den:
+        egress = Egress(allow=[den.origin])
+        with pytest.raises(httpx.ReadError, match="longer than 10,485,760 bytes"):
+            call(colour, egress, den.url)
+
+    assert den.written < 14_000_000
+
+
+def test_a_relay_reads_no_more_than_its_limit() -> None:
+    with living(villains.never_ends_its_body) as den:
+        assert sent(Egress(allow=[den.origin]), den.url).outcome == "sent"
+
+    assert den.written < 4_000_000
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_receiver_that_reads_slowly_holds_a_call_no_longer_than_its_deadline(
+    colour: str,
+) -> None:
+    with living(villains.reads_slowly, deaf=True) as den:
+        egress = Egress(allow=[den.origin], deadline=timedelta(seconds=1))
+        begun = time.monotonic()
+        with pytest.raises(httpx.TimeoutException):
+            call(colour, egress, den.url, method="PUT", content=b"a" * 30_000_000)
+        # Thirty megabytes would take it 25 seconds.
+        assert time.monotonic() - begun < FOR_EVER
+
+
+def test_a_receiver_that_reads_slowly_holds_a_message_no_longer_than_its_deadline() -> None:
+    with living(villains.never_answers, deaf=True) as den:
+        egress = Egress(allow=[den.origin], deadline=DEADLINE)
+        with bounded():
+            assert sent(egress, den.url, json=None, data=b"a" * 1_000_000).outcome == "again"
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("villain", [villains.answers_twice, villains.claims_a_shorter_body])
+def test_what_was_sent_beyond_an_answer_is_not_the_answer_to_the_next_call(
+    villain: Villain, colour: str
+) -> None:
+    with living(villain) as den:
+        found = call(colour, Egress(allow=[den.origin]), *[den.url] * 3)
+
+    assert [one.content for one in found] == [b"ok"] * 3
+    assert len(den.connections) == 3
+
+
+def test_what_was_sent_beyond_an_answer_is_not_the_answer_to_the_next_message() -> None:
+    def refuses_the_second(connection: villains.Connection) -> None:
+        if len(den.requests) == 1:
+            villains.answers_twice(connection)
+        else:
+            connection.write(b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n")
+
+    with living(refuses_the_second) as den:
+        relayed = sent(Egress(allow=[den.origin]), den.url, times=2).relayed
+
+    assert (relayed.sent, relayed.dead) == (1, 1)
+
+
+def test_what_a_receiver_says_beside_its_status_is_not_kept() -> None:
+    def tells_secrets(connection: villains.Connection) -> None:
+        connection.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 12\r\n\r\nhunter2-body")
+
+    with living(tells_secrets) as den:
+        found = sent(Egress(allow=[den.origin]), den.url)
+
+    [letter] = found.dead
+    assert "hunter2" not in repr(letter.failure)
+
+
+def test_what_is_kept_of_a_villain_is_short() -> None:
+    with living(villains.redirects_with_a_novel) as den:
+        assert len(sent(Egress(allow=[den.origin]), den.url).reason) < 500
+    with living(villains.never_ends_one_header) as den:
+        [letter] = sent(Egress(allow=[den.origin]), den.url, attempts=1).dead
+    assert letter.failure is not None
+    assert len(letter.failure.message) <= 2_000
+
+
+def test_villains_do_not_keep_others_waiting() -> None:
+    """A relay with every kind of villain at once still sends what can be sent."""
+    import contextlib
+
+    import duly
+
+    with contextlib.ExitStack() as stack:
+        dens: list[Den] = [stack.enter_context(living(villain)) for villain in VILLAINS]
+        good = stack.enter_context(living(villains.answers_every_request))
+        origins = [den.origin for den in (*dens, good)]
+        app = duly.Duly("memory:", egress=Egress(allow=origins, deadline=timedelta(seconds=3)))
+        for den in dens:
+            app.send(den.url, json={})
+        for number in range(20):
+            app.send(good.url, json={"number": number})
+        begun = time.monotonic()
+        relayed = app.relay()
+        took = time.monotonic() - begun
+
+    assert len(good.requests) == 20
+    assert took < 3 + FOR_EVER
+    kinds = [one.message for one in VILLAINS.values()]
+    assert relayed.sent == 20 + kinds.count("sent")
+    assert relayed.again == kinds.count("again")
+    assert relayed.dead == kinds.count("dead")
