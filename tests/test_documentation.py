@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import duly
+from duly.outbox import addresses, egress, leases, messages, outgoing
+from duly.runtime.relaying import settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -78,3 +80,32 @@ def test_every_decision_is_in_the_list_of_decisions() -> None:
     numbered = [page.name for page in ROOT.glob("decisions/0*.md")]
     assert numbered
     assert [name for name in numbered if f"]({name})" not in listed] == []
+
+
+def test_every_refused_network_is_on_the_page_about_egress() -> None:
+    page = (ROOT / "docs" / "egress.md").read_text()
+    networks = [network for network, _ in (*addresses.REFUSED, *addresses.REFUSED_SIX)]
+    carriers = [network for network, _ in addresses.CARRIERS]
+    within = [one for one in networks if one.version == 4 or one.overlaps(addresses.UNICAST)]
+    missing = [str(one) for one in (*within, *carriers) if f"`{one}`" not in page]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"| `--concurrency N` | {settings.CONCURRENCY} |",
+        f"| `--per-destination N` | {settings.PER_DESTINATION} |",
+        f"| `--lease SECONDS` | the longest call, and {settings.SLACK.seconds} more |",
+        f"| `--grace SECONDS` | {settings.GRACE.seconds} |",
+        f"| attempts | {messages.ATTEMPTS} unless given, {messages.MOST_ATTEMPTS:,} at most |",
+        f"| rescues | {leases.MOST_RESCUES} |",
+        f"| body | {messages.MOST_BYTES // 1024**2} MiB",
+        f"| headers | {messages.MOST_HEADERS},",
+        f"| URL, or address of a transport | {outgoing.LONGEST:,} characters |",
+        f"| one call by HTTP, from the name to the last byte | {egress.DEADLINE.seconds} seconds",
+        f"| of the answer is read | {egress.LIMIT // 1024} KiB",
+    ],
+)
+def test_the_numbers_on_the_page_about_the_outbox_are_those_of_the_code(line: str) -> None:
+    assert line in (ROOT / "docs" / "outbox.md").read_text()

@@ -60,7 +60,7 @@ def app(request: pytest.FixtureRequest) -> Iterator[duly.Duly]:
     made.transport("mail", attempts=1)(mail)
     made.transport("sms")(sms)
     made.send(f"mail:{CANARY}", json={"red": f"{RED}é"}, headers={"X-Order": "7"}, key="order 7")
-    made.send(f"sms:{CANARY}", data=b"\xff\x00")
+    made.send(f"sms:{CANARY}", data=b"\xff")
     made.send(f"sms:{CANARY}")
     assert made.relay().dead == 3
     yield made
@@ -89,6 +89,13 @@ def run(app: duly.Duly, capsys: Output) -> Callable[..., str]:
         return output.err if code else output.out
 
     return running
+
+
+def dead_with(app: duly.Duly, body: bytes) -> str:
+    """Another dead message."""
+    staged = app.send(f"sms:{CANARY}", data=body)
+    app.relay()
+    return staged.id
 
 
 def states(app: duly.Duly) -> dict[str, str]:
@@ -164,15 +171,16 @@ def test_a_body_is_shown_as_far_as_it_is_text_and_as_a_person_reads(
 ) -> None:
     bodies = {one.id: one.body for one in app.outbox.dead()}
     empty, bytes_only = sorted(ids["sms"], key=lambda one: bodies[one] or b"")
-    assert "body      2 bytes that are no text: --json has them\n" in run("show", bytes_only)
-    told = json.loads(run("show", bytes_only, "--json"))
-    assert (told["body"], base64.b64decode(told["base64"])) == (None, b"\xff\x00")
+    zeros = dead_with(app, b"\0\0")
+    for message, body in {bytes_only: b"\xff", zeros: b"\0\0"}.items():
+        shown = f"body      {len(body)} bytes that are no text: --json has them\n"
+        assert shown in run("show", message)
+        told = json.loads(run("show", message, "--json"))
+        assert (told["body"], base64.b64decode(told["base64"])) == (None, body)
     assert "body      -" in run("show", empty)
     told = json.loads(run("show", empty, "--json"))
     assert (told["body"], told["base64"]) == (None, None)
-    app.send(f"sms:{CANARY}", data=f"{RED}one\nand {CANARY} two")
-    app.relay()
-    [long] = {one.id for one in app.outbox.dead()} - set(bodies)
+    long = dead_with(app, f"{RED}one\nand {CANARY} two".encode())
     assert "\n\n\N{REPLACEMENT CHARACTER}[31mone\nand " in run("show", long)
     monkeypatch.setattr(messages, "LONGEST_BODY", 8)
     shown = run("show", long)

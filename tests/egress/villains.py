@@ -6,11 +6,11 @@ ends when the other side hangs up, or when the block of its test ends.
 
 from __future__ import annotations
 
-import gzip
 import socket
 import ssl
 import struct
 import threading
+import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -48,6 +48,7 @@ class Connection:
     number: int
     requests: list[Request] = field(default_factory=list)
     written: int = 0
+    ended: bool = False
 
     def write(self, data: bytes) -> None:
         self.socket.sendall(data)
@@ -92,6 +93,11 @@ class Den:
         return self.url.rsplit("/", 1)[0]
 
     @property
+    def open(self) -> int:
+        """How many connections nobody has ended."""
+        return sum(not one.ended for one in self.connections)
+
+    @property
     def written(self) -> int:
         """How many bytes the villain got rid of."""
         return sum(one.written for one in self.connections)
@@ -117,6 +123,17 @@ def read_request(stream: socket.socket) -> Request | None:
     return Request(line, headers, body)
 
 
+def converse(connection: Connection, den: Den, villain: Villain) -> None:
+    """Let a villain answer one request after another."""
+    while not connection.over.is_set():
+        request = read_request(connection.socket)
+        if request is None:
+            return
+        den.requests.append(request)
+        connection.requests.append(request)
+        villain(connection)
+
+
 @contextmanager
 def living(
     villain: Villain, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", deaf: bool = False
@@ -139,15 +156,14 @@ def living(
             spoken = stream if tls is None else tls.wrap_socket(stream, server_side=True)
             connection = Connection(spoken, over, number)
             den.connections.append(connection)
-            with spoken:
-                while not over.is_set() and not deaf:
-                    request = read_request(spoken)
-                    if request is None:
-                        return
-                    den.requests.append(request)
-                    connection.requests.append(request)
+            try:
+                if deaf:
                     villain(connection)
-                villain(connection)
+                else:
+                    converse(connection, den, villain)
+            finally:
+                connection.ended = True
+                spoken.close()
 
     opened: list[socket.socket] = []
     threads: list[threading.Thread] = []
@@ -276,16 +292,21 @@ def says_continue_first(connection: Connection) -> None:
 
 def switches_protocols(connection: Connection) -> None:
     connection.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
+    connection.wait()
+
+
+def bomb() -> bytes:
+    """A few kilobytes that unfold into twenty megabytes."""
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    return b"".join(packer.compress(bytes(1_000_000)) for _ in range(20)) + packer.flush()
+
+
+BOMB = bomb()
 
 
 def packs_a_bomb(connection: Connection) -> None:
-    packed = gzip.compress(b"\0" * 20_000_000)
-    connection.write(
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: "
-        + str(len(packed)).encode()
-        + b"\r\n\r\n"
-        + packed
-    )
+    length = f"Content-Length: {len(BOMB)}\r\n\r\n".encode()
+    connection.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n" + length + BOMB)
 
 
 def packs_its_transfer(connection: Connection) -> None:

@@ -181,7 +181,7 @@ async def test_a_hundred_transactions_that_commit_out_of_order_are_all_sent_whil
         await seen(lambda: len(office.there.requests) >= STREAM // 2)
         await seen(lambda: office.messages() == [])
         assert arrived(office) == list(filter(keeps, range(STREAM)))
-        assert (relay.relayed.sent, relay.relayed.resent) == (STREAM // 2, 0)
+    assert (relay.relayed.sent, relay.relayed.resent) == (STREAM // 2, 0)
 
 
 @pytest.mark.slow
@@ -204,7 +204,7 @@ async def test_a_hundred_callers_at_once_are_all_sent_while_a_relay_runs(
         await asyncio.gather(*map(call, range(STREAM)))
         await seen(lambda: office.messages() == [])
         assert arrived(office) == list(filter(keeps, range(STREAM)))
-        assert (relay.relayed.sent, relay.relayed.resent) == (STREAM // 2, 0)
+    assert (relay.relayed.sent, relay.relayed.resent) == (STREAM // 2, 0)
 
 
 async def rolled_back(office: Office, number: int) -> None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 # Failures in a row that are no accident.
 ILL = 5
 CLOSED = Backoff(first=timedelta(seconds=2), factor=2, cap=timedelta(minutes=5))
-# Messages that are held for each that is on its way, so that none waits for the database.
-AHEAD = 2
+# Messages that are held for each that may be on its way, so that none waits for the database.
+AHEAD = 3
 
 
 class Lane:
@@ -75,6 +75,11 @@ class Lane:
         if self.closed:
             return 0
         return max((1 if self._probing else AHEAD * self._most) - self.held, 0)
+
+    @property
+    def hungry(self) -> bool:
+        """Whether more should be taken: a batch is worth its trip, and nothing may run dry."""
+        return self.more and self.room > 0 and len(self.waiting) <= self._limit // 2
 
     def want(self, most: int) -> Want:
         """What to ask the database for."""

@@ -25,7 +25,7 @@ from duly.outbox.leases import (
 )
 from duly.outbox.outcomes import RELEASED, SENT, Circumstances, Ended, judged
 from duly.runtime.janitor import pruning
-from duly.runtime.relaying.lanes import Lane
+from duly.runtime.relaying.lanes import AHEAD, Lane
 from duly.runtime.relaying.parcels import Parcel
 from duly.runtime.relaying.sending import Sender
 from duly.runtime.relaying.settings import SLACK
@@ -203,7 +203,7 @@ class Relay:
     def _full(self) -> bool:
         """Whether nothing more should be taken before something has ended."""
         most = self._settings.concurrency
-        return self._held >= 2 * most or self._settler.left > UNSETTLED * most
+        return self._held >= AHEAD * most or self._settler.left > UNSETTLED * most
 
     async def _round(self) -> int:
         """Take messages and begin to send them; how many."""
@@ -268,8 +268,8 @@ class Relay:
             del self._lanes[name]
 
     def _wants(self) -> list[Want]:
-        left = 2 * self._settings.concurrency - self._held
-        lanes = [lane for lane in self._lanes.values() if lane.more and lane.room > 0]
+        left = AHEAD * self._settings.concurrency - self._held
+        lanes = [lane for lane in self._lanes.values() if lane.hungry]
         random.shuffle(lanes)
         wants: list[Want] = []
         for place, lane in enumerate(lanes):
