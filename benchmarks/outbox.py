@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from benchmarks.relaying.grounds import Ground
 
 ROUNDS, MESSAGES, STAGED, SAMPLES = 3, 5_000, 1_000, 100
-QUICKLY = Pace(rounds=1, messages=100, staged=20, samples=5)
+QUICKLY = Pace(rounds=1, messages=50, staged=10, samples=3)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
+from duly.runtime.relaying.settings import CONCURRENCY, PER_DESTINATION
 from duly.tools.cli import main
 from duly.tools.working.minding import TOGETHER
 from tests.processes.leading import PATIENCE, until
@@ -256,7 +257,8 @@ def test_it_says_how_it_sends_and_where_the_guard_lets_it_go(
     told = relayed(here, "shop:app", "--until-idle", url=sqlite_url, there=there)
     first, last = told.splitlines()
     assert first.endswith(
-        " INFO duly.relay relaying for shop:app, 50 messages at a time (10 to one host); "
+        f" INFO duly.relay relaying for shop:app, {CONCURRENCY} messages at a time "
+        f"({PER_DESTINATION} to one host); "
         f"transports: https, mail; signers: ours; allowed beside the outside world: {there.url}"
     )
     assert last.endswith(" ended: there was nothing to do")
@@ -264,7 +266,7 @@ def test_it_says_how_it_sends_and_where_the_guard_lets_it_go(
     words = ("bare:app", "--until-idle", "--log-json", "--concurrency", "7")
     begun, ended = relayed(here, *words, url=sqlite_url, there=there).splitlines()
     members = json.loads(begun)
-    assert (members["concurrency"], members["per_destination"]) == (7, 10)
+    assert (members["concurrency"], members["per_destination"]) == (7, PER_DESTINATION)
     assert (members["transports"], members["signers"], members["allow"]) == ([], [], [])
     names = ("sent", "resent", "again", "dead", "lost", "rescued")
     assert {name: json.loads(ended)[name] for name in names} == dict.fromkeys(names, 0)

@@ -82,6 +82,7 @@ def test_a_message_without_a_body_is_signed_as_an_empty_one() -> None:
         (["whsec_" + base64.b64encode(os.urandom(24)).decode() for _ in range(9)], "at most 8"),
         (None, "decorator|function|secret"),
     ],
+    ids=["empty", "only a prefix", "public", "too many", "no function"],
 )
 def test_a_key_that_cannot_sign_is_refused_when_it_is_registered(secret: object, told: str) -> None:
     app = duly.Duly("memory:")

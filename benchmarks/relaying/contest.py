@@ -68,11 +68,12 @@ class Contest:
         rows: list[Row] = []
         playing = [Playing(one, self._pace.messages, self._receiver.port) for one in contenders]
         with self._stack:
-            failures = [self._prepare(one) for one in playing]
+            for one in playing:
+                self._prepare(one)
             for measure in measures:
                 pairs = [
-                    (one, Row(f"{one.contender.name}/{measure}", failure=failure))
-                    for one, failure in zip(playing, failures, strict=True)
+                    (one, Row(f"{one.contender.name}/{measure}"))
+                    for one in playing
                     if measure in one.contender.measures
                 ]
                 for place in range(self._pace.rounds):
@@ -81,22 +82,17 @@ class Contest:
                 rows += [row for _, row in pairs]
         return rows
 
-    def _prepare(self, one: Playing) -> str:
-        """Make the contender's tables once, for every round to copy; what went wrong, if so."""
+    def _prepare(self, one: Playing) -> None:
+        """Make the contender's tables and stage its messages once, for every round to copy."""
         ground, name = self._grounds[one.contender.store], one.contender.name
-        try:
-            url = self._stack.enter_context(ground.new())
-            one.at(url).take("prepare")
-            ground.settle(url)
-            self._empty[name] = url
-            url = self._stack.enter_context(ground.new(url))
-            one.at(url).take("fill")
-            ground.settle(url)
-            self._filled[name] = url
-        except TurnFailed as failure:
-            self._tell(str(failure))
-            return str(failure)
-        return ""
+        player = player_of(one.contender.player)
+        self._empty[name] = self._stack.enter_context(ground.new())
+        player.prepare(self._empty[name])
+        ground.settle(self._empty[name])
+        self._filled[name] = self._stack.enter_context(ground.new(self._empty[name]))
+        with player.staging(self._filled[name], one.port) as stager:
+            stager.fill(range(1, one.messages + 1))
+        ground.settle(self._filled[name])
 
     def _measure(self, one: Playing, row: Row, measure: str) -> None:
         if row.failure:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 
@@ -71,10 +71,23 @@ class Running:
         self._what = what
         self._process = process
         self._errors = errors
+        self._lines: Lines | None = None
 
     def lines(self) -> Lines:
         """Talk to it line by line."""
-        return Lines(self._process, self.blame)
+        if self._lines is None:
+            self._lines = Lines(self._process, self.blame)
+        return self._lines
+
+    def end(self) -> None:
+        """End it, and close what leads to it."""
+        end(self._process)
+        if self._lines is not None:
+            self._lines.close()
+        with suppress(BrokenPipeError):  # what it never read
+            for pipe in (self._process.stdout, self._process.stdin):
+                if pipe is not None:
+                    pipe.close()
 
     def check(self) -> None:
         """Refuse one that ended badly."""
@@ -110,10 +123,11 @@ def started(what: str, module: str, *arguments: str) -> Iterator[Running]:
             # What the caller's shell says about databases must not steer a contender.
             env={name: value for name, value in os.environ.items() if not name.startswith("PG")},
         )
+        running = Running(what, process, errors)
         try:
-            yield Running(what, process, errors)
+            yield running
         finally:
-            end(process)
+            running.end()
 
 
 class Receiver:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-Turn = Literal["prepare", "fill", "relay", "stage", "tell"]
+Turn = Literal["relay", "stage", "tell"]
 TEXT = "Your order is on its way, and this is what we know of it so far: " * 4
 
 
@@ -80,18 +80,11 @@ def content(number: int) -> dict[str, Any]:
 def main(order: Order) -> None:
     threading.Thread(target=end_with, args=(order["parent"],), daemon=True).start()
     turns: dict[Turn, Callable[[Player, Order], None]] = {
-        "prepare": lambda player, order: player.prepare(order["url"]),
-        "fill": fill,
         "relay": lambda player, order: player.relay(order["url"], order["port"]),
         "stage": stage,
         "tell": tell,
     }
     turns[order["turn"]](player_of(order["player"]), order)
-
-
-def fill(player: Player, order: Order) -> None:
-    with player.staging(order["url"], order["port"]) as stager:
-        stager.fill(range(1, order["messages"] + 1))
 
 
 def stage(player: Player, order: Order) -> None:

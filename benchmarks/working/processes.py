@@ -107,12 +107,18 @@ class Lines:
         self._process = process
         self._blame = blame
         self._lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
 
     def _read(self) -> None:
-        for line in cast("IO[str]", self._process.stdout):
-            self._lines.put(line)
+        with cast("IO[str]", self._process.stdout) as printed:
+            for line in printed:
+                self._lines.put(line)
         self._lines.put("")  # it has ended
+
+    def close(self) -> None:
+        """After the end of the process: everything that it printed was read."""
+        self._reading.join(PATIENCE)
 
     def tell(self, line: str) -> None:
         """Write a line to it."""

@@ -18,7 +18,7 @@ HOSTS = st.one_of(
         [
             "example.com", "example.com.", "127.0.0.1", "127.1", "0x7f.1", "2130706433", "[::1]",
             "[2606:4700::1111]", "[::ffff:8.8.8.8]", "[v1.a]", "xn--exmple-cua.com", "a_b", "",
-            "[2606:4700::1111]a", "a[2606:4700::1111]", "[fe80::1%eth0]", "８.8.8.8",
+            "[2606:4700::1111]a", "a[2606:4700::1111]", "[fe80::1%eth0]", "\uff18.8.8.8",
         ]
     ),
     st.text("abx0189.-_[]:%@\\", max_size=20),
@@ -31,7 +31,9 @@ URLS = st.builds(
         st.sampled_from(["https://", "http://", "HTTPS://", "https:", "https:/", "file://", "//"]),
         st.sampled_from(["", "", "", "user@", "user:password@", "@", "a.com\\@", "%40"]),
         HOSTS,
-        st.sampled_from(["", "", ":443", ":80", ":", ":0443", ":65536", ":x", ":４４３", ":+443"]),
+        st.sampled_from(
+            ["", "", ":443", ":80", ":", ":0443", ":65536", ":x", ":\uff14\uff14\uff13", ":+443"]
+        ),
         st.sampled_from(["", "/", "/a?b", "?@b", "/@c:80", "\\d", "#e", "/[", "/%zz", ";f", "\t"]),
     ),
 )
@@ -55,7 +57,7 @@ def read_by_all(url: str) -> set[tuple[str, int]]:
 @given(url=st.one_of(URLS, st.text()))
 @example(url="https://[2606:4700::1111]a.com/")
 @example(url="https://a.com[2606:4700::1111]/")
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_every_parser_reads_the_same_host_and_port_or_the_url_is_refused(url: str) -> None:
     try:
         target = target_of(url)
@@ -67,22 +69,22 @@ def test_every_parser_reads_the_same_host_and_port_or_the_url_is_refused(url: st
 
 
 @given(url=st.one_of(URLS, st.text(), st.binary(), st.none(), st.integers()))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_guard_answers_with_a_target_or_a_refusal_and_nothing_else(url: object) -> None:
     try:
-        found = Egress().check(url)  # type: ignore[arg-type]  # that is the test
-    except EgressRefused as refusal:
-        assert str(refusal)
-    except Misuse:
-        assert not isinstance(url, str)
-    else:
-        assert isinstance(found, Target)
+        found: object = Egress().check(url)  # type: ignore[arg-type]  # that is the test
+    except Misuse as problem:
+        found = problem
+    if isinstance(found, Target):
         assert found.scheme == "https"
         assert found.port in (80, 443)
+    else:
+        assert isinstance(found, EgressRefused) == isinstance(url, str)
+        assert str(found)
 
 
 @given(url=URLS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_origin_of_a_url_leads_where_the_url_leads(url: str) -> None:
     try:
         target = target_of(url)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
 import duly
@@ -16,7 +15,7 @@ from tests.egress.villains import answers_every_request, living
 from tests.egress.wires import dials
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import httpx
 
 # By literal, and behind a name.
 LITERALS = [f"https://[{one}]/" if ":" in one else f"https://{one}/" for one in NOTORIOUS]
@@ -30,9 +29,7 @@ def behind_a_name(monkeypatch: pytest.MonkeyPatch, address: str) -> Names:
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_a_transport_dials_no_refused_address(
-    colour: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transport_dials_no_refused_address(colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = {f"shop{number}_example": [[one]] for number, one in enumerate(NOTORIOUS)}
     names = Names(**hosts)
     as_the_system(monkeypatch, names)
@@ -109,7 +106,7 @@ def test_what_another_guard_let_in_is_dead_with_the_reason(sqlite_url: str) -> N
     assert seen == []
 
 
-def test_the_hook_sees_what_is_let_out(tmp_path: Path) -> None:
+def test_the_hook_sees_what_is_let_out() -> None:
     """Without this the tests above would pass with a hook that hears nothing."""
     with living(answers_every_request) as den, dials() as seen:
         egress = Egress(allow=[den.origin])

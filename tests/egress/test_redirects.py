@@ -24,10 +24,13 @@ STATUSES = [301, 302, 303, 307, 308]
 
 @pytest.mark.parametrize("status", STATUSES)
 def test_a_redirected_message_is_dead_and_goes_nowhere_else(status: int) -> None:
-    with living(answers_every_request) as secret:
-        with living(redirecting(secret.url, status)) as den, dials() as seen:
-            # Even to where messages may go: what was signed for one address is for that one.
-            found = sent(Egress(allow=[den.origin, secret.origin]), den.url)
+    with (
+        living(answers_every_request) as secret,
+        living(redirecting(secret.url, status)) as den,
+        dials() as seen,
+    ):
+        # Even to where messages may go: what was signed for one address is for that one.
+        found = sent(Egress(allow=[den.origin, secret.origin]), den.url)
 
     assert found.outcome == "dead"
     assert f"answered {status}, a redirect to {secret.url}" in found.reason

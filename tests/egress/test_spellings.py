@@ -42,12 +42,12 @@ REFUSED = {
     "https://:@example.com/": "a user or a password",
     "https://example.com%40127.0.0.1/": NUMBERS,
     # Letters that are folded to others.
-    "https://１２７.0.0.1/": CHARACTERS,
+    "https://\uff11\uff12\uff17.0.0.1/": CHARACTERS,
     "https://①②⑦.0.0.1/": CHARACTERS,
     "https://127。0。0。1/": CHARACTERS,
     "https://ⓔxample.com/": CHARACTERS,
     "https://exämple.com/": CHARACTERS,
-    "https://example.com／@127.0.0.1/": CHARACTERS,
+    "https://example.com\uff0f@127.0.0.1/": CHARACTERS,
     "https://℀.example.com/": CHARACTERS,
     # Percent-encoded hosts.
     "https://%31%32%37.0.0.1/": NUMBERS,

@@ -7,7 +7,6 @@ ends when the other side hangs up, or when the block of its test ends.
 from __future__ import annotations
 
 import socket
-import ssl
 import struct
 import threading
 import zlib
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterator
 
     Villain = Callable[["Connection"], None]
@@ -45,7 +45,6 @@ class Connection:
 
     socket: socket.socket
     over: threading.Event
-    number: int
     requests: list[Request] = field(default_factory=list)
     written: int = 0
     ended: bool = False
@@ -113,7 +112,9 @@ def read_request(stream: socket.socket) -> Request | None:
         data += part
     head, _, body = data.partition(b"\r\n\r\n")
     line, *lines = head.decode("latin-1").split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in lines)}
+    headers = {
+        name.lower(): value.strip() for name, _, value in (one.partition(":") for one in lines)
+    }
     length = int(headers.get("content-length", "0"))
     while len(body) < length:
         part = stream.recv(65536)
@@ -123,78 +124,90 @@ def read_request(stream: socket.socket) -> Request | None:
     return Request(line, headers, body)
 
 
-def converse(connection: Connection, den: Den, villain: Villain) -> None:
-    """Let a villain answer one request after another."""
-    while not connection.over.is_set():
-        request = read_request(connection.socket)
-        if request is None:
-            return
-        den.requests.append(request)
-        connection.requests.append(request)
-        villain(connection)
+class Server:
+    """Listens, and gives each connection to a thread of its own."""
+
+    def __init__(
+        self, villain: Villain, den: Den, tls: ssl.SSLContext | None, *, deaf: bool
+    ) -> None:
+        self._villain, self._den, self._tls, self._deaf = villain, den, tls, deaf
+        self._over = threading.Event()
+        self._opened: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+
+    def accept(self, listening: socket.socket) -> None:
+        """Take what comes until nobody listens any more."""
+        with suppress(OSError):
+            while True:
+                stream, _ = listening.accept()
+                self._opened.append(stream)
+                thread = threading.Thread(target=self._serve, args=(stream,), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _serve(self, stream: socket.socket) -> None:
+        with suppress(OSError), stream:
+            spoken = (
+                stream if self._tls is None else self._tls.wrap_socket(stream, server_side=True)
+            )
+            connection = Connection(spoken, self._over)
+            self._den.connections.append(connection)
+            try:
+                self._converse(connection)
+            finally:
+                connection.ended = True
+                spoken.close()
+
+    def _converse(self, connection: Connection) -> None:
+        """Let the villain answer one request after another, or begin before any."""
+        while not self._over.is_set():
+            if not self._deaf:
+                request = read_request(connection.socket)
+                if request is None:
+                    return
+                self._den.requests.append(request)
+                connection.requests.append(request)
+            self._villain(connection)
+            if self._deaf:
+                return
+
+    def end(self) -> None:
+        self._over.set()
+        for stream in self._opened:
+            with suppress(OSError):
+                stream.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
 
 
 @contextmanager
 def living(
-    villain: Villain, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", deaf: bool = False
+    villain: Villain,
+    *,
+    tls: ssl.SSLContext | None = None,
+    host: str = "127.0.0.1",
+    deaf: bool = False,
 ) -> Iterator[Den]:
     """Serve until the block ends. A deaf villain gets the connection before any request."""
     listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
     listening.bind((host, 0))
     listening.listen(100)
     port = listening.getsockname()[1]
     den = Den(f"{'https' if tls else 'http'}://{host}:{port}/hook", port)
-    over = threading.Event()
     if tls is not None:
         tls.sni_callback = lambda _, name, __: den.indicated.append(name)
-
-    def serve(stream: socket.socket, number: int) -> None:
-        with suppress(OSError), stream:
-            spoken = stream if tls is None else tls.wrap_socket(stream, server_side=True)
-            connection = Connection(spoken, over, number)
-            den.connections.append(connection)
-            try:
-                if deaf:
-                    villain(connection)
-                else:
-                    converse(connection, den, villain)
-            finally:
-                connection.ended = True
-                spoken.close()
-
-    opened: list[socket.socket] = []
-    threads: list[threading.Thread] = []
-
-    def accept() -> None:
-        number = 0
-        while True:
-            try:
-                stream, _ = listening.accept()
-            except OSError:
-                return
-            number += 1
-            opened.append(stream)
-            thread = threading.Thread(target=serve, args=(stream, number), daemon=True)
-            threads.append(thread)
-            thread.start()
-
-    accepting = threading.Thread(target=accept, daemon=True)
+    server = Server(villain, den, tls, deaf=deaf)
+    accepting = threading.Thread(target=server.accept, args=(listening,), daemon=True)
     accepting.start()
     try:
         yield den
     finally:
-        over.set()
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
-        for stream in opened:
-            with suppress(OSError):
-                stream.shutdown(socket.SHUT_RDWR)
         accepting.join()
-        for thread in threads:
-            thread.join(10)
+        server.end()
 
 
 def saying(data: bytes) -> Villain:
@@ -291,7 +304,9 @@ def says_continue_first(connection: Connection) -> None:
 
 
 def switches_protocols(connection: Connection) -> None:
-    connection.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
+    connection.write(
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+    )
     connection.wait()
 
 

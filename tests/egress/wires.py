@@ -45,7 +45,8 @@ def dials() -> Iterator[list[Dialled]]:
     if not LISTENER.installed:
         sys.addaudithook(LISTENER.hear)
         LISTENER.installed = True
-    LISTENER.seen = seen = []
+    seen: list[Dialled] = []
+    LISTENER.seen = seen
     try:
         yield seen
     finally:

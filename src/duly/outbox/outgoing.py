@@ -49,6 +49,10 @@ ADDRESS = re.compile(r"[^\x00-\x20\x7f]+")
 class Signer(Protocol):
     """Whoever vouches for a message: adds headers to each attempt of it."""
 
+    @property
+    def blocks(self) -> bool:
+        """Whether that may take a while."""
+
     def headers(self, message: Message) -> Mapping[str, str]:
         """The headers that prove where it comes from."""
 

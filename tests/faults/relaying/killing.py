@@ -88,7 +88,7 @@ class Trap:
             trap.step(f"after {name}")
             return answer
 
-        OwnCursor.execute = trapped  # type: ignore[assignment]  # this process dies soon
+        OwnCursor.execute = trapped  # type: ignore[method-assign]  # this process dies soon
 
     def _lay_on_postgres(self) -> None:
         trap, wait = self, PatientAsyncConnection.wait

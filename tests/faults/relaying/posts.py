@@ -6,12 +6,16 @@ database says that it may have been sent.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 import duly
+from duly.runtime.relaying.settings import RelaySettings
 from tests.processes.effects import Side
+from tests.processes.leading import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,15 +122,24 @@ class Post(Outbox):
         return self.number(RESENT)
 
     def finish(self) -> duly.Relayed:
-        """Send what is left, as the next relay does after a crash; what it did in all."""
+        """Send what is left, as the next relay does after a crash; what it did."""
         self.expire()
-        done = duly.Relayed()
-        while self.left():
+        return asyncio.run(self._finished())
+
+    async def _finished(self) -> duly.Relayed:
+        relay = self.app.relaying(RelaySettings(lease=timedelta(seconds=30)))
+        running = asyncio.create_task(relay.run("stopped"))
+        until = time.monotonic() + PATIENCE
+        while self.left() and not running.done():
+            assert time.monotonic() < until, "it is never sent"
             self.hurry()
-            each = self.app.relay(lease=timedelta(seconds=30))
-            for name in ("sent", "resent", "again", "dead", "lost", "rescued"):
-                setattr(done, name, getattr(done, name) + getattr(each, name))
-        return done
+            relay.wake()
+            await asyncio.sleep(0.01)
+        relay.stop()
+        try:
+            return await running
+        finally:
+            await self.app.store.aclose_loop()
 
     def forget(self) -> None:
         """Begin anew at both ends."""

@@ -7,8 +7,10 @@ given no transport.
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import httpcore
@@ -20,6 +22,7 @@ from duly.runtime.calling.heaps import Heap
 from duly.stores.surely import surely
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
 
     from duly.outbox.egress import Egress, Target
@@ -69,6 +72,18 @@ def refuse_compressed(response: httpcore.Response, request: httpx.Request) -> No
             raise httpx.DecodingError(
                 "the answer is compressed although that was not asked for", request=request
             )
+
+
+def trusting() -> ssl.SSLContext:
+    """Whom to believe under TLS: the usual authorities, or those that the environment names."""
+    names = (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    return trusting_by(names)
+
+
+@lru_cache(maxsize=4)
+def trusting_by(_: tuple[str | None, ...]) -> ssl.SSLContext:
+    """Made once: to read the certificates of all authorities takes tens of milliseconds."""
+    return httpx.create_ssl_context()
 
 
 class Answer(httpx.SyncByteStream):
@@ -158,7 +173,7 @@ class Guarded(httpx.BaseTransport):
         self._egress = egress
         self._limit = limit
         self._resolver = resolver
-        self._tls = httpx.create_ssl_context()
+        self._tls = trusting()
         self._heap: Heap[httpcore.HTTPConnection] = Heap()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -220,7 +235,7 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
         # Whether somebody unpacks what is compressed: then it is refused.
         self._unpacked = unpacked
         self._resolver = resolver
-        self._tls = httpx.create_ssl_context()
+        self._tls = trusting()
         self._heap: Heap[httpcore.AsyncHTTPConnection] = Heap()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

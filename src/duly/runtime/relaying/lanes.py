@@ -13,6 +13,7 @@ from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from duly._kernel.clock import MICROSECOND
 from duly._kernel.retry import Backoff
 from duly.outbox.leases import Want
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 # Failures in a row that are no accident.
 ILL = 5
 CLOSED = Backoff(first=timedelta(seconds=2), factor=2, cap=timedelta(minutes=5))
+LONGEST = CLOSED.cap // MICROSECOND
+NEVER = float("-inf")
 # Messages that are held for each that may be on its way, so that none waits for the database.
 AHEAD = 3
 
@@ -36,7 +39,10 @@ class Lane:
         self._most = most
         self.waiting: deque[Parcel] = deque()
         self.running: set[Parcel] = set()
+        # Failures in a row, how often the lane was closed since the last answer, and the last time.
         self._failures = 0
+        self._closings = 0
+        self._failed_at = NEVER
         self._closed_until = 0.0
         # Whether the next message decides if the lane opens.
         self._probing = False
@@ -63,7 +69,8 @@ class Lane:
     @property
     def forgettable(self) -> bool:
         """Whether nothing is lost if the relay forgets this lane."""
-        return not self.held and not self.more and not self._failures and not self.closed
+        recent = time.monotonic() - self._failed_at < CLOSED.cap.total_seconds()
+        return not self.held and not self.more and not recent and not self.closed
 
     @property
     def _limit(self) -> int:
@@ -106,18 +113,20 @@ class Lane:
         """Learn from the end of an attempt; whether the lane was closed by it."""
         if not ended.ill:
             if ended.kind != "again" or ended.burnt:  # an answer; not one that was only given back
-                self._failures, self._probing = 0, False
+                self._failures = self._closings = 0
+                self._closed_until, self._probing = 0.0, False
+            return False
+        self._failed_at = time.monotonic()
+        if self.closed:  # it was on its way before that, and tells nothing new
             return False
         self._failures += 1
-        pause = 0 if ended.pause is None else ended.pause
-        if self._failures >= ILL and not self.closed:
+        # A message waits as long as it was asked to; the others are tried before tomorrow.
+        pause = min(ended.pause or 0, LONGEST)
+        if self._probing or self._failures >= ILL:
+            self._closings += 1
             draw = 0.5 + random.random() / 2  # noqa: S311
-            pause = max(pause, CLOSED.delay(self._failures - ILL + 1, draw))
-        if pause <= 0:
-            return False
-        self._close(pause / 1_000_000)
-        return True
-
-    def _close(self, seconds: float) -> None:
-        self._closed_until = max(self._closed_until, time.monotonic() + seconds)
-        self._probing = True
+            pause = max(pause, CLOSED.delay(self._closings, draw))
+        if pause > 0:
+            self._closed_until = time.monotonic() + pause / 1_000_000
+            self._probing = True
+        return pause > 0

@@ -24,6 +24,7 @@ from duly.outbox.leases import (
     take,
 )
 from duly.outbox.outcomes import RELEASED, SENT, Circumstances, Ended, judged
+from duly.outbox.outgoing import is_web
 from duly.runtime.janitor import pruning
 from duly.runtime.relaying.lanes import AHEAD, Lane
 from duly.runtime.relaying.parcels import Parcel
@@ -51,6 +52,8 @@ logger = logging.getLogger("duly")
 SOONEST, LATEST = 0.02, 0.5
 # Seconds between two looks for further destinations, and for what has come due, while it is busy.
 LOOK = 0.25
+# A look is worth so many times what it takes of waiting, but not so many seconds.
+DEAR, SELDOM = 10.0, 5.0
 # Seconds between two flushes of the counters.
 COUNTING = 2.0
 # Seconds for a database that is busy or restarting when a relay begins.
@@ -83,7 +86,14 @@ class Relay:
             self._runner, settle, buried, self._settled, self._stir
         )
         self._lanes: dict[str, Lane] = {}
+        # Those of them that have something waiting here; and how much waits, and is on its way.
+        self._laden: dict[str, Lane] = {}
+        self._waiting = 0
         self._on_the_way = 0
+        # What is staged for transports that this process does not have, and was told of.
+        self._strange: set[str] = set()
+        # Seconds that the last look took.
+        self._dear = 0.0
         self._stirred = asyncio.Event()
         self._stopping = asyncio.Event()
         self._hurried = False
@@ -197,7 +207,7 @@ class Relay:
 
     @property
     def _held(self) -> int:
-        return sum(lane.held for lane in self._lanes.values())
+        return self._waiting + self._on_the_way
 
     @property
     def _full(self) -> bool:
@@ -209,7 +219,7 @@ class Relay:
         """Take messages and begin to send them; how many."""
         begun = self._start()
         self._nothing = False
-        if time.monotonic() - self._looked > LOOK and not await self._look():
+        if time.monotonic() - self._looked > self._patience(LOOK) and not await self._look():
             return begun
         wants = self._wants()
         if wants:
@@ -219,8 +229,23 @@ class Relay:
             return begun or 1
         return begun + self._start()
 
+    def _patience(self, seconds: float) -> float:
+        """How long to wait for the next look: longer where a look is dear.
+
+        What was sent stays in the indexes for as long as any transaction elsewhere could see it,
+        and every look walks through it.
+        """
+        return max(seconds, min(DEAR * self._dear, SELDOM))
+
     async def _look(self) -> bool:
         """Find the next destinations that have something to send; whether there are any."""
+        begun = time.monotonic()
+        try:
+            return await self._looked_around()
+        finally:
+            self._dear = time.monotonic() - begun
+
+    async def _looked_around(self) -> bool:
         seen = await self._runner.run_single(outlook, wait=WAIT)
         self._next_in = seen.next_in
         if seen.lost:
@@ -239,19 +264,33 @@ class Relay:
     async def _found(self) -> list[str]:
         """The next destinations by name, after those that the last look found."""
         skipped = [lane.destination for lane in self._lanes.values() if lane.room == 0]
+        skipped += self._strange
         after, most = self._after, 2 * self._settings.concurrency
 
         async def look(session: Session) -> list[str]:
             await staged(session)
             return await destinations(session, after, skipped, most)
 
-        found = await self._runner.run_single(look, wait=WAIT)
-        self._after = found[-1] if len(found) >= most else ""
+        named = await self._runner.run_single(look, wait=WAIT)
+        found = [one for one in named if self._known(one)]
+        self._after = named[-1] if len(named) >= most else ""
         # Those before the first of these may have something, too: then the next round looks.
         self._looked = NEVER if after and not self._after else time.monotonic()
         if not found and after:
             return await self._found()
         return found
+
+    def _known(self, destination: str) -> bool:
+        """Whether this process can send there; another may, or the next deploy."""
+        if is_web(destination) or destination in self._parts.outgoing.transports:
+            return True
+        self._strange.add(destination)
+        logger.warning(
+            "there are messages to %s:…, and no such transport here: they wait for a relay that "
+            "has it",
+            destination,
+        )
+        return False
 
     def _lane(self, destination: str) -> Lane:
         lane = self._lanes.get(destination)
@@ -294,16 +333,19 @@ class Relay:
         for want in wants:
             lane, mine = self._lanes[want.destination], found.get(want.destination, [])
             lane.took(want.room, mine)
-            lane.waiting.extend(Parcel(leased, asked) for leased in mine)
+            if mine:
+                lane.waiting.extend(Parcel(leased, asked) for leased in mine)
+                self._laden[lane.destination] = lane
+        self._waiting += len(leases)
         return len(leases)
 
     def _start(self) -> int:
         """Begin to send what may be sent, to each destination in turn; how many."""
         begun, room = 0, self._settings.concurrency - self._on_the_way
-        lanes = [lane for lane in self._lanes.values() if lane.waiting]
-        for lane in lanes:
+        for lane in list(self._laden.values()):
             if lane.closed:
                 self._release(lane)
+        lanes = list(self._laden.values())
         # Whoever has the fewest on their way comes first, or a few slow ones would keep all slots.
         lanes.sort(key=lambda lane: len(lane.running))
         while lanes and begun < room:
@@ -313,6 +355,7 @@ class Relay:
                 parcel = lane.next()
                 if parcel is None:
                     continue
+                self._unloaded(lane)
                 going.append(lane)
                 if self._lasts(parcel):
                     self._begin(lane, parcel)
@@ -383,7 +426,15 @@ class Relay:
     def _release(self, lane: Lane) -> None:
         """Give back what is held and was not begun."""
         while lane.waiting:
-            self._give_back(lane.waiting.popleft())
+            parcel = lane.waiting.popleft()
+            self._unloaded(lane)
+            self._give_back(parcel)
+
+    def _unloaded(self, lane: Lane) -> None:
+        """One less waits there."""
+        self._waiting -= 1
+        if not lane.waiting:
+            self._laden.pop(lane.destination, None)
 
     def _give_back(self, parcel: Parcel) -> None:
         parcel.ended = RELEASED
@@ -403,7 +454,7 @@ class Relay:
             pause = LATEST
         if self._next_in is not None:
             pause = min(pause, max(self._next_in / 1_000_000, SOONEST))
-        await self._nap(pause)
+        await self._nap(self._patience(pause))
         self._looked = NEVER
         return False
 
@@ -435,7 +486,7 @@ class Relay:
     async def _rescuing(self) -> None:
         pause = min(self._lease.total_seconds() / 4, 5.0)
         while True:
-            await asyncio.sleep(pause * (0.75 + random.random() / 2))  # noqa: S311
+            await asyncio.sleep(self._patience(pause) * (0.75 + random.random() / 2))  # noqa: S311
             try:
                 await self._rescue_now()
             except DulyError as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,16 @@ from duly.runtime.callers import needs_http
 from duly.runtime.threads import on_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from duly.outbox.leases import LeasedMessage
     from duly.outbox.messages import Message
     from duly.outbox.outgoing import Outgoing, Transport
     from duly.runtime.calling.transports import AsyncGuarded
+
+logger = logging.getLogger("duly")
+# Seconds for the body of an answer, of which nothing is kept.
+READING = 2.0
 
 
 def agent() -> str:
@@ -71,39 +78,55 @@ class Sender:
             import httpx
         except ImportError as problem:
             raise Unsendable(str(needs_http("sending by HTTP"))) from problem
-        headers = {
-            "User-Agent": self._agent,
-            **message.headers,
-            "Idempotency-Key": message.key,
-            **self._signature(leased, message),
-        }
+        self._refuse_here(message)
+        headers = httpx.Headers({"User-Agent": self._agent})
+        headers.update(message.headers)
+        headers["Idempotency-Key"] = message.key
+        headers.update(await self._signature(leased, message))
         try:
             request = httpx.Request(
                 message.method, message.url, headers=headers, content=message.body
             )
+            response = await self._transport().handle_async_request(request)
         except httpx.InvalidURL as problem:
             raise EgressRefused(f"this is no URL: {problem}") from problem
-        try:
-            response = await self._transport().handle_async_request(request)
         except httpx.LocalProtocolError as problem:  # nothing was sent: it says nothing of them
             raise Unsigned(f"this request cannot be written: {problem}") from problem
-        try:
-            await self._read(response)
-        finally:
-            await response.aclose()
+        await self._read(response)
         if not response.is_success:
             told = response.headers
             raise Answered(response.status_code, told.get("retry-after"), told.get("location"))
 
-    async def _read(self, response: Any) -> None:
-        """Read the answer to its end, so that the connection can be used again; or to the limit."""
-        read = 0
-        async for part in response.stream:
-            read += len(part)
-            if read > self._outgoing.egress.limit:  # nobody wants to know the rest
-                return
+    def _refuse_here(self, message: Message) -> None:
+        """What the process that staged it has allowed, and this one has not: another may send it.
 
-    def _signature(self, leased: LeasedMessage, message: Message) -> dict[str, str]:
+        A deploy goes from process to process. Where a name leads is checked when it is dialled.
+        """
+        try:
+            self._outgoing.egress.check(message.url)
+        except EgressRefused as problem:
+            raise Unsendable(str(problem)) from problem
+
+    async def _read(self, response: Any) -> None:
+        """Read the answer to its end, so that the connection can be used again; or give it up.
+
+        The status has said all there is to say: a body that breaks or drips changes nothing.
+        """
+        import httpx
+
+        read = 0
+        try:
+            async with asyncio.timeout(READING):
+                async for part in response.stream:
+                    read += len(part)
+                    if read > self._outgoing.egress.limit:  # nobody wants to know the rest
+                        break
+        except (httpx.TransportError, TimeoutError) as problem:
+            logger.debug("the rest of an answer was not read: %r", problem)
+        finally:
+            await response.aclose()
+
+    async def _signature(self, leased: LeasedMessage, message: Message) -> Mapping[str, str]:
         if leased.signer is None:
             return {}
         signer = self._outgoing.signers.get(leased.signer)
@@ -112,7 +135,9 @@ class Sender:
                 f"this process has no signer {leased.signer}: register it with app.signer(…)"
             )
         try:
-            return dict(signer.headers(message))
+            if signer.blocks:
+                return await on_thread(lambda: signer.headers(message))
+            return signer.headers(message)
         except Exception as problem:  # it is the user's, or its key is over
             raise Unsigned(f"the signer {leased.signer} failed: {problem}") from problem
 

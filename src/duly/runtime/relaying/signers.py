@@ -12,7 +12,7 @@ from duly._kernel.inputs import kind
 from duly.gate.schemes.base import MOST_CANDIDATES
 from duly.gate.schemes.standard import StandardWebhooks
 from duly.gate.secrets import hide, secrets_of
-from duly.outbox.messages import TOKEN, VALUE
+from duly.outbox.messages import OURS, TOKEN, VALUE
 
 if TYPE_CHECKING:
     from duly.gate.secrets import Secret
@@ -27,6 +27,8 @@ class StandardSigner:
 
     To exchange a key, give the old and the new one until every receiver knows the new.
     """
+
+    blocks = False
 
     def __init__(self, secret: object) -> None:
         secret = hide(secret)  # a traceback may print this frame
@@ -65,7 +67,9 @@ class StandardSigner:
 
 
 class OwnSigner:
-    """A function of the user's that returns headers."""
+    """A function of the user's that returns headers. It may ask somebody for a token, and block."""
+
+    blocks = True
 
     def __init__(self, call: object) -> None:
         if not callable(call) or inspect.iscoroutinefunction(call):
@@ -80,6 +84,8 @@ class OwnSigner:
         for name, value in found.items():
             if not isinstance(name, str) or not TOKEN.fullmatch(name):
                 raise Misuse("a signer returned what is not the name of a header")
+            if name.lower() in OURS or name.lower() == "idempotency-key":
+                raise Misuse(f"the header {name} is written by the client that sends")
             if not isinstance(value, str) or not VALUE.fullmatch(value):
                 raise Misuse(f"the header {name} of a signer must be printable ASCII")
         return found

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 SUMMARY = "Send the messages of an application: what was staged with tx.send and app.send."
 EXAMPLES = f"""\
 examples:
-  duly relay shop:app                        50 messages at a time, ten of them to one host
+  duly relay shop:app                        {CONCURRENCY} messages at a time, \
+{PER_DESTINATION} of them to one host
   duly relay shop:app --concurrency 200 --per-destination 4
   duly relay shop:app --until-idle           send what can be sent now, and end
   {VARIABLE}=shop:app duly relay --log-json

@@ -6,8 +6,8 @@ WITH moment AS (
     SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
                     clock_timestamp()) AS now
 )
-SELECT EXISTS (SELECT FROM {outbox} AS message
-                WHERE message.state = 'ready' AND NOT message.waiting) AS due,
+SELECT (SELECT min(message.destination) FROM {outbox} AS message
+         WHERE message.state = 'ready' AND NOT message.waiting) IS NOT NULL AS due,
        EXISTS (SELECT FROM {outbox} AS message
                 WHERE message.state = 'leased' AND message.lease_until <= moment.now) AS lost,
        (extract(epoch FROM least(

@@ -13,11 +13,11 @@ WITH moment AS (
 chosen AS MATERIALIZED (
     SELECT picked.id
       FROM unnest(:destination::text[], :room::text[], :since::text[], :last::text[])
-           AS each (destination, room, since, last), moment,
+           AS each (destination, room, since, last),
    LATERAL (SELECT message.id
               FROM {outbox} AS message
              WHERE message.state = 'ready' AND NOT message.waiting
-               AND message.destination = each.destination AND message.run_at <= moment.now
+               AND message.destination = each.destination
                AND (message.run_at, message.id) > (
                     coalesce(timestamptz 'epoch'
                              + nullif(each.since, '')::bigint * interval '1 microsecond',

@@ -8,7 +8,6 @@ UPDATE {outbox}
    SET state = 'leased', epoch = epoch + 1, token = randomblob(16), lease_until = :now + :lease
  WHERE id IN (SELECT id FROM {outbox}
                WHERE state = 'ready' AND waiting = 0 AND destination = :destination
-                 AND run_at <= :now
                  AND (run_at, id)
                      > (CAST(coalesce(nullif(:since, ''), -9223372036854775808) AS INTEGER), :last)
                ORDER BY run_at, id LIMIT CAST(:room AS INTEGER))
