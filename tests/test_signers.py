@@ -31,7 +31,7 @@ def pair() -> tuple[str, str]:
 
 
 def message(body: bytes | None = b'{"a":1}') -> Message:
-    return Message("msg-1", "msg-1", "POST", "https://example.com/", {}, body, 1, datetime.now(UTC))
+    return Message("msg-1", "POST", "https://example.com/", {}, body, 1, datetime.now(UTC))
 
 
 def verified(headers: dict[str, str], secret: object, body: bytes = b'{"a":1}') -> duly.Verified:

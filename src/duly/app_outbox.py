@@ -79,7 +79,7 @@ class OutboxVerbs(EnqueueVerbs):
             headers: further headers; none that holds a secret.
             sign: the name of a signer.
             key: names the message. While it is known at this address, the message that it led to
-                is returned and none is added. A digest of both is sent as ``Idempotency-Key``.
+                is returned and none is added; your transaction is unharmed.
             window: how long the key is known. Then a new message may be staged, unless the old one
                 still has to be sent.
             method: POST unless given.

@@ -42,7 +42,7 @@ def netrc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-def test_a_client_of_httpx_would_take_both(proxy: Den, netrc: None) -> None:
+def test_a_client_of_httpx_would_go_through_the_proxy(proxy: Den) -> None:
     """Without this the tests below would pass in an environment that nobody reads."""
     with living(answers_every_request) as den, httpx.Client() as client:
         assert client.get(den.url).status_code == 200

@@ -89,20 +89,19 @@ def test_a_message_whose_name_leads_to_a_refused_address_is_dead_with_the_reason
     assert seen == []
 
 
-def test_what_another_guard_let_in_is_dead_with_the_reason(sqlite_url: str) -> None:
-    urls = [f"{url}hook" for url in LITERALS]
+def test_what_another_guard_let_in_is_left_to_it_and_dialled_by_nobody_else(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     loose = duly.Duly(sqlite_url, egress=Egress(allow=[url[:-1] for url in LITERALS]))
-    for url in urls:
+    for url in LITERALS:
         loose.send(url, json={})
     strict = duly.Duly(sqlite_url)
     with dials() as seen:
         relayed = strict.relay()
 
-    assert relayed.dead == len(urls)
-    assert relayed.sent == relayed.again == 0
-    for letter in strict.outbox.dead():
-        assert letter.failure is not None
-        assert "leads to" in letter.failure.message
+    assert (relayed.sent, relayed.dead) == (0, 0)
+    assert relayed.again >= len(LITERALS)
+    assert caplog.text.count("leads to") >= len(LITERALS)
     assert seen == []
 
 

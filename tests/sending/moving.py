@@ -93,7 +93,7 @@ class Bench:
 
 async def insert(session: Session, message: str, delay: int = 0) -> Any:
     return await session.rows(
-        "outbox_insert", id=message, scope="send", destination=THERE, key=message,
+        "outbox_insert", id=message, scope="send", destination=THERE,
         request=b"{}", body=b"1", signer=None, delay=delay, at=None, max_attempts=20,
     )  # fmt: skip
 
@@ -246,9 +246,7 @@ SITUATIONS = [
     Situation("failed", "ready", lambda bench: returned(bench, AGAIN)),
     Situation("given back", "ready", lambda b: returned(b, RELEASED), {"take": "leased"}),
     Situation("just rescued", "ready", rescued),
-    Situation(
-        "rescued and due", "ready", lambda b: after(b, BACK, rescued(b)), {"stage": "ready"}
-    ),
+    Situation("rescued and due", "ready", lambda b: after(b, BACK, rescued(b)), {"stage": "ready"}),
     Situation("leased", "leased", leased, SETTLED),
     Situation("leased, with an old token and epoch", "leased", retaken),
     Situation(
@@ -260,8 +258,6 @@ SITUATIONS = [
     Situation(
         "lost for the last time", "leased", lost_for_the_last_time, {**SETTLED, "rescue": "dead"}
     ),
-    Situation(
-        "dead", "dead", lambda b: returned(b, BURIED), {"replay": "ready", "discard": None}
-    ),
+    Situation("dead", "dead", lambda b: returned(b, BURIED), {"replay": "ready", "discard": None}),
     Situation("sent", "sent", lambda bench: returned(bench, SENT)),
 ]

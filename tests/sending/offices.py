@@ -33,9 +33,7 @@ STORES = [
 ]
 TABLES = ("duly_claims", "duly_history", "duly_outbox")
 LETTER = {"order": 7}
-COLUMNS = (
-    "id, destination, key, state, attempts, rescues, epoch, token, run_at, created_at, last_error"
-)
+COLUMNS = "id, destination, state, attempts, rescues, epoch, token, run_at, created_at, last_error"
 # No wait after an error: most tests are about something else.
 AT_ONCE = duly.Backoff(first=timedelta(0))
 
@@ -45,7 +43,6 @@ class Row(NamedTuple):
 
     id: str
     destination: str
-    key: str
     state: str
     attempts: int
     rescues: int

@@ -72,8 +72,6 @@ async def test_a_key_is_known_until_its_window_is_over(
         assert second.id != first.id
         assert not (await office.send(key="paid-7")).first
         assert (await office.relay()).sent == 1
-        # It is the same key, and a receiver that remembers longer than us takes it for the first.
-        assert len({one.headers["idempotency-key"] for one in office.there.requests}) == 1
 
 
 async def test_the_window_is_what_the_caller_says(
@@ -144,11 +142,10 @@ async def test_every_attempt_and_every_repeat_carries_the_key_of_the_first(
     async with an_office(case, place, clock) as office:
         office.there.answer("/hook", 503, times=2)
         staged = await office.send(key="paid-7", data=b"\x00\x01 same")
-        [key] = [row.key for row in office.messages()]
         for _ in range(3):
             assert (await office.send(key="paid-7")).id == staged.id
             await office.relay()
             clock.advance(DAY / 8)
         arrived = office.there.requests
-        assert {one.headers["idempotency-key"] for one in arrived} == {key}
+        assert {one.headers["idempotency-key"] for one in arrived} == {staged.id}
         assert [one.body for one in arrived] == [b"\x00\x01 same"] * 3

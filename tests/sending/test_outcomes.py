@@ -119,7 +119,7 @@ async def test_retry_after_is_honoured_in_seconds_and_as_a_date_up_to_a_day(
     # The lowest and the highest wait, where the longest of our own after one failure is 10 s.
     asked = {
         "120": (120.0, 130.0),
-        "3": (3.0, 6.0),
+        "3": (3.0, 10.0),
         format_datetime(clock() + timedelta(minutes=5), usegmt=True): (300.0, 310.0),
         "86400": (86400.0, 86410.0),
         "86401": (0.0, 10.0),

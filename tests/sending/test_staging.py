@@ -91,7 +91,7 @@ async def test_a_message_of_a_handler_stays_or_goes_with_its_work(
         [message] = office.messages()
         await office.relay()
         assert [(one.body, one.headers["idempotency-key"]) for one in office.there.requests] == [
-            (b"3", message.key)
+            (b"3", message.id)
         ]
 
 

@@ -48,7 +48,6 @@ class LeasedMessage(NamedTuple):
     id: str
     scope: str
     destination: str
-    key: str
     request: bytes
     body: bytes | None
     signer: str | None
@@ -119,7 +118,6 @@ def leased_from(row: Row) -> LeasedMessage:
         row["id"],
         row["scope"],
         row["destination"],
-        row["key"],
         bytes(row["request"]),
         None if body is None else bytes(body),
         row["signer"],

@@ -37,8 +37,7 @@ class DeadMessage:
     """A message that was given up.
 
     Args:
-        id: its id, which every attempt carried.
-        key: its idempotency key, which every attempt carried, too.
+        id: its id, which every attempt carried as its idempotency key.
         destination: the origin of its URL, or the name of its transport.
         method: how it was to be sent.
         url: where to.
@@ -54,7 +53,6 @@ class DeadMessage:
     """
 
     id: str
-    key: str
     destination: str
     method: str
     url: str
@@ -127,7 +125,6 @@ def letter_from(row: Row) -> DeadMessage:
     request, body = json.loads(bytes(row["request"])), row["body"]
     return DeadMessage(
         id=row["id"],
-        key=row["key"],
         destination=row["destination"],
         method=request["method"],
         url=request["url"],

@@ -47,8 +47,6 @@ class NewMessage(NamedTuple):
 
     id: str
     destination: str
-    # What every attempt carries for the other side to know it by.
-    key: str
     request: bytes
     body: bytes | None
     signer: str | None
@@ -76,9 +74,7 @@ class Message:
     """A message as a transport sees it.
 
     Args:
-        id: the same in every attempt.
-        key: the idempotency key, the same in every attempt: the id, or a digest of the address and
-            the ``key=`` that it was staged with.
+        id: the same in every attempt, and what the other side may know it by.
         url: where to, as it was staged; ``to`` is the part behind the name of the transport.
         headers: what was staged with it.
         body: the bytes, or None.
@@ -88,13 +84,17 @@ class Message:
     """
 
     id: str
-    key: str
     method: str
     url: str
     headers: dict[str, str]
     body: bytes | None
     attempt: int
     created_at: datetime
+
+    @property
+    def key(self) -> str:
+        """The idempotency key: the id, under the name that other services have for it."""
+        return self.id
 
     @property
     def to(self) -> str:
@@ -117,7 +117,6 @@ def message_of(leased: LeasedMessage) -> Message:
     request = json.loads(leased.request)
     return Message(
         leased.id,
-        leased.key,
         request["method"],
         request["url"],
         dict(request["headers"]),
@@ -148,7 +147,7 @@ def checked_header(name: object, value: object) -> tuple[str, str]:
     if lower in OURS:
         raise Misuse(f"the header {name} is written by the client that sends: leave it out")
     if lower == "idempotency-key":
-        raise Misuse("the header Idempotency-Key is the id of the message, or key=: give key=")
+        raise Misuse("the header Idempotency-Key is the id of the message: leave it out")
     if lower in SECRET:
         raise Misuse(
             f"a message never holds a secret, and {name} is one: register a signer that adds it "

@@ -128,7 +128,6 @@ class Outgoing:
         return NewMessage(
             message,
             destination,
-            message if claim is None else claim.digest.hex(),
             request_bytes(checked_method(method), url, told),
             body,
             self.signer_named(sign, destination),
@@ -193,11 +192,7 @@ def is_web(destination: str) -> bool:
 
 
 def claim_of(url: str, key: object) -> Key:
-    """What a message is known by: its key, at its address.
-
-    The other side is told the digest of both. A key alone could be that of another message to the
-    same service, which would then be taken for this one.
-    """
+    """What a message is known by while it is staged: its key, at its address."""
     given = checked_key(SCOPE, key)
     return given._replace(digest=digest(as_bytes(SCOPE), as_bytes(url), given.digest))
 

@@ -22,7 +22,6 @@ async def stage(session: Session, message: NewMessage) -> Staged:
             id=message.id,
             scope=SCOPE,
             destination=message.destination,
-            key=message.key,
             request=message.request,
             body=message.body,
             signer=message.signer,

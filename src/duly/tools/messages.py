@@ -58,7 +58,6 @@ def whole_document(letter: DeadMessage) -> dict[str, Json]:
     """The same with what may be long or private; bytes that are no text as base64."""
     text, body = text_of(letter.body), letter.body
     return document(letter) | {
-        "key": letter.key,
         "method": letter.method,
         "url": letter.url,
         "headers": dict(letter.headers),
@@ -73,7 +72,6 @@ def account(letter: DeadMessage) -> str:
     facts = [
         ("message", letter.id),
         ("to", on_one_line(f"{letter.method} {letter.url}")),
-        ("key", on_one_line(letter.key)),
         ("signer", on_one_line(letter.signer or "-")),
         ("staged", at(letter.created_at)),
         ("died", at(letter.dead_at)),

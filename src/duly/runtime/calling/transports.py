@@ -268,7 +268,7 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
     ) -> httpcore.AsyncHTTPConnection:
         """One that is free and still good, or a new one."""
         found, over = self._heap.take(spelled(request))
-        await aclosed(over)
+        await surely(aclosed(over))
         if found is not None:
             return found
         made = httpcore.AsyncHTTPConnection(

@@ -61,6 +61,8 @@ STARTING = 20.0
 # Seconds of its lease that a message must have left, beside its timeout, to be begun.
 MARGIN = 1.0
 NEVER = float("-inf")
+# Seconds that a transport has to obey a cancellation.
+OBEYING = 2.0
 # Ends that are not written yet, for each message on its way: then nothing more is taken.
 UNSETTLED = 4
 
@@ -222,8 +224,8 @@ class Relay:
         if time.monotonic() - self._looked > self._patience(LOOK) and not await self._look():
             return begun
         wants = self._wants()
-        if wants:
-            begun += await self._take(wants)
+        if wants:  # to its end: what the database has leased must not be forgotten
+            begun += await surely(self._take(wants))
         elif not self._held:
             self._looked = NEVER  # nothing is known to be left: the next round looks
             return begun or 1
@@ -404,6 +406,8 @@ class Relay:
 
     def _finish(self, lane: Lane, parcel: Parcel, ended: Ended) -> None:
         """The slot is free; the end is written with others."""
+        if parcel not in lane.running:  # it was given back before, and does not count any more
+            return
         parcel.ended = ended
         self._left(lane, parcel)
         if lane.hear(ended):
@@ -517,14 +521,19 @@ class Relay:
         """Give everything back, at once; the database has a while to take it."""
         for lane in self._lanes.values():
             self._release(lane)
-        tasks = []
-        for parcel in self._running():
+        running = self._running()
+        tasks = [parcel.task for parcel in running if parcel.task is not None]
+        for parcel in running:
             # It may have arrived: whoever sends it again knows that from the count.
             parcel.ended = Ended("again", rescued=1)
-            if parcel.task is not None:
-                parcel.task.cancel()
-                tasks.append(parcel.task)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=OBEYING)
+        for lane in list(self._lanes.values()):
+            for parcel in list(lane.running):  # these did not obey, and are left behind
+                logger.warning("message %s cannot be stopped, it is given back", parcel.leased.id)
+                self._finish(lane, parcel, Ended("again", rescued=1))
         try:
             async with asyncio.timeout(patience + WAIT.total_seconds() + 1.0):
                 await self._settler.flushed()

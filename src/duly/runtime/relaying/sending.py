@@ -19,7 +19,7 @@ from duly.runtime.callers import needs_http
 from duly.runtime.threads import on_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from duly.outbox.leases import LeasedMessage
     from duly.outbox.messages import Message
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from duly.runtime.calling.transports import AsyncGuarded
 
 logger = logging.getLogger("duly")
+# Seconds that a coroutine has to obey a cancellation.
+OBEYING = 1.0
 # Seconds for the body of an answer, of which nothing is kept.
 READING = 2.0
 
@@ -178,6 +180,17 @@ class Sender:
 async def called(transport: Transport, wanted: dict[str, object]) -> object:
     """What a transport returns; one that blocks runs on a thread of its own."""
     if transport.colour == "async":
-        answer: object = await transport.call(**wanted)
-        return answer
+        return await left_behind(transport.call(**wanted))
     return await on_thread(lambda: transport.call(**wanted))
+
+
+async def left_behind(call: Coroutine[Any, Any, object]) -> object:
+    """What a coroutine returns; it is not waited for if it does not let itself be cancelled."""
+    task = asyncio.ensure_future(call)
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task}, timeout=OBEYING)
+        raise
+    return task.result()

@@ -190,15 +190,14 @@ CREATE TABLE duly_schedules (
     PRIMARY KEY (scope, name)
 ) STRICT, WITHOUT ROWID;
 
--- key: the idempotency key that every attempt carries. request: JSON with the method, the address
--- and the headers. A message names its signer, it never holds a secret.
+-- Every attempt carries the id, for the other side to know it by. request: JSON with the method, the
+-- address and the headers. A message names its signer, it never holds a secret.
 -- waiting: its time has not come, and it is kept out of the index that relays look through.
 -- What was sent has left the table, and is a row of the history.
 CREATE TABLE duly_outbox (
     id           TEXT PRIMARY KEY NOT NULL,
     scope        TEXT NOT NULL,
     destination  TEXT NOT NULL,
-    key          TEXT NOT NULL,
     request      BLOB NOT NULL,
     body         BLOB,
     signer       TEXT,

@@ -1,8 +1,8 @@
 -- Dead letters of the outbox, the latest first. A filter that is null asks for nothing.
 -- params: id, destination, since, until (microseconds), limit
--- columns: id, destination, key, request, body, signer, attempts, rescues, max_attempts, created_at,
+-- columns: id, destination, request, body, signer, attempts, rescues, max_attempts, created_at,
 --          dead_at (microseconds), last_error
-SELECT message.id::text AS id, message.destination, message.key, message.request, message.body,
+SELECT message.id::text AS id, message.destination, message.request, message.body,
        message.signer, message.attempts, message.rescues, message.max_attempts,
        (extract(epoch FROM message.created_at) * 1000000)::bigint AS created_at,
        (extract(epoch FROM message.dead_at) * 1000000)::bigint AS dead_at, message.last_error

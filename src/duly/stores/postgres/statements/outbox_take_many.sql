@@ -4,7 +4,7 @@
 -- long as any transaction elsewhere could see it.
 -- params: destination, room (how many), since (the time to begin after, empty for none), last (the
 --         id there, or empty; arrays of text), lease (microseconds), now
--- columns: id, scope, destination, key, request, body, signer, attempts, rescues, max_attempts, token,
+-- columns: id, scope, destination, request, body, signer, attempts, rescues, max_attempts, token,
 --          epoch, created_at, run_at, taken_at (times in microseconds)
 WITH moment AS (
     SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
@@ -32,7 +32,7 @@ UPDATE {outbox} AS message
        lease_until = moment.now + :lease::bigint * interval '1 microsecond'
   FROM chosen, moment
  WHERE message.id = chosen.id
-RETURNING message.id::text AS id, message.scope, message.destination, message.key, message.request,
+RETURNING message.id::text AS id, message.scope, message.destination, message.request,
           message.body, message.signer, message.attempts, message.rescues, message.max_attempts,
           message.token, message.epoch,
           (extract(epoch FROM message.created_at) * 1000000)::bigint AS created_at,

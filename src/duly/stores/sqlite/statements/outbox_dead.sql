@@ -1,8 +1,8 @@
 -- Dead letters of the outbox, the latest first. A filter that is null asks for nothing.
 -- params: id, destination, since, until (microseconds), limit
--- columns: id, destination, key, request, body, signer, attempts, rescues, max_attempts, created_at,
+-- columns: id, destination, request, body, signer, attempts, rescues, max_attempts, created_at,
 --          dead_at (microseconds), last_error
-SELECT id, destination, key, request, body, signer, attempts, rescues, max_attempts, created_at,
+SELECT id, destination, request, body, signer, attempts, rescues, max_attempts, created_at,
        dead_at, last_error
   FROM {outbox}
  WHERE state = 'dead'
