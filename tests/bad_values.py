@@ -254,6 +254,7 @@ BAD_IN_AN_APP: dict[str, list[object]] = {
     "deadline": LENGTHS,
     "body_deadline": LENGTHS,
     "queue": COUNTS,
+    "egress": [None, 0, True, CANARY, b"", ["https://example.com"], *ODDITIES],
 }
 BAD_IN_A_SOURCE: dict[str, list[object]] = {
     "name": NAMES,

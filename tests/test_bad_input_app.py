@@ -21,7 +21,7 @@ BODY = b'{"action": "opened"}'
 SIGNED = duly.sign("github", BODY, SECRET, id="evt_1", type="issues")
 TABLES = (
     "claims", "versions", "events", "deliveries", "jobs", "history", "effects", "schedules",
-    "workers", "counters", "meta",
+    "workers", "counters", "meta", "outbox",
 )  # fmt: skip
 BAD = BAD_IN_A_HANDLER | BAD_IN_A_CALL
 # How each method is called when all is well; the walk spoils one argument at a time.
@@ -31,12 +31,14 @@ CALLS: dict[str, dict[str, object]] = {
     "receive": {"source": "github", "headers": SIGNED.headers, "body": BODY},
 }
 # Serving and closing take what a server hands over, which is no input of a person's.
-SERVED = {"source", "wsgi", "close", "aclose"}
+SERVED = {"source", "wsgi", "close", "aclose", "release_loop"}
 # Their own walks: below, tests/test_bad_input_jobs.py and tests/letters/test_bad_input.py.
 ABOUT_JOBS = {
     "job", "enqueue", "enqueue_many", "transaction", "work", "worker", "dead", "discard", "replay",
     "resolve", "stats", "cron", "schedules",
 }  # fmt: skip
+# And tests/test_bad_input_outbox.py.
+ABOUT_MESSAGES = {"send", "transport", "signer", "outbox", "relay", "relaying"}
 
 
 def handle(event: duly.Event) -> None: ...
@@ -164,9 +166,9 @@ def test_an_alias_that_is_no_name_is_refused() -> None:
 
 def test_every_method_is_in_this_walk_and_every_parameter_has_bad_values() -> None:
     methods = {name for name in dir(duly.Duly) if not name.startswith("_")}
-    assert methods == CALLS.keys() | SERVED | ABOUT_JOBS
+    assert methods == CALLS.keys() | SERVED | ABOUT_JOBS | ABOUT_MESSAGES
     awaited = {name for name in dir(Awaited) if not name.startswith("_")}
-    assert awaited <= CALLS.keys() | ABOUT_JOBS
+    assert awaited <= CALLS.keys() | ABOUT_JOBS | ABOUT_MESSAGES
     for function, values in (
         (duly.Duly, BAD_IN_AN_APP),
         (duly.Duly.source, BAD_IN_A_SOURCE),

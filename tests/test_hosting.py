@@ -1,4 +1,4 @@
-"""A worker or a relay on a thread of its own: it begins again after an error, and ends when told."""
+"""A worker or a relay on a thread of its own: begun again after an error, ended when told."""
 
 from __future__ import annotations
 

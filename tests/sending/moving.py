@@ -149,9 +149,8 @@ class Situation:
 def forged(bench: Bench) -> LeasedMessage:
     """A lease that nobody gave."""
     return LeasedMessage(
-        bench.message, "send", THERE, bench.message, b"{}", b"1", None, 0, 0, 20, OTHER_TOKEN, 1, 0,
-        0, 0,
-    )  # fmt: skip
+        bench.message, "send", THERE, b"{}", b"1", None, 0, 0, 20, OTHER_TOKEN, 1, 0, 0, 0
+    )
 
 
 def inserted(bench: Bench, delay: int = 0) -> LeasedMessage:

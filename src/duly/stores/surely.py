@@ -23,3 +23,20 @@ async def surely(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
         except asyncio.CancelledError:
             if task.cancelled():
                 raise
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await the work to its end, and raise only then that the caller was cancelled meanwhile."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as problem:
+            cancelled = problem
+        except Exception:  # it is raised below
+            break
+    if cancelled is not None and not task.cancelled():
+        task.exception()  # it was seen
+        raise cancelled
+    return task.result()

@@ -19,7 +19,7 @@ import httpx
 from duly.runtime.calling.deadlines import ending
 from duly.runtime.calling.dialling import AsyncDialler, Dialler, resolve
 from duly.runtime.calling.heaps import Heap
-from duly.stores.surely import surely
+from duly.stores.surely import surely, to_its_end
 
 if TYPE_CHECKING:
     import ssl
@@ -150,7 +150,7 @@ class AsyncAnswer(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         """Give the connection back, or close it if there is more to read."""
-        await surely(self._stream.aclose())
+        await to_its_end(self._stream.aclose())
         await self._over()
 
 
@@ -254,7 +254,7 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
             raise
 
         async def over() -> None:
-            await surely(aclosed(self._heap.put(spelled(request), connection)))
+            await to_its_end(aclosed(self._heap.put(spelled(request), connection)))
 
         return httpx.Response(
             response.status,
@@ -268,7 +268,7 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
     ) -> httpcore.AsyncHTTPConnection:
         """One that is free and still good, or a new one."""
         found, over = self._heap.take(spelled(request))
-        await surely(aclosed(over))
+        await to_its_end(aclosed(over))
         if found is not None:
             return found
         made = httpcore.AsyncHTTPConnection(

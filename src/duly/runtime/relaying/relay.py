@@ -32,7 +32,7 @@ from duly.runtime.relaying.sending import Sender
 from duly.runtime.relaying.settings import SLACK
 from duly.runtime.relaying.tally import Relayed
 from duly.runtime.settler import Settler
-from duly.stores.surely import surely
+from duly.stores.surely import surely, to_its_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -225,7 +225,7 @@ class Relay:
             return begun
         wants = self._wants()
         if wants:  # to its end: what the database has leased must not be forgotten
-            begun += await surely(self._take(wants))
+            begun += await to_its_end(self._take(wants))
         elif not self._held:
             self._looked = NEVER  # nothing is known to be left: the next round looks
             return begun or 1
@@ -531,9 +531,12 @@ class Relay:
         if tasks:
             await asyncio.wait(tasks, timeout=OBEYING)
         for lane in list(self._lanes.values()):
-            for parcel in list(lane.running):  # these did not obey, and are left behind
-                logger.warning("message %s cannot be stopped, it is given back", parcel.leased.id)
-                self._finish(lane, parcel, Ended("again", rescued=1))
+            for parcel in list(lane.running):
+                if parcel.task is not None and not parcel.task.done():
+                    logger.warning("message %s does not let itself be stopped", parcel.leased.id)
+                    self._finish(lane, parcel, Ended("again", rescued=1))
+                else:  # it was cancelled before its first step
+                    self._finish(lane, parcel, RELEASED)
         try:
             async with asyncio.timeout(patience + WAIT.total_seconds() + 1.0):
                 await self._settler.flushed()
