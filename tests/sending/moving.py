@@ -241,6 +241,7 @@ SITUATIONS = [
         "due, before the clock was set back",
         "ready",
         lambda bench: after(bench, -LEASE, inserted(bench)),
+        {"take": "leased"},
     ),
     Situation("failed", "ready", lambda bench: returned(bench, AGAIN)),
     Situation("given back", "ready", lambda b: returned(b, RELEASED), {"take": "leased"}),

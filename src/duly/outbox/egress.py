@@ -145,7 +145,9 @@ def target_of(url: object) -> Target:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise EgressRefused("this is no URL: its host or its port cannot be read") from None
+        raise EgressRefused(
+            "this is no URL, its host or its port cannot be read: write https://example.com/path"
+        ) from None
     refuse_parts(parts, url)
     usual = USUAL[parts.scheme]
     return Target(parts.scheme, host_of(parts), usual if port is None else port)
@@ -154,8 +156,8 @@ def target_of(url: object) -> Target:
 def refuse_parts(parts: SplitResult, url: str) -> None:
     """Refuse what is not a plain address of the web."""
     if parts.scheme not in USUAL:
-        told = parts.scheme[:20] or url[:40]
-        raise EgressRefused(f"only http and https are spoken here, not {told!r}")
+        told = parts.scheme[:20] or "an address without a scheme"
+        raise EgressRefused(f"only http and https are spoken here, not {told!r}: write https://…")
     if "@" in parts.netloc:
         raise EgressRefused(
             "this URL has a user or a password in it: leave them out, and sign the message"
@@ -163,7 +165,7 @@ def refuse_parts(parts: SplitResult, url: str) -> None:
     if "#" in url:
         raise EgressRefused("this URL has a fragment (#…), which is never sent: leave it out")
     if parts.port == 0:
-        raise EgressRefused("port 0 is no port")
+        raise EgressRefused("port 0 is no port: leave it out, or write one from 1 to 65535")
 
 
 def host_of(parts: SplitResult) -> str:
@@ -171,7 +173,10 @@ def host_of(parts: SplitResult) -> str:
     host = (parts.hostname or "").lower()
     if "[" in parts.netloc or "]" in parts.netloc:
         if not BRACKETS.fullmatch(parts.netloc) or literal_of(host) is None:
-            raise EgressRefused("this URL has no address between its brackets, or more than that")
+            raise EgressRefused(
+                "this URL has no address between its brackets, or more than that: write "
+                "[address] or [address]:port"
+            )
         return host
     if literal_of(host) is not None:
         return host
@@ -181,7 +186,9 @@ def host_of(parts: SplitResult) -> str:
             "with dots, or a name"
         )
     if len(host) > 253 or not NAME.fullmatch(host):
-        raise EgressRefused(f"{host[:80]!r} is not the name of a host")
+        raise EgressRefused(
+            f"{host[:80]!r} is not the name of a host: write https://example.com/path"
+        )
     return host.removesuffix(".")
 
 
@@ -202,7 +209,7 @@ def plainest(address: Address) -> Address:
 def listed(what: str, values: object) -> tuple[Any, ...]:
     """Several values, not one."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise Misuse(f"{what} must be a list: {what}=[{values!r:.80}]")
+        raise Misuse(f"{what} must be a list, not {kind(values)}: write {what}=[…]")
     return tuple(values)
 
 

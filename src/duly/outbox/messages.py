@@ -142,7 +142,10 @@ def checked_method(method: object) -> str:
 def checked_header(name: object, value: object) -> tuple[str, str]:
     """A header that can be sent and may be stored."""
     if not isinstance(name, str) or not TOKEN.fullmatch(name):
-        raise Misuse(f"{name!r:.60} is not the name of a header")
+        raise Misuse(
+            "the name of a header must be letters, digits and dashes, at most 100: leave out "
+            "spaces and colons"
+        )
     lower = name.lower()
     if lower in OURS:
         raise Misuse(f"the header {name} is written by the client that sends: leave it out")
@@ -189,11 +192,28 @@ def checked_content(json_value: object, data: object) -> tuple[bytes | None, str
         if isinstance(data, str):
             return sized(data.encode()), "text/plain; charset=utf-8"
         if isinstance(data, Mapping):
-            form = urlencode(data, doseq=True).encode()
+            form = urlencode(checked_form(data), doseq=True).encode()
             return sized(form), "application/x-www-form-urlencoded"
-    except (TypeError, UnicodeEncodeError):
-        raise Misuse("data must be text that UTF-8 has bytes for, or a mapping of it") from None
+    except UnicodeEncodeError:
+        raise Misuse(
+            "data holds a lone surrogate, which UTF-8 has no bytes for: use text"
+        ) from None
     raise Misuse(f"data must be bytes, text or a mapping for a form, not {kind(data)}")
+
+
+def checked_form(data: Mapping[Any, Any]) -> dict[str, list[str]]:
+    """The fields of a form, each with one value or several."""
+    fields: dict[str, list[str]] = {}
+    for name, value in data.items():
+        values = list(value) if isinstance(value, list | tuple) else [value]
+        plain = all(isinstance(one, str | int | float) for one in values)
+        if not isinstance(name, str) or not plain or any(isinstance(one, bool) for one in values):
+            raise Misuse(
+                "data for a form must be text by name, or lists of it: write str(…), and leave "
+                "out None"
+            )
+        fields[name] = [str(one) for one in values]
+    return fields
 
 
 def json_bytes(value: object) -> bytes:

@@ -145,15 +145,19 @@ class Outgoing:
         if not isinstance(url, str):
             raise Misuse(f"url must be a string, not {kind(url)}")
         if len(url) > LONGEST:
-            raise Misuse(f"this address has {len(url):,} characters, the most is {LONGEST:,}")
+            raise Misuse(
+                f"this address has {len(url):,} characters, the most is {LONGEST:,}: put the rest "
+                "into the body"
+            )
         scheme = url.partition(":")[0].lower()
         if scheme in WEB:
             return self.egress.check(url).origin
         if scheme not in self.transports or ":" not in url:
             known = ", ".join(f"{name}:…" for name in ("https", *sorted(self.transports)))
+            told = f"{scheme[:20]!r}:…" if ":" in url else "an address without a scheme"
             raise Misuse(
-                f"nothing sends to {url[:60]!r}: write {known}; or register a transport of your "
-                "own with @app.transport(name)"
+                f"nothing sends to {told}: write {known}; or register a transport of your own "
+                "with @app.transport(name)"
             )
         if not ADDRESS.fullmatch(url) or not url.isprintable():
             raise Misuse("the address of a message must be printable and without spaces")
@@ -175,8 +179,9 @@ class Outgoing:
             return None
         if not isinstance(sign, str) or sign not in self.signers:
             known = ", ".join(sorted(self.signers)) or "none yet"
+            asked = repr(sign[:60]) if isinstance(sign, str) else f"signer that is {kind(sign)}"
             raise Misuse(
-                f"sign= is the name of a signer, and there is no {sign!r:.60}: register it with "
+                f"sign= is the name of a signer, and there is no {asked}: register it with "
                 f"app.signer(name, secret=…) (there is {known})"
             )
         if destination in self.transports:

@@ -521,6 +521,18 @@ class Relay:
         """Give everything back, at once; the database has a while to take it."""
         for lane in self._lanes.values():
             self._release(lane)
+        await self._stopped_sending()
+        try:
+            async with asyncio.timeout(patience + WAIT.total_seconds() + 1.0):
+                await self._settler.flushed()
+        except TimeoutError:
+            logger.warning(
+                "%d messages could not be given back, their leases will run out",
+                self._settler.left,
+            )
+
+    async def _stopped_sending(self) -> None:
+        """Stop what is on its way; what does not obey is left behind."""
         running = self._running()
         tasks = [parcel.task for parcel in running if parcel.task is not None]
         for parcel in running:
@@ -530,21 +542,13 @@ class Relay:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=OBEYING)
-        for lane in list(self._lanes.values()):
+        for lane in self._lanes.values():
             for parcel in list(lane.running):
                 if parcel.task is not None and not parcel.task.done():
                     logger.warning("message %s does not let itself be stopped", parcel.leased.id)
                     self._finish(lane, parcel, Ended("again", rescued=1))
                 else:  # it was cancelled before its first step
                     self._finish(lane, parcel, RELEASED)
-        try:
-            async with asyncio.timeout(patience + WAIT.total_seconds() + 1.0):
-                await self._settler.flushed()
-        except TimeoutError:
-            logger.warning(
-                "%d messages could not be given back, their leases will run out",
-                self._settler.left,
-            )
 
     async def _end(self, helpers: Sequence[asyncio.Task[None]]) -> None:
         self._parts.bell.remove(self.wake)

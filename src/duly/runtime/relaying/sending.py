@@ -186,7 +186,8 @@ async def called(transport: Transport, wanted: dict[str, object]) -> object:
 
 async def left_behind(call: Coroutine[Any, Any, object]) -> object:
     """What a coroutine returns; it is not waited for if it does not let itself be cancelled."""
-    task = asyncio.ensure_future(call)
+    task = asyncio.ensure_future(contained(call))
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # it was seen
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
@@ -194,3 +195,11 @@ async def left_behind(call: Coroutine[Any, Any, object]) -> object:
         await asyncio.wait({task}, timeout=OBEYING)
         raise
     return task.result()
+
+
+async def contained(call: Coroutine[Any, Any, object]) -> object:
+    """The same, where ``sys.exit()`` is a failure of the call and not the end of the event loop."""
+    try:
+        return await call
+    except SystemExit as problem:
+        raise RuntimeError(repr(problem)) from problem

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
+from duly._kernel.functions import colour_of
 from duly._kernel.inputs import kind
 from duly.gate.schemes.base import MOST_CANDIDATES
 from duly.gate.schemes.standard import StandardWebhooks
@@ -72,8 +73,14 @@ class OwnSigner:
     blocks = True
 
     def __init__(self, call: object) -> None:
-        if not callable(call) or inspect.iscoroutinefunction(call):
+        if not callable(call) or colour_of(call, "this signer") == "async":
             raise Misuse("a signer is a function of the message that returns headers: write `def`")
+        try:
+            inspect.signature(call).bind(None)
+        except (TypeError, ValueError):
+            raise Misuse(
+                "a signer is a function of the message that returns headers: give it one parameter"
+            ) from None
         self._call = call
 
     def headers(self, message: Message) -> Mapping[str, str]:
