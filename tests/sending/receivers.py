@@ -230,8 +230,11 @@ def read_request(stream: BinaryIO) -> Received | None:
         return None
     method, path, _ = line.decode("latin-1").split(" ", 2)
     headers: dict[str, str] = {}
-    while text := stream.readline().decode("latin-1").rstrip("\r\n"):
-        name, _, value = text.partition(":")
+    while (line := stream.readline()).strip():
+        name, _, value = line.decode("latin-1").partition(":")
         headers[name.lower()] = value.strip()
-    body = stream.read(int(headers.get("content-length", "0")))
+    length = int(headers.get("content-length", "0"))
+    body = stream.read(length)
+    if not line or len(body) < length:  # the sender is gone, and what it sent is not whole
+        return None
     return Received(method, path, headers, body, time.monotonic())

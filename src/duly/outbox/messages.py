@@ -195,9 +195,7 @@ def checked_content(json_value: object, data: object) -> tuple[bytes | None, str
             form = urlencode(checked_form(data), doseq=True).encode()
             return sized(form), "application/x-www-form-urlencoded"
     except UnicodeEncodeError:
-        raise Misuse(
-            "data holds a lone surrogate, which UTF-8 has no bytes for: use text"
-        ) from None
+        raise Misuse("data holds a lone surrogate, which is no text: leave it out") from None
     raise Misuse(f"data must be bytes, text or a mapping for a form, not {kind(data)}")
 
 

@@ -101,6 +101,8 @@ class Relay:
         self._hurried = False
         self._after = ""
         self._looked = NEVER
+        # Whether somebody said that there is something new.
+        self._rung = False
         # Whether the last look found nothing that can be sent now, and when there may be something.
         self._nothing = False
         self._next_in: int | None = None
@@ -128,11 +130,16 @@ class Relay:
 
     def wake(self) -> None:
         """Look for messages now. From any thread."""
-        if not self._stirred.is_set():
-            self._from_outside(self._stir)
+        if not self._rung:
+            self._from_outside(self._ring)
 
     def _stop(self) -> None:
         self._stopping.set()
+        self._stir()
+
+    def _ring(self) -> None:
+        """Something was staged: the next round looks, however busy it is."""
+        self._rung = True
         self._stir()
 
     def _stir(self) -> None:
@@ -221,7 +228,8 @@ class Relay:
         """Take messages and begin to send them; how many."""
         begun = self._start()
         self._nothing = False
-        if time.monotonic() - self._looked > self._patience(LOOK) and not await self._look():
+        due = self._rung or time.monotonic() - self._looked > self._patience(LOOK)
+        if due and not await self._look():
             return begun
         wants = self._wants()
         if wants:  # to its end: what the database has leased must not be forgotten
@@ -241,7 +249,7 @@ class Relay:
 
     async def _look(self) -> bool:
         """Find the next destinations that have something to send; whether there are any."""
-        begun = time.monotonic()
+        begun, self._rung = time.monotonic(), False
         try:
             return await self._looked_around()
         finally:
@@ -458,17 +466,17 @@ class Relay:
             pause = LATEST
         if self._next_in is not None:
             pause = min(pause, max(self._next_in / 1_000_000, SOONEST))
-        await self._nap(self._patience(pause))
-        self._looked = NEVER
+        if not await self._nap(self._patience(pause)) or not busy:
+            self._looked = NEVER
         return False
 
-    async def _nap(self, seconds: float) -> None:
-        """Wait, but not longer than until something stirs."""
+    async def _nap(self, seconds: float) -> bool:
+        """Wait, but not longer than until something stirs; whether something did."""
         try:
             async with asyncio.timeout(seconds):
-                await self._stirred.wait()
+                return await self._stirred.wait()
         except TimeoutError:
-            return
+            return False
 
     async def _rescue_now(self) -> None:
         """Take back every lease that has run out."""

@@ -1,0 +1,481 @@
+"""What once went wrong in a relay, or nearly did: each test is a way in which it must not again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+import duly
+from duly._kernel.options import Names
+from duly.outbox.egress import Egress
+from duly.outbox.leases import STAGED
+from duly.outbox.messages import request_bytes
+from duly.outbox.outcomes import RELEASED
+from duly.runtime.relaying import relay as relays
+from duly.runtime.relaying.lanes import ILL
+from duly.runtime.relaying.settings import RelaySettings
+from duly.stores.sql.placeholders import prepare
+from duly.stores.sql.statements import fill, statement_text
+from tests.conftest import HandClock
+from tests.sending.moving import Bench
+from tests.sending.offices import AT_ONCE, STORES, an_office, relaying
+from tests.sending.receivers import Receiver
+from tests.working.records import Records, settle_in
+from tests.working.subjects import Case, DatabaseOf, seen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from duly.outbox.messages import Message
+
+# What is tried here is the relay itself: one store shows it, unless it is the store's doing.
+alone = pytest.mark.parametrize("case", [Case("memory", "async", "tx")], ids=lambda case: case.name)
+every_store = pytest.mark.parametrize("case", STORES, ids=lambda case: case.name)
+MEGABYTE = 1024 * 1024
+
+
+class Boom(BaseException):
+    """An exception that is none."""
+
+
+class Carrier:
+    """A transport that is an object, and must be awaited."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    async def __call__(self, message: Message) -> None:
+        self.seen.append(message.to)
+
+
+@alone
+async def test_an_object_that_must_be_awaited_is_awaited(case: Case, place: DatabaseOf) -> None:
+    carrier = Carrier()
+    async with an_office(case, place) as office:
+        office.app.transport("mail")(carrier)
+        await office.send("mail:ann")
+        assert (await office.relay()).sent == 1
+    assert carrier.seen == ["ann"]
+
+
+async def awaited(message: Message) -> None:
+    pytest.fail("nobody awaits it")
+
+
+def generated(message: Message) -> Iterator[None]:
+    pytest.fail("nobody runs it")
+    yield
+
+
+async def generated_and_awaited(message: Message) -> AsyncIterator[None]:
+    pytest.fail("nobody runs it")
+    yield
+
+
+@alone
+@pytest.mark.parametrize("inner", [awaited, generated, generated_and_awaited])
+async def test_a_transport_that_returns_what_nobody_runs_has_not_sent(
+    case: Case, place: DatabaseOf, inner: Callable[[Message], Any]
+) -> None:
+    def decorated(message: Message) -> Any:
+        return inner(message)
+
+    async with an_office(case, place) as office:
+        office.app.transport("mail", attempts=1)(decorated)
+        staged = await office.send("mail:ann")
+        relayed = await office.relay()
+        assert (relayed.sent, relayed.dead) == (0, 1)
+        error = office.message(staged.id).error
+        assert error is not None
+        assert "transport mail returned something to await: make it `async def`" in error["message"]
+
+
+@alone
+async def test_a_transport_that_is_cancelled_inside_uses_up_its_attempts(
+    case: Case, place: DatabaseOf
+) -> None:
+    calls = 0
+
+    async def mail(message: Message) -> None:
+        nonlocal calls
+        calls += 1
+        client = asyncio.ensure_future(asyncio.sleep(60))
+        client.cancel()
+        await client
+
+    async with an_office(case, place) as office:
+        office.app.transport("mail", attempts=3, backoff=AT_ONCE)(mail)
+        staged = await office.send("mail:ann")
+        relayed = await office.relay()
+        assert (relayed.again, relayed.dead, calls) == (2, 1, 3)
+        assert office.message(staged.id).counted == ("dead", 3, 0)
+
+
+@alone
+@pytest.mark.parametrize("colour", ["sync", "async"])
+@pytest.mark.parametrize(
+    "problem",
+    [Boom("x"), BaseExceptionGroup("several", [Boom("x")]), GeneratorExit(), SystemExit(3)],
+    ids=lambda problem: type(problem).__name__,
+)
+async def test_whatever_a_transport_raises_its_slot_is_free_for_the_next(
+    case: Case, place: DatabaseOf, problem: BaseException, colour: str
+) -> None:
+    def blocking(message: Message) -> None:
+        if message.to == "boom":
+            raise problem
+
+    async def awaiting(message: Message) -> None:
+        blocking(message)
+
+    async with an_office(case, place) as office:
+        sender = awaiting if colour == "async" else blocking
+        office.app.transport("mail", attempts=1, concurrency=1)(sender)
+        await office.send_all(["mail:boom", "mail:ann", "mail:boom", "mail:bob"])
+        relayed = await office.relay()
+        assert (relayed.sent, relayed.dead) == (2, 2)
+
+
+@alone
+@pytest.mark.parametrize("how", ["raised", "returned"])
+async def test_not_yet_is_for_jobs_and_a_transport_that_says_it_is_told_so(
+    case: Case, place: DatabaseOf, how: str
+) -> None:
+    async def mail(message: Message) -> object:
+        answer = duly.NotYet(after=timedelta(0), reason="the shop is closed")
+        if how == "raised":
+            raise answer
+        return answer
+
+    async with an_office(case, place) as office:
+        office.app.transport("mail", attempts=2, backoff=AT_ONCE)(mail)
+        staged = await office.send("mail:ann")
+        relayed = await office.relay()
+        assert (relayed.sent, relayed.again, relayed.dead) == (0, 1, 1)
+        error = office.message(staged.id).error
+        assert error is not None
+        assert "transport mail said NotYet, which is for jobs: say Retry" in error["message"]
+
+
+@alone
+@pytest.mark.parametrize("colour", ["sync", "async"])
+async def test_a_timeout_of_the_transports_own_is_told_as_its_own(
+    case: Case, place: DatabaseOf, colour: str
+) -> None:
+    def blocking(message: Message) -> None:
+        raise TimeoutError("the mail server did not greet")
+
+    async def awaiting(message: Message) -> None:
+        blocking(message)
+
+    async with an_office(case, place) as office:
+        office.app.transport("mail", attempts=1)(awaiting if colour == "async" else blocking)
+        await office.send("mail:ann")
+        await office.relay()
+        [letter] = await office.call("outbox.dead")
+        assert letter.failure.type == "TimeoutError"
+        assert letter.failure.message == "the mail server did not greet"
+        assert "in blocking" in letter.failure.traceback
+
+
+SIGNATURES: dict[str, Callable[[], Any]] = {
+    "raises": lambda: 1 / 0,
+    "returns no mapping": lambda: "Bearer x",
+    "pads a value": lambda: {"X-Signed": " padded"},
+    "breaks a line": lambda: {"X-Signed": "a\r\nHost: other"},
+    "has no name": lambda: {"": "x"},
+    "names no text": lambda: {5: "x"},
+    "writes the length": lambda: {"Content-Length": "1"},
+    "writes the host": lambda: {"host": "other"},
+    "writes the key": lambda: {"idempotency-key": "mine"},
+}
+
+
+@alone
+@pytest.mark.parametrize("name", SIGNATURES)
+async def test_a_signer_that_fails_closes_no_destination(
+    case: Case, place: DatabaseOf, name: str
+) -> None:
+    async with an_office(case, place) as office:
+
+        def billing(message: Message) -> Any:
+            return SIGNATURES[name]()
+
+        office.app.signer("billing")(billing)
+        await office.send_many(ILL + 1, "/signed", sign="billing", attempts=1)
+        await office.send("/plain")
+        relayed = await office.relay(per_destination=1)
+        assert (relayed.sent, relayed.dead) == (1, ILL + 1)
+        assert [one.path for one in office.there.requests] == ["/plain"]
+        for row in office.messages():
+            assert row.error is not None
+            assert "the signer billing failed" in row.error["message"]
+
+
+@alone
+async def test_a_request_that_cannot_be_written_closes_no_destination(
+    case: Case, place: DatabaseOf
+) -> None:
+    """An older version has staged what is refused today."""
+    async with an_office(case, place) as office:
+        ids = await office.send_many(ILL + 1, "/padded", attempts=1)
+        padded = request_bytes("POST", f"{office.there.url}/padded", {"X-Pad": " padded "})
+        office.records.run(f"UPDATE duly_outbox SET request = X'{padded.hex()}'")
+        await office.send("/plain")
+        relayed = await office.relay(per_destination=1)
+        assert (relayed.sent, relayed.dead) == (1, ILL + 1)
+        assert [one.path for one in office.there.requests] == ["/plain"]
+        error = office.message(ids[0]).error
+        assert error is not None
+        assert "this request cannot be written" in error["message"]
+
+
+@alone
+async def test_an_answer_about_one_message_holds_up_no_other(case: Case, place: DatabaseOf) -> None:
+    """409 says that an earlier attempt is in flight, 425 to come later; and only this message."""
+    async with an_office(case, place) as office:
+        for status in (409, 425):
+            office.there.answer(f"/{status}", status, headers={"Retry-After": "3600"})
+        await office.send_all(["/409", "/425"] * ILL)
+        await office.send_many(ILL)
+        relayed = await office.relay(per_destination=1)
+        assert (relayed.sent, relayed.again) == (ILL, 2 * ILL)
+
+
+@alone
+async def test_slow_destinations_with_a_backlog_starve_no_other(
+    case: Case, place: DatabaseOf
+) -> None:
+    """Five that are slow could keep every slot there is, for as long as their backlog lasts."""
+    begun: list[str] = []
+
+    async def slow(message: Message) -> None:
+        begun.append(message.url)
+        await asyncio.sleep(0.05)
+
+    async def quick(message: Message) -> None:
+        begun.append(message.url)
+
+    async with an_office(case, place) as office:
+        names = [f"slow{number}" for number in range(5)]
+        for name in names:
+            office.app.transport(name, concurrency=2)(slow)
+        office.app.transport("quick")(quick)
+        backlog = [f"{name}:ann" for name in names for _ in range(80)]
+        await office.send_all(backlog)
+        async with relaying(office, concurrency=10, grace=timedelta(0)):
+            await seen(lambda: len(begun) > 10)
+            await office.send("quick:ann")
+            await seen(lambda: "quick:ann" in begun)
+        assert begun.index("quick:ann") < len(backlog) * 3 / 4
+
+
+@alone
+async def test_a_relay_that_stalled_past_its_leases_gives_back_what_it_had_not_begun(
+    case: Case, place: DatabaseOf, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many they are: a stack that grew with each of them would overflow."""
+    lease, at_once = timedelta(seconds=1), 300
+    begun: list[float] = []
+    running = most = 0
+
+    async def mail(message: Message) -> None:
+        nonlocal running, most
+        begun.append(time.monotonic())
+        running += 1
+        most = max(most, running)
+        if len(begun) == at_once:
+            time.sleep(lease.total_seconds() * 1.1)  # noqa: ASYNC251  # that is the stall
+        await asyncio.sleep(0)
+        running -= 1
+
+    async with an_office(case, place) as office:
+        office.app.transport("mail", concurrency=at_once)(mail)
+        await office.send_many(3 * at_once, "mail:ann")
+        relayed = await office.relay(concurrency=at_once, lease=lease)
+        rows = office.messages()
+        assert relayed.sent + relayed.lost + len(rows) >= 3 * at_once
+        assert {row.state for row in rows} <= {"ready"}
+        assert all(row.attempts == 0 for row in rows)
+        assert most <= at_once
+    assert "never retrieved" not in caplog.text
+    assert "RecursionError" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_what_is_given_back_keeps_its_place_in_the_line(
+    kind: str, request: pytest.FixtureRequest, clock: HandClock
+) -> None:
+    url = request.getfixturevalue("own_postgres_url" if kind == "postgres" else "sqlite_url")
+    settle_in(url)
+    with duly.store(url, clock=clock) as store, Records(url).looking() as records:
+        bench = Bench(store, records, clock)
+        bench.insert()
+        lease = bench.take()
+        clock.advance(timedelta(minutes=1))
+        bench.settle(lease, RELEASED)
+        assert bench.take().run_at == lease.run_at
+
+
+@every_store
+async def test_what_is_due_is_sent_although_the_clock_went_back(
+    case: Case, place: DatabaseOf, clock: HandClock
+) -> None:
+    """Or a relay would look for ever at what it never takes."""
+    async with an_office(case, place, clock) as office:
+        await office.send()
+        clock.advance(timedelta(hours=-1))
+        async with asyncio.timeout(20):
+            assert (await office.relay()).sent == 1
+
+
+@alone
+async def test_a_dear_look_is_taken_seldom(
+    case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside an old snapshot every look walks through all that was sent."""
+    look = relays.outlook
+
+    async def dear(session: Any) -> Any:
+        await asyncio.sleep(0.1)
+        return await look(session)
+
+    async with an_office(case, place) as office:
+        relay = office.app.relaying(RelaySettings())
+        assert relay._patience(relays.LOOK) == relays.LOOK
+        monkeypatch.setattr(relays, "outlook", dear)
+        await relay.run("idle")
+        assert 10 * 0.1 <= relay._patience(relays.LOOK) <= relays.SELDOM
+        relay._dear = 60.0
+        assert relay._patience(relays.LOOK) == relays.SELDOM
+
+
+@alone
+async def test_an_answer_is_read_as_far_as_the_limit_says_and_its_connection_kept(
+    case: Case, place: DatabaseOf
+) -> None:
+    async with an_office(case, place, limit=20 * MEGABYTE) as office:
+        office.there.answer("/hook", 200, body=bytes(12 * MEGABYTE))
+        await office.send_many(2)
+        assert (await office.relay(per_destination=1)).sent == 2
+        assert office.there.connections == 1
+
+
+@alone
+async def test_a_signer_that_asks_somebody_holds_up_nobody_else(
+    case: Case, place: DatabaseOf
+) -> None:
+    with Receiver() as other:
+        async with an_office(case, place, None, other) as office:
+
+            def billing(message: Message) -> dict[str, str]:
+                other.wait_for(1)  # the signature waits for the other message
+                return {"Authorization": "Bearer x"}
+
+            office.app.signer("billing")(billing)
+            await office.send(sign="billing", attempts=1)
+            await office.send(f"{other.url}/hook")
+            assert (await office.relay()).sent == 2
+
+
+@asynccontextmanager
+async def a_listener(heads: list[bytes]) -> AsyncIterator[str]:
+    """A server that keeps the head of each request as it came, every line of it."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 204 Told\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@alone
+async def test_a_header_in_two_spellings_is_sent_once(case: Case, place: DatabaseOf) -> None:
+    heads: list[bytes] = []
+
+    def billing(message: Message) -> dict[str, str]:
+        return {"x-shop": "signed", "CONTENT-type": "application/vnd.shop"}
+
+    async with a_listener(heads) as url, case.open(place, egress=Egress(allow=[url])) as subject:
+        subject.app.signer("billing")(billing)
+        await subject.app.aio.send(
+            f"{url}/hook",
+            json=1,
+            sign="billing",
+            headers={"user-agent": "shop/1", "X-Shop": "staged"},
+        )
+        assert (await subject.app.aio.relay()).sent == 1
+    [head] = heads
+    lines = [line.partition(": ") for line in head.decode().split("\r\n")[1:] if line]
+    found = {name.lower(): value for name, _, value in lines}
+    assert len(found) == len(lines)
+    assert found["user-agent"] == "shop/1"
+    assert found["x-shop"] == "signed"
+    assert found["content-type"] == "application/vnd.shop"
+
+
+FILL = """
+INSERT INTO duly_outbox (id, scope, destination, request, body, state, run_at, waiting,
+                         max_attempts, created_at)
+SELECT gen_random_uuid(), 'send', 'https://' || number % 7 || '.example.com', '{}', '1', 'ready',
+       clock_timestamp() + interval '1 hour', true, 20, clock_timestamp()
+  FROM generate_series(1, 50000) AS each (number)
+"""
+LOOKS: dict[str, dict[str, object]] = {
+    "outbox_stage": {"limit": STAGED},
+    "outbox_next": {},
+    "outbox_destinations": {"after": "''", "skipped": "'[]'", "limit": 100},
+    "outbox_rescue": {"limit": 100, "most": 20, "waits": "'[1]'", "error": "''"},
+}
+
+
+@pytest.mark.parametrize("analysed", [True, False], ids=["analysed", "never analysed"])
+def test_a_look_reads_few_of_the_messages_that_wait(own_postgres_url: str, analysed: bool) -> None:
+    """The table of an outage: very many messages that wait for their next attempt."""
+    with psycopg.connect(own_postgres_url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE duly_outbox SET (autovacuum_enabled = false)")
+        connection.execute(FILL)
+        if analysed:
+            connection.execute("ANALYZE duly_outbox")
+        for name, values in LOOKS.items():
+            for mode in ("force_custom_plan", "force_generic_plan"):
+                assert read_by(connection, name, values, mode) < 200, (name, mode)
+
+
+def read_by(
+    connection: psycopg.Connection[Any], name: str, values: dict[str, object], mode: str
+) -> int:
+    """How many rows and pages a statement looks at, by every step of its plan."""
+    text = prepare(fill(statement_text("postgres", name), "postgres", Names()), "dollar")
+    given = ", ".join(str(values.get(one, "NULL")) for one in text.order)
+    connection.execute(f"SET plan_cache_mode = {mode}")
+    connection.execute(f"PREPARE looked AS {text.text}")
+    found = connection.execute(
+        f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE looked ({given})"
+    ).fetchone()
+    connection.execute("DEALLOCATE looked")
+    assert found is not None
+    plan = found[0][0]["Plan"]
+    pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    return int(pages) + sum(map(read_in, steps_of(plan)))
+
+
+def steps_of(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for inner in plan.get("Plans", []):
+        yield from steps_of(inner)
+
+
+def read_in(step: dict[str, Any]) -> int:
+    """The rows that one step gave, or looked at for nothing."""
+    removed = sum(count for what, count in step.items() if what.startswith("Rows Removed"))
+    return int((step["Actual Rows"] + removed) * step["Actual Loops"])
