@@ -11,7 +11,7 @@ from tests.bad_values import CANARY
 # Words of advice: a message without any of them only complains.
 ADVICE = re.compile(
     r"\b(must|use|pass|write|run|call|set|split|store|return|answer|check|try|look|is an"
-    r"|leave|give|allow|wrap|choose|takes|which|name one|1 to|register|needs|is two|asks? for"
+    r"|leave|give|allow|wrap|put|choose|takes|which|name one|1 to|register|needs|is two|asks? for"
     r"|is a function|such as|has five fields|is no cron expression: Bad)\b",
     re.IGNORECASE,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given, settings
@@ -22,7 +23,13 @@ from tests.egress.ranges import (
     SIX,
     SPELLINGS,
     Range,
+    compatible,
+    six_to_four,
+    translated,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GUARD = Egress()
 
@@ -97,6 +104,14 @@ def test_the_outside_world_is_let_out(text: str) -> None:
 def test_a_mapped_address_is_dialled_as_what_it_is_and_nat64_is_left_to_the_network() -> None:
     assert dialled(GUARD, "::ffff:1.1.1.1", "::ffff:101:101", "1.1.1.1") == ["1.1.1.1"]
     assert dialled(GUARD, "64:ff9b::1.1.1.1") == ["64:ff9b::101:101"]
+
+
+@pytest.mark.parametrize("spelt", [*SPELLINGS, compatible, translated, six_to_four])
+def test_the_reason_names_the_address_inside(spelt: Callable[[IPv4Address], str]) -> None:
+    told = refusal(ip_address(spelt(IPv4Address("169.254.169.254"))))
+
+    assert told is not None
+    assert "169.254.169.254, link-local" in told
 
 
 def test_an_allowed_network_is_let_out_in_its_mapped_spelling_too_and_nothing_beside_it() -> None:

@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import sessionmaker
 
 import duly
 from tests.sending.offices import LETTER, an_office
@@ -93,6 +95,37 @@ async def test_a_message_of_a_handler_stays_or_goes_with_its_work(
         assert [(one.body, one.headers["idempotency-key"]) for one in office.there.requests] == [
             (b"3", message.id)
         ]
+
+
+@pytest.mark.parametrize(
+    "case",
+    cases(kinds=["sqlite", "postgres"], colours=["sync"], ways=["tx"]),
+    ids=lambda case: case.name,
+)
+async def test_a_message_of_a_handler_in_the_users_orm_stays_or_goes_with_its_session(
+    case: Case, place: DatabaseOf
+) -> None:
+    engine = create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
+    sent: list[str] = []
+
+    def mail(message: Any) -> None:
+        sent.append(message.text)
+
+    async def notify(hand: Hand) -> None:
+        hand.tx.orm.execute(text("INSERT INTO workings (job, note) VALUES ('orm', 'x')"))
+        hand.tx.send("mail:ann", json=hand.job.attempt)
+        if hand.job.attempt == 1:
+            raise Trouble
+
+    async with case.open(place, begin=sessionmaker(engine)) as subject:
+        subject.app.transport("mail")(mail)
+        subject.job(notify, attempts=2)
+        await subject.enqueue()
+        assert (await subject.work()).done == 1
+        await asyncio.to_thread(subject.app.relay)
+        assert sent == ["2"]
+        assert subject.records.notes("orm") == ["x"]
+    engine.dispose()
 
 
 async def test_a_handler_that_gives_up_sends_nothing(case: Case, place: DatabaseOf) -> None:

@@ -40,7 +40,8 @@ class Ended:
         burnt: how many attempts it costs.
         rescued: how many rescues it counts as.
         error: what is recorded of it.
-        ill: whether it says something about the destination as a whole.
+        ill: whether it says that the destination as a whole fails.
+        answered: whether it says that the destination is there.
         pause: how long the destination asked to be left alone.
     """
 
@@ -50,10 +51,11 @@ class Ended:
     rescued: int = 0
     error: bytes | None = None
     ill: bool = False
+    answered: bool = False
     pause: int | None = None
 
 
-SENT = Ended("sent")
+SENT = Ended("sent", answered=True)
 # It was never begun, or given up by us: nothing is counted against it.
 RELEASED = Ended("again")
 
@@ -107,24 +109,25 @@ def judged(
     record = recorded(problem, attempt, at.secrets)
     if isinstance(problem, Unsendable):  # another process may know how, or the next deploy
         return Ended("again", delay=backoff.delay(4, at.draw), error=record)
-    if isinstance(problem, (Dead, EgressRefused)) or fatal(problem):
-        return Ended("dead", burnt=1, error=record)
-    pause = asked_pause(problem, at.now)
     ill = says_ill(problem)
+    answered = not ill and isinstance(problem, (Answered, Outcome))
+    if isinstance(problem, (Dead, EgressRefused)) or fatal(problem):
+        return Ended("dead", burnt=1, error=record, answered=answered)
+    pause = asked_pause(problem, at.now)
     if attempt >= leased.max_attempts:
-        return Ended("dead", burnt=1, error=record, ill=ill, pause=pause)
+        return Ended("dead", burnt=1, error=record, ill=ill, answered=answered, pause=pause)
     delay = backoff.delay(attempt, at.draw)
     if pause is not None and isinstance(problem, Retry):
         delay = pause
     elif pause is not None:  # not earlier than asked, not all at once, and no way round the backoff
         delay = max(delay, pause + int(at.draw * min(delay, pause)))
-    return Ended("again", delay=delay, burnt=1, error=record, ill=ill, pause=pause)
+    return Ended("again", delay, 1, error=record, ill=ill, answered=answered, pause=pause)
 
 
 def says_ill(problem: BaseException) -> bool:
     """Whether a failure is one of the destination, and not of this message alone."""
     if isinstance(problem, Answered):
-        return problem.status not in OF_ONE_MESSAGE
+        return problem.transient and problem.status not in OF_ONE_MESSAGE
     return not isinstance(problem, (Outcome, Unsigned, Misuse))
 
 

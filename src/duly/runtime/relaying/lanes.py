@@ -111,10 +111,10 @@ class Lane:
 
     def hear(self, ended: Ended) -> bool:
         """Learn from the end of an attempt; whether the lane was closed by it."""
+        if ended.answered:
+            self._failures = self._closings = 0
+            self._closed_until, self._probing = 0.0, False
         if not ended.ill:
-            if ended.kind != "again" or ended.burnt:  # an answer; not one that was only given back
-                self._failures = self._closings = 0
-                self._closed_until, self._probing = 0.0, False
             return False
         self._failed_at = time.monotonic()
         if self.closed:  # it was on its way before that, and tells nothing new

@@ -162,6 +162,7 @@ class Relay:
         for helper in helpers:
             helper.add_done_callback(self._hear_helper)
         try:
+            await asyncio.to_thread(self._sender.prepare)
             await self._patiently()
             await self._work(until)
             await self._drain()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
+from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from duly.runtime.calling.transports import AsyncGuarded
 
 logger = logging.getLogger("duly")
+# Threads that hang, for each message that a transport sends at a time: then no more are begun.
+STUCK = 2
 # Seconds that a coroutine has to obey a cancellation.
 OBEYING = 1.0
 # Seconds for the body of an answer, of which nothing is kept.
@@ -52,6 +56,16 @@ class Sender:
         self._outgoing = outgoing
         self._guarded: AsyncGuarded | None = None
         self._agent = agent()
+        # Calls of transports that block and have not come back, those given up among them.
+        self._away: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Load what sending by HTTP needs, on a thread: it takes a while, and nobody waits yet."""
+        try:
+            self._transport()
+        except ImportError:  # told where a message needs it
+            return
 
     def timeout(self, destination: str) -> float:
         """How long one attempt may take, in seconds."""
@@ -160,7 +174,7 @@ class Sender:
         offered = {"message": message, "key": message.key}
         wanted = {one: offered[one] for one in transport.wants}
         try:
-            answer = await called(transport, wanted)
+            answer = await self._called(transport, wanted)
         except NotYet as problem:
             answer = problem
         refuse_unawaited(answer, f"transport {name}")
@@ -171,17 +185,29 @@ class Sender:
         if isinstance(answer, type) and issubclass(answer, Outcome):
             raise Misuse(f"transport {name} returned the class {answer.__name__}: call it")
 
+    async def _called(self, transport: Transport, wanted: dict[str, object]) -> object:
+        """What a transport returns; one that blocks runs on a thread of its own."""
+        if transport.colour == "async":
+            return await left_behind(transport.call(**wanted))
+        with self._lock:
+            away = self._away[transport.name]
+            if away >= STUCK * transport.concurrency:
+                raise RuntimeError(f"{away} earlier calls of transport {transport.name} hang")
+            self._away[transport.name] += 1
+
+        def call() -> object:
+            try:
+                return transport.call(**wanted)
+            finally:
+                with self._lock:
+                    self._away[transport.name] -= 1
+
+        return await on_thread(call)
+
     async def close(self) -> None:
         """Close every connection."""
         if self._guarded is not None:
             await self._guarded.aclose()
-
-
-async def called(transport: Transport, wanted: dict[str, object]) -> object:
-    """What a transport returns; one that blocks runs on a thread of its own."""
-    if transport.colour == "async":
-        return await left_behind(transport.call(**wanted))
-    return await on_thread(lambda: transport.call(**wanted))
 
 
 async def left_behind(call: Coroutine[Any, Any, object]) -> object:
