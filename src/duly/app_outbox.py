@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from duly._kernel.errors import WrongColour
+from duly._kernel.errors import Misuse, WrongColour
 from duly._kernel.inputs import checked_count
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from duly.runtime.taking import Until
 
 Sending = TypeVar("Sending", bound="Callable[..., Any]")
+# Stands for a signer that is a function.
+OWN: object = object()
 INSTEAD = "use tx.send(…), or pass tx=tx"
 OUTSIDE = "call it outside of the handler, or in a job without tx"
 
@@ -122,6 +124,7 @@ class OutboxVerbs(EnqueueVerbs):
             concurrency: how many are sent at the same time.
             backoff: how long a message waits after an error.
         """
+        checked_name("the name of a transport", name, '@app.transport("mail")')
 
         def add(function: Sending) -> Sending:
             self.jobs.outgoing.add_transport(
@@ -138,15 +141,17 @@ class OutboxVerbs(EnqueueVerbs):
 
         return add
 
-    def signer(self, name: str, *, secret: object = None) -> Any:
+    def signer(self, name: str, *, secret: object = OWN) -> Any:
         """Register a signer by the name that ``sign=`` knows it by.
 
         With ``secret=`` it signs as Standard Webhooks: ``whsec_…`` makes v1 signatures, ``whsk_…``
         v1a; with several keys each message carries a signature of each. As a decorator it takes a
         function of the message that returns headers, for an API with its own way.
         """
-        checked_name("the name of a signer", name)
-        if secret is not None:
+        checked_name("the name of a signer", name, 'app.signer("ours", secret=…)')
+        if secret is None:
+            raise Misuse(f"the secret of signer {name} is None: check your settings")
+        if secret is not OWN:
             self.jobs.outgoing.add_signer(name, StandardSigner(secret))
             return None
 

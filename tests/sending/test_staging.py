@@ -112,7 +112,7 @@ async def test_a_message_of_a_handler_in_the_users_orm_stays_or_goes_with_its_se
         sent.append(message.text)
 
     async def notify(hand: Hand) -> None:
-        hand.tx.orm.execute(text("INSERT INTO workings (job, note) VALUES ('orm', 'x')"))
+        hand.tx.session.execute(text("INSERT INTO workings (job, note) VALUES ('orm', 'x')"))
         hand.tx.send("mail:ann", json=hand.job.attempt)
         if hand.job.attempt == 1:
             raise Trouble

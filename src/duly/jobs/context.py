@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from duly._kernel.clock import from_microseconds
 from duly._kernel.errors import Misuse
-from duly._kernel.inputs import checked_scope
+from duly._kernel.inputs import checked_scope, kind
 from duly._kernel.keys import as_bytes, digest
 from duly._kernel.onestep import finish
 from duly.jobs.effects import How, Step, checked_how, effects_digest, perform, whose
@@ -15,7 +15,7 @@ from duly.jobs.inside import refuse_inside
 from duly.jobs.promises import Promises
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
     from datetime import datetime
 
     from duly._kernel.results import Json
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from duly.jobs.effects import Unknown
     from duly.jobs.leases import Leased
 
+T = TypeVar("T")
 NOT_DONE: tuple[type[Exception], ...] = ()
 
 
@@ -35,7 +36,7 @@ class OneJob:
         handler: str,
         event_id: str | None,
         runner: Runner,
-        caller: Callable[[Callable[[str], str]], Any] | None = None,
+        caller: Callable[[Any], Any] | None = None,
     ) -> None:
         self._leased = leased
         self._handler = handler
@@ -80,7 +81,7 @@ class OneJob:
         if self._http is None:
             if self._caller is None:
                 raise Misuse("this job has no HTTP client: it is not run by a worker")
-            self._http = self._caller(self.key)
+            self._http = self._caller(self)
         return self._http
 
     @property
@@ -132,10 +133,10 @@ class AsyncJob(OneJob):
         handler: str,
         event_id: str | None,
         runner: Runner,
-        caller: Callable[[Callable[[str], str]], Any] | None = None,
+        caller: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__(leased, handler, event_id, runner, caller)
-        self._promises = Promises("write `await job.effect(…)`")
+        self._promises = Promises()
 
     def effect(
         self,
@@ -147,7 +148,11 @@ class AsyncJob(OneJob):
     ) -> Awaitable[Json]:
         """Take one external step, and remember its outcome: a repeat returns what it returned."""
         how: How = checked_how(name, call, unknown, not_done)
-        return self._promises.made(perform(self._runner, self._step(name), how))
+        return self._promises.made("job.effect", perform(self._runner, self._step(name), how))
+
+    def promised(self, verb: str, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        """Work that must be awaited before the handler returns."""
+        return self._promises.made(verb, work)
 
     def refuse_unkept(self) -> None:
         """What was asked for and never awaited was never done."""
@@ -156,4 +161,6 @@ class AsyncJob(OneJob):
 
 def checked_step(name: object) -> str:
     """The name of an external step inside its job."""
+    if not isinstance(name, str):
+        raise Misuse(f"a step of a job is named by a string, not {kind(name)}: write str(…)")
     return checked_scope(name)

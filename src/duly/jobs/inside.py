@@ -27,11 +27,11 @@ def inside(handler: str) -> Iterator[None]:
             HANDLER.set(None)
 
 
-def refuse_inside(verb: str, instead: str) -> None:
-    """Refuse what would be committed apart from the handler's transaction."""
+def refuse_inside(verb: str, instead: str, would: str = "would be committed") -> None:
+    """Refuse what would last, or have happened, apart from the handler's transaction."""
     handler = HANDLER.get()
     if handler is not None:
         raise Misuse(
-            f"{verb} inside {handler}, whose transaction is open, would be committed even if that "
-            f"is rolled back: {instead}"
+            f"{verb} inside {handler}, whose transaction is open, {would} even if that is rolled "
+            f"back: {instead}"
         )

@@ -15,8 +15,9 @@ T = TypeVar("T")
 class Promised(Generic[T]):
     """Work that begins when it is awaited, and knows whether it was."""
 
-    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, work: Coroutine[Any, Any, T], verb: str) -> None:
         self._work = work
+        self.verb = verb
         self.begun = False
 
     def __await__(self) -> Generator[Any, Any, T]:
@@ -31,13 +32,12 @@ class Promised(Generic[T]):
 class Promises:
     """All that one handler asked for."""
 
-    def __init__(self, remedy: str) -> None:
-        self._remedy = remedy
+    def __init__(self) -> None:
         self._promises: list[Promised[Any]] = []
 
-    def made(self, work: Coroutine[Any, Any, T]) -> Promised[T]:
-        """Something to await."""
-        self._promises.append(promise := Promised(work))
+    def made(self, verb: str, work: Coroutine[Any, Any, T]) -> Promised[T]:
+        """Something to await, by the name of the verb that it was asked with."""
+        self._promises.append(promise := Promised(work, verb))
         return promise
 
     def refuse_unkept(self) -> None:
@@ -46,8 +46,9 @@ class Promises:
         for promise in unkept:
             promise.give_up()
         if unkept:
-            times = "once" if len(unkept) == 1 else f"{len(unkept)} times"
+            verb = unkept[0].verb
+            others = "" if len(unkept) == 1 else f", and {len(unkept) - 1} more like it,"
             raise Misuse(
-                f"{times} something was asked for without `await`, and that was never done: "
-                f"{self._remedy}"
+                f"{verb}(…){others} was asked for without `await`, and never done: write "
+                f"`await {verb}(…)`"
             )

@@ -123,12 +123,12 @@ class AsyncTx(OpenTransaction):
 
     def __init__(self, opened: Opened, jobs: Registry) -> None:
         super().__init__(opened, jobs)
-        self._promises = Promises("write `await tx.execute(…)`, and so for the other verbs of tx")
+        self._promises = Promises()
 
     def execute(self, statement: str, /, *unnamed: object, **values: Any) -> Awaitable[Rows]:
         """Run a statement with ``:name`` parameters and return its rows."""
         return self._promises.made(
-            self._session().execute(checked_statement(statement, unnamed), values)
+            "tx.execute", self._session().execute(checked_statement(statement, unnamed), values)
         )
 
     def newer(
@@ -141,13 +141,13 @@ class AsyncTx(OpenTransaction):
     ) -> Awaitable[bool]:
         """Whether this version is later than any applied to the resource; it is recorded then."""
         return self._promises.made(
-            order.newer(self._session(), advance(scope, resource, version, tie))
+            "tx.newer", order.newer(self._session(), advance(scope, resource, version, tie))
         )
 
     def enqueue(self, job: object, payload: object = None, **options: Any) -> Awaitable[Enqueued]:
         """Enqueue a job that exists if this transaction commits; the options of `Duly.enqueue`."""
         return self._promises.made(
-            enqueue(self._session(), self._jobs.new(job, payload, **options))
+            "tx.enqueue", enqueue(self._session(), self._jobs.new(job, payload, **options))
         )
 
     def enqueue_many(
@@ -155,12 +155,12 @@ class AsyncTx(OpenTransaction):
     ) -> Awaitable[list[Enqueued]]:
         """Enqueue many jobs of one handler; the options of `Duly.enqueue_many`."""
         jobs = self._jobs.new_many(job, payloads, **options)
-        return self._promises.made(enqueue_many(self._session(), jobs))
+        return self._promises.made("tx.enqueue_many", enqueue_many(self._session(), jobs))
 
     def send(self, url: str, **options: Any) -> Awaitable[Staged]:
         """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
         message = self._jobs.outgoing.new(url, **options)
-        return self._promises.made(stage(self._session(), message))
+        return self._promises.made("tx.send", stage(self._session(), message))
 
     def _refuse_unkept(self) -> None:
         """What was asked for and never awaited was never done."""

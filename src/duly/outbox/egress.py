@@ -156,8 +156,8 @@ def target_of(url: object) -> Target:
 def refuse_parts(parts: SplitResult, url: str) -> None:
     """Refuse what is not a plain address of the web."""
     if parts.scheme not in USUAL:
-        told = parts.scheme[:20] or "an address without a scheme"
-        raise EgressRefused(f"only http and https are spoken here, not {told!r}: write https://…")
+        told = repr(parts.scheme[:20]) if parts.scheme else "an address without a scheme"
+        raise EgressRefused(f"only http and https are spoken here, not {told}: write https://…")
     if "@" in parts.netloc:
         raise EgressRefused(
             "this URL has a user or a password in it: leave them out, and sign the message"
@@ -222,6 +222,8 @@ def checked_entry(entry: object) -> str:
 
 def allowed_origin(entry: str) -> Target:
     """An origin that is let out as it is."""
+    if "*" in entry:
+        raise Misuse("allow takes whole names, and knows no *: write each origin that is meant")
     target = target_of(entry)
     if urlsplit(entry).path not in ("", "/") or "?" in entry:
         raise Misuse(f"allow takes origins, without a path: {target.origin!r}, not {entry[:80]!r}")
@@ -231,9 +233,12 @@ def allowed_origin(entry: str) -> Target:
 def allowed_network(entry: str) -> Network:
     """A network that is let out."""
     try:
-        return ip_network(entry)
+        found = ip_network(entry, strict=False)
     except ValueError:
         raise Misuse(
             f"allow takes origins ('http://billing.internal:8080') and networks ('10.2.0.0/16'), "
-            f"not {entry[:80]!r}"
+            f"not {entry[:80]!r}: write one of these"
         ) from None
+    if "/" in entry and found.network_address != ip_address(entry.partition("/")[0]):
+        raise Misuse(f"{entry[:80]!r} is an address in a network: write '{found}' for all of it")
+    return found

@@ -158,7 +158,9 @@ def checked_header(name: object, value: object) -> tuple[str, str]:
         )
     if lower.startswith(SIGNED):
         raise Misuse(f"the header {name} is written by the signer: register one and pass sign=")
-    if not isinstance(value, str) or not VALUE.fullmatch(value):
+    if not isinstance(value, str):
+        raise Misuse(f"the header {name} must be text, not {kind(value)}: write str(…)")
+    if not VALUE.fullmatch(value):
         raise Misuse(
             f"the header {name} must be printable ASCII, at most 4,096 characters, and "
             "without spaces at its edges"

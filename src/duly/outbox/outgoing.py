@@ -82,6 +82,11 @@ class Outgoing:
         self.transports: dict[str, Transport] = {}
         self.signers: dict[str, Signer] = {}
 
+    @property
+    def used(self) -> bool:
+        """Whether somebody has set up something to send with."""
+        return bool(self.transports or self.signers or self.egress != Egress())
+
     def add_transport(self, transport: Transport) -> None:
         """Add a sender of the user's own."""
         known = self.transports.get(transport.name)
@@ -154,11 +159,15 @@ class Outgoing:
             return self.egress.check(url).origin
         if scheme not in self.transports or ":" not in url:
             known = ", ".join(f"{name}:…" for name in ("https", *sorted(self.transports)))
-            told = f"{scheme[:20]!r}:…" if ":" in url else "an address without a scheme"
+            told = f"{scheme[:20]}:" if ":" in url else "an address without a scheme"
             raise Misuse(
-                f"nothing sends to {told}: write {known}; or register a transport of your own "
-                "with @app.transport(name)"
+                f"nothing sends to {told} (there is {known}). Write the whole URL, "
+                "https://example.com/path, or register a transport of your own, @app.transport"
+                '("name")'
             )
+        to = url.partition(":")[2]
+        if not to or to.startswith("//"):
+            raise Misuse(f"whom to? Write {scheme}:address, as in mail:ann@example.com")
         if not ADDRESS.fullmatch(url) or not url.isprintable():
             raise Misuse("the address of a message must be printable and without spaces")
         return scheme
@@ -179,10 +188,11 @@ class Outgoing:
             return None
         if not isinstance(sign, str) or sign not in self.signers:
             known = ", ".join(sorted(self.signers)) or "none yet"
-            asked = repr(sign[:60]) if isinstance(sign, str) else f"signer that is {kind(sign)}"
+            named = isinstance(sign, str) and NAME.fullmatch(sign) is not None
+            asked = repr(sign) if named else "such name"  # it may be the secret itself
             raise Misuse(
                 f"sign= is the name of a signer, and there is no {asked}: register it with "
-                f"app.signer(name, secret=…) (there is {known})"
+                f'app.signer("ours", secret=…), then write sign="ours" (there is {known})'
             )
         if destination in self.transports:
             raise Misuse(
@@ -212,7 +222,7 @@ def transport_of(
     backoff: object,
 ) -> Transport:
     """A sender of the user's own, checked."""
-    checked_name("the name of a transport", name)
+    checked_name("the name of a transport", name, '@app.transport("mail")')
     if name in (*WEB, "ws", "wss", "file", "ftp"):
         raise Misuse(f"{name}: is a scheme of the web: give this transport another name")
     if not callable(call):
@@ -241,8 +251,11 @@ def wanted_by(call: Callable[..., Any], what: str) -> frozenset[str]:
     return wanted
 
 
-def checked_name(what: str, name: object) -> str:
+def checked_name(what: str, name: object, example: str) -> str:
     """A short word in lower case."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise Misuse(f"{what} must be lower-case letters, digits, dots or dashes, 40 at most")
+        raise Misuse(
+            f"{what} must be lower-case letters, digits, dots or dashes, 40 at most: write "
+            f"{example}"
+        )
     return name

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from duly._kernel.errors import Misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from duly.jobs.context import AsyncJob, Job
     from duly.outbox.outgoing import Outgoing
     from duly.runtime.calling.clients import AsyncClient, Client
     from duly.runtime.calling.transports import AsyncGuarded, Guarded
@@ -26,11 +27,16 @@ class Callers:
 
     def __init__(self, outgoing: Outgoing) -> None:
         self._outgoing = outgoing
+        self._begin()
+        CALLERS.add(self)
+
+    def _begin(self) -> None:
+        """With nothing open; in a forked child, too: a connection must not have two owners."""
         self._lock = threading.Lock()
         self._guarded: Guarded | None = None
         self._awaited: dict[asyncio.AbstractEventLoop, AsyncGuarded] = {}
 
-    def client(self, key_of: Callable[[str], str]) -> Client:
+    def client(self, job: Job) -> Client:
         """A client for a job that blocks."""
         try:
             from duly.runtime.calling.clients import Client
@@ -40,9 +46,9 @@ class Callers:
         with self._lock:
             if self._guarded is None:
                 self._guarded = Guarded(self._outgoing.egress)
-        return Client(self._guarded, key_of)
+        return Client(self._guarded, job.key)
 
-    def awaited(self, key_of: Callable[[str], str]) -> AsyncClient:
+    def awaited(self, job: AsyncJob) -> AsyncClient:
         """A client for a job that is awaited, in the running event loop."""
         try:
             from duly.runtime.calling.clients import AsyncClient
@@ -54,7 +60,7 @@ class Callers:
             guarded = self._awaited.get(loop)
             if guarded is None:
                 guarded = self._awaited[loop] = AsyncGuarded(self._outgoing.egress)
-        return AsyncClient(guarded, key_of)
+        return AsyncClient(guarded, job.key, job.promised)
 
     async def aclose_loop(self) -> None:
         """Close what belongs to the running event loop."""
@@ -69,3 +75,15 @@ class Callers:
             guarded, self._guarded = self._guarded, None
         if guarded is not None:
             guarded.close()
+
+
+CALLERS: WeakSet[Callers] = WeakSet()
+
+
+def begin_anew() -> None:
+    """After a fork, in the child."""
+    for callers in list(CALLERS):
+        callers._begin()
+
+
+os.register_at_fork(after_in_child=begin_anew)

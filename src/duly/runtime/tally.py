@@ -22,7 +22,7 @@ def reason(error: bytes | None) -> str:
     failure = read(error)
     if failure is None:
         return "no reason was given"
-    told = (failure.message.splitlines() or [""])[0][:200]
+    told = (failure.message.splitlines() or [""])[0][:200].rstrip(".")
     return f"{failure.type}: {told}" if told else failure.type
 
 

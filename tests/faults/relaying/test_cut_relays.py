@@ -81,10 +81,14 @@ def test_a_server_struck_down_in_the_middle_costs_its_relays_nothing_but_time(
     with Post(server.url, there) as post:
         stage(post, MANY)
         with RelayProcess(post, LEASE) as one, RelayProcess(post, LEASE) as other:
-            for count in (30, 90):
-                there.wait_for(count)
-                server.strike()
-                server.back()
+            there.wait_for(30)
+            server.strike()
+            server.back()
+            there.wait_for(60)
+            with server.away():  # for longer than a statement is tried
+                one.hear("trying again")
+                other.hear("trying again")
+            server.back()
             post.reopen()
             arrived(post)
             assert did(one)["sent"] + did(other)["sent"] >= len(MANY)

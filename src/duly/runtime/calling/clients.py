@@ -7,7 +7,7 @@ the same call has the same key in every attempt.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
@@ -15,7 +15,7 @@ from duly._kernel.errors import Misuse
 from duly.jobs.inside import refuse_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 # Where the name of a call travels through httpx, which has no parameter for it.
@@ -43,7 +43,7 @@ class Naming:
         """Add the key of a call; refuse one that changes something and has no name."""
         if request.method.upper() in SAFE:
             return
-        refuse_inside("job.http", INSTEAD)
+        refuse_inside("job.http", INSTEAD, would="would have happened")
         name = request.extensions.get(NAMED, only)
         if name is None:
             raise Misuse(
@@ -121,6 +121,13 @@ class Client(httpx.Client):
         """A transport for a library that is built on httpx; with ``key=`` for one unsafe call."""
         return NamedTransport(self._guarded, self._naming, key)
 
+    def __enter__(self) -> Self:
+        """Nothing: it is open as long as its job runs."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing: its connections are shared with other jobs."""
+
     def request(
         self, method: str, url: Any, *, key: str | None = None, **options: Any
     ) -> httpx.Response:
@@ -151,8 +158,14 @@ class Client(httpx.Client):
 class AsyncClient(httpx.AsyncClient):
     """``job.http`` in a handler that is awaited."""
 
-    def __init__(self, guarded: httpx.AsyncBaseTransport, key_of: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        guarded: httpx.AsyncBaseTransport,
+        key_of: Callable[[str], str],
+        promised: Callable[[str, Coroutine[Any, Any, httpx.Response]], Awaitable[httpx.Response]],
+    ) -> None:
         self._guarded = guarded
+        self._promised = promised
         self._naming = Naming(key_of)
         super().__init__(
             transport=AsyncNamedTransport(guarded, self._naming),
@@ -170,22 +183,37 @@ class AsyncClient(httpx.AsyncClient):
         """Make a call; ``key=`` names it, where it may change something."""
         return await super().request(method, url, **with_name(options, key))
 
+    async def __aenter__(self) -> Self:
+        """Nothing: it is open as long as its job runs."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing: its connections are shared with other jobs."""
+
     def stream(self, method: str, url: Any, *, key: str | None = None, **options: Any) -> Any:
         """Make a call, and read its answer bit by bit."""
         return super().stream(method, url, **with_name(options, key))
 
-    async def post(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+    def post(  # type: ignore[override]  # to know whether it was awaited
+        self, url: Any, *, key: str | None = None, **options: Any
+    ) -> Awaitable[httpx.Response]:
         """POST, with ``key=`` for the name of the call."""
-        return await self.request("POST", url, key=key, **options)
+        return self._promised("job.http.post", self.request("POST", url, key=key, **options))
 
-    async def put(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+    def put(  # type: ignore[override]  # to know whether it was awaited
+        self, url: Any, *, key: str | None = None, **options: Any
+    ) -> Awaitable[httpx.Response]:
         """PUT, with ``key=`` for the name of the call."""
-        return await self.request("PUT", url, key=key, **options)
+        return self._promised("job.http.put", self.request("PUT", url, key=key, **options))
 
-    async def patch(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+    def patch(  # type: ignore[override]  # to know whether it was awaited
+        self, url: Any, *, key: str | None = None, **options: Any
+    ) -> Awaitable[httpx.Response]:
         """PATCH, with ``key=`` for the name of the call."""
-        return await self.request("PATCH", url, key=key, **options)
+        return self._promised("job.http.patch", self.request("PATCH", url, key=key, **options))
 
-    async def delete(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+    def delete(  # type: ignore[override]  # to know whether it was awaited
+        self, url: Any, *, key: str | None = None, **options: Any
+    ) -> Awaitable[httpx.Response]:
         """DELETE, with ``key=`` for the name of the call."""
-        return await self.request("DELETE", url, key=key, **options)
+        return self._promised("job.http.delete", self.request("DELETE", url, key=key, **options))

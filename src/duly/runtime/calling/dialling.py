@@ -10,6 +10,7 @@ import asyncio
 import socket
 from contextlib import contextmanager
 from ipaddress import ip_address
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import httpcore
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 Answers = list[tuple[Any, ...]]
 # A host with more addresses than that is not tried at all of them.
 MOST_DIALLED = 4
+# Seconds for one address while there are others.
+LONGEST_DIAL = 3.0
 # What a socket takes in one go, nearly always.
 SLICE = 16 * 1024
 
@@ -47,7 +50,27 @@ def checked(egress: Egress, target: Target, host: str, answers: Answers) -> list
         raise httpcore.ConnectError(f"no address is known for {host}")
     for address in addresses:
         egress.check_address(target, address)
-    return list(dict.fromkeys(str(address) for address in addresses))[:MOST_DIALLED]
+    return [str(address) for address in in_turn(addresses)][:MOST_DIALLED]
+
+
+def in_turn(addresses: list[Address]) -> list[Address]:
+    """Addresses of both families in turn, each in the order of the resolver.
+
+    A host whose route is broken in one family is reached in the other.
+    """
+    first = addresses[0].version
+    ours = [one for one in addresses if one.version == first]
+    others = [one for one in addresses if one.version != first]
+    pairs = zip_longest(ours, others)
+    return list(dict.fromkeys(one for pair in pairs for one in pair if one is not None))
+
+
+def share(timeout: float | None, others: int) -> float | None:
+    """How long to dial one address: not all the time that is left while there are others."""
+    rest = left(timeout, httpcore.ConnectTimeout)
+    if rest is None:
+        return LONGEST_DIAL if others else None
+    return min(rest / (others + 1), LONGEST_DIAL) if others else rest
 
 
 @contextmanager
@@ -155,14 +178,14 @@ class Dialler(httpcore.NetworkBackend):
     ) -> Stream:
         """Resolve, check every answer, dial."""
         addresses = checked(self._egress, self._target, host, self._answers(host, port))
-        for last, address in zip([False] * (len(addresses) - 1) + [True], addresses, strict=True):
+        for others, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
             try:
-                rest = left(timeout, httpcore.ConnectTimeout)
+                rest = share(timeout, others)
                 return Stream(
                     self._inner.connect_tcp(address, port, rest, local_address, socket_options)
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if last:
+                if not others:
                     raise
         raise httpcore.ConnectError(f"no address is known for {host}")
 
@@ -204,16 +227,16 @@ class AsyncDialler(httpcore.AsyncNetworkBackend):
     ) -> AsyncStream:
         """Resolve, check every answer, dial."""
         addresses = checked(self._egress, self._target, host, await self._answers(host, port))
-        for last, address in zip([False] * (len(addresses) - 1) + [True], addresses, strict=True):
+        for others, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
             try:
-                rest = left(timeout, httpcore.ConnectTimeout)
+                rest = share(timeout, others)
                 return AsyncStream(
                     await self._inner.connect_tcp(
                         address, port, rest, local_address, socket_options
                     )
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if last:
+                if not others:
                     raise
         raise httpcore.ConnectError(f"no address is known for {host}")
 

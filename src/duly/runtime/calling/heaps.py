@@ -6,9 +6,11 @@ relay's time (decisions/0027). How many are in use is for whoever makes the call
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -26,6 +28,11 @@ class Heap(Generic[Connection]):
     """What is free and what is in use; any thread may ask."""
 
     def __init__(self) -> None:
+        self.begin()
+        HEAPS.add(self)
+
+    def begin(self) -> None:
+        """With nothing; in a forked child, too: a connection must not have two owners."""
         self._lock = threading.Lock()
         self._free: dict[Hashable, list[tuple[float, Connection]]] = {}
         self._count = 0
@@ -106,3 +113,15 @@ def usable(connection: Any) -> bool:
     parser = getattr(getattr(connection, "_connection", None), "_h11_state", None)
     trailing = getattr(parser, "trailing_data", (b"unknown", True))
     return not trailing[0]
+
+
+HEAPS: WeakSet[Heap[Any]] = WeakSet()
+
+
+def begin_anew() -> None:
+    """After a fork, in the child; what the parent has open is left to it."""
+    for heap in list(HEAPS):
+        heap.begin()
+
+
+os.register_at_fork(after_in_child=begin_anew)

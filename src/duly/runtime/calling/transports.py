@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from duly.outbox.egress import Egress, Target
 from duly.runtime.calling.dialling import Answers
 
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 # For what a job asks; a message of the outbox needs only an acknowledgement.
 MOST_READ = 10 * 1024 * 1024
 
@@ -180,14 +181,16 @@ class Guarded(httpx.BaseTransport):
         """Send one request."""
         target = self._egress.check(address_of(request))
         until = time.monotonic() + self._egress.deadline.total_seconds()
-        connection, below = self._connection(target, request), lowered(request)
+        connection, kept = self._connection(target, request)
         try:
             with spoken_as_httpx(request), ending(until):
-                response = connection.handle_request(below)
+                response = connection.handle_request(lowered(request))
             refuse_compressed(response, request)
-        except BaseException:
+        except BaseException as problem:
             self._heap.drop(connection)
             connection.close()
+            if kept and repeatable(request, problem):
+                return self.handle_request(request)
             raise
 
         def over() -> None:
@@ -200,19 +203,21 @@ class Guarded(httpx.BaseTransport):
             extensions=response.extensions,
         )
 
-    def _connection(self, target: Target, request: httpx.Request) -> httpcore.HTTPConnection:
-        """One that is free and still good, or a new one."""
+    def _connection(
+        self, target: Target, request: httpx.Request
+    ) -> tuple[httpcore.HTTPConnection, bool]:
+        """One that was kept and is still good, or a new one; and whether it was kept."""
         found, over = self._heap.take(spelled(request))
         closed(over)
         if found is not None:
-            return found
+            return found, True
         made = httpcore.HTTPConnection(
             origin_of(request),
             ssl_context=self._tls,
             network_backend=Dialler(self._egress, target, self._resolver),
         )
         self._heap.add(made)
-        return made
+        return made, False
 
     def close(self) -> None:
         """Close every connection."""
@@ -242,15 +247,17 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
         """Send one request."""
         target = self._egress.check(address_of(request))
         until = time.monotonic() + self._egress.deadline.total_seconds()
-        connection, below = await self._connection(target, request), lowered(request)
+        connection, kept = await self._connection(target, request)
         try:
             with spoken_as_httpx(request), ending(until):
-                response = await connection.handle_async_request(below)
+                response = await connection.handle_async_request(lowered(request))
             if self._unpacked:
                 refuse_compressed(response, request)
-        except BaseException:
+        except BaseException as problem:
             self._heap.drop(connection)
             await surely(connection.aclose())
+            if kept and repeatable(request, problem):
+                return await self.handle_async_request(request)
             raise
 
         async def over() -> None:
@@ -265,23 +272,35 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
 
     async def _connection(
         self, target: Target, request: httpx.Request
-    ) -> httpcore.AsyncHTTPConnection:
-        """One that is free and still good, or a new one."""
+    ) -> tuple[httpcore.AsyncHTTPConnection, bool]:
+        """One that was kept and is still good, or a new one; and whether it was kept."""
         found, over = self._heap.take(spelled(request))
         await to_its_end(aclosed(over))
         if found is not None:
-            return found
+            return found, True
         made = httpcore.AsyncHTTPConnection(
             origin_of(request),
             ssl_context=self._tls,
             network_backend=AsyncDialler(self._egress, target, self._resolver),
         )
         self._heap.add(made)
-        return made
+        return made, False
 
     async def aclose(self) -> None:
         """Close every connection."""
         await aclosed(self._heap.close())
+
+
+def repeatable(request: httpx.Request, problem: BaseException) -> bool:
+    """Whether to try once more on a new connection, after one that was kept has failed.
+
+    The other side may have closed it at that very moment. What it did before that it knows by the
+    idempotency key, so that nothing is done twice.
+    """
+    broken = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+    whole = isinstance(request.stream, httpx.ByteStream)
+    known = request.method in SAFE or "idempotency-key" in request.headers
+    return isinstance(problem, broken) and whole and known
 
 
 def address_of(request: httpx.Request) -> str:

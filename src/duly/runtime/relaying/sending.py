@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from duly.runtime.calling.transports import AsyncGuarded
 
 logger = logging.getLogger("duly")
-# Threads that hang, for each message that a transport sends at a time: then no more are begun.
-STUCK = 2
 # Seconds that a coroutine has to obey a cancellation.
 OBEYING = 1.0
 # Seconds for the body of an answer, of which nothing is kept.
@@ -191,7 +189,7 @@ class Sender:
             return await left_behind(transport.call(**wanted))
         with self._lock:
             away = self._away[transport.name]
-            if away >= STUCK * transport.concurrency:
+            if away >= transport.concurrency:  # those that hang keep their place
                 raise RuntimeError(f"{away} earlier calls of transport {transport.name} hang")
             self._away[transport.name] += 1
 

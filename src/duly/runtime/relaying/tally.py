@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from duly.runtime.relaying.parcels import Parcel
 
 logger = logging.getLogger("duly")
+# A line for each message, as the access log has one for each delivery.
+told = logging.getLogger("duly.relay")
 
 
 @dataclass(slots=True)
@@ -56,6 +58,13 @@ class Relayed:
             )
         elif ended.kind == "sent":
             self.sent += 1
+            told.info(
+                "sent %s to %s in %.1f ms, attempt %d",
+                leased.id,
+                leased.destination,
+                parcel.ran / 1000,
+                leased.attempts + leased.rescues + 1,
+            )
         elif ended.kind == "dead":
             self.dead += 1
             logger.error(

@@ -137,7 +137,9 @@ def check(app: Duly, settings: Settings) -> int:
     with closing(app):
         app.store.open()
         base = base_url(settings.host, settings.port) if settings.port else ""  # any that is free
-        found = Opening(settings.app, app, base, concurrency=settings.concurrency)
+        found = Opening(
+            settings.app, app, base, concurrency=settings.concurrency, relay=settings.relay
+        )
         print(json.dumps(found.members()) if settings.json else "\n".join(found.lines()))
     return 0
 
@@ -158,7 +160,7 @@ def served(app: Duly, listener: socket.socket, settings: Settings) -> int:
     port = listener.getsockname()[1]
     opening = Opening(
         settings.app, app, base_url(settings.host, port), settings.workers,
-        base_url(reachable(settings.host), port), settings.concurrency,
+        base_url(reachable(settings.host), port), settings.concurrency, settings.relay,
     )  # fmt: skip
 
     def ready() -> None:

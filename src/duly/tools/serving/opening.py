@@ -12,11 +12,13 @@ from urllib.parse import quote, unquote, urlsplit
 import duly
 from duly._kernel.errors import DulyError
 from duly.gate import provider_named, provider_names
+from duly.runtime.relaying.settings import RelaySettings
 from duly.runtime.settings import CONCURRENCY
 from duly.tools.output import without_passwords
 from duly.tools.shelf.examples import secrets_for
 from duly.tools.templates.rendering import sample_type
 from duly.tools.working.plans import as_jobs, planned
+from duly.tools.working.relays import relay_members, relay_text
 
 if TYPE_CHECKING:
     from duly._kernel.results import Json
@@ -33,6 +35,7 @@ class Opening(NamedTuple):
     workers: int = 0  # none where it is only looked at
     local: str | None = None  # where it can be tried from this machine, if it is served
     concurrency: int | None = CONCURRENCY  # None where no worker runs with it
+    relay: bool = True
 
     def lines(self) -> list[str]:
         """For a person."""
@@ -47,6 +50,8 @@ class Opening(NamedTuple):
             for path, route in self.app.site.routes.items()
         ]
         rows.append(("worker", self.worker()))
+        if self.app.jobs.outgoing.used or not self.relay:
+            rows.append(("relay", self.relaying()))
         if self.workers:
             rows.append(("ready?", f"GET {self.base}/readyz"))
         width = max(len(name) for name, _ in rows)
@@ -66,6 +71,12 @@ class Opening(NamedTuple):
             return f"none here; jobs wait for one: duly worker {self.name}"
         return ("in each process, " if self.workers > 1 else "") + plan.text()
 
+    def relaying(self) -> str:
+        """Who sends what is staged, for a person."""
+        if not self.relay:
+            return f"none here; messages wait for one: duly relay {self.name}"
+        return relay_text(self.app.jobs.outgoing, RelaySettings())
+
     def members(self) -> dict[str, Json]:
         """For a program."""
         plan = None if self.concurrency is None else planned(self.app, self.concurrency)
@@ -75,6 +86,7 @@ class Opening(NamedTuple):
             "store": address(self.app),
             "workers": self.workers or None,
             "worker": None if plan is None else plan.members(),
+            "relay": relay_members(self.app.jobs.outgoing, RelaySettings()) if self.relay else None,
             "sources": [
                 {
                     "name": route.name,
