@@ -19,6 +19,7 @@ from duly.outbox.messages import ATTEMPTS, BACKOFF
 from duly.outbox.outgoing import TIMEOUT, WINDOW, checked_name, transport_of
 from duly.outbox.stage import stage
 from duly.outbox.stats import counted
+from duly.runtime.hosting import event_loop
 from duly.runtime.relaying.relay import Relay, RelayParts
 from duly.runtime.relaying.settings import (
     CONCURRENCY,
@@ -189,7 +190,8 @@ class OutboxVerbs(EnqueueVerbs):
         if loop_is_running():
             raise WrongColour("an event loop is running here: use await app.aio.relay(…)")
         settings = relay_settings(concurrency, per_destination, lease, grace)
-        return asyncio.run(self._relay_and_release(settings, checked_until(until)))
+        with asyncio.Runner(loop_factory=event_loop) as runner:
+            return runner.run(self._relay_and_release(settings, checked_until(until)))
 
     async def _relay_and_release(self, settings: RelaySettings, until: Until) -> Relayed:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import tracemalloc
 from contextlib import ExitStack, contextmanager
@@ -49,7 +50,6 @@ VILLAINS: dict[Villain, Expected] = {
     villains.never_answers: LATE,
     villains.trickles_its_headers: LATE,
     villains.pauses_inside_its_headers: LATE,
-    villains.says_continue_for_ever: LATE,
     villains.talks_another_protocol: LATE,
     villains.closes_at_once: BROKEN,
     villains.resets_at_once: BROKEN,
@@ -58,12 +58,15 @@ VILLAINS: dict[Villain, Expected] = {
     villains.never_ends_one_header: BROKEN,
     villains.packs_its_transfer: BROKEN,
     villains.talks_garbage: BROKEN,
+    # Each would be a little work, and all of them the work of the whole process.
+    villains.says_continue_for_ever: BROKEN,
     villains.switches_protocols: BROKEN,
     villains.claims_two_lengths: BROKEN,
     villains.claims_a_negative_length: BROKEN,
     villains.answers_with_no_status: BROKEN,
     villains.trickles_its_body: LATE_AFTERWARDS,
     villains.claims_a_longer_body: LATE_AFTERWARDS,
+    villains.chops_its_body: LATE_AFTERWARDS,
     villains.resets_inside_its_body: BROKEN_AFTERWARDS,
     villains.closes_inside_its_body: BROKEN_AFTERWARDS,
     villains.never_ends_one_chunk_size: BROKEN_AFTERWARDS,
@@ -214,6 +217,27 @@ def test_what_a_receiver_says_beside_its_status_is_not_kept() -> None:
 
     [letter] = found.dead
     assert "hunter2" not in repr(letter.failure)
+
+
+@pytest.mark.parametrize(
+    "villain", [villains.says_continue_for_ever, villains.chops_its_body], ids=["heads", "chunks"]
+)
+def test_many_small_pieces_do_not_stop_the_event_loop_of_a_relay(villain: Villain) -> None:
+    with living(villain) as den:
+        app = duly.Duly("memory:", egress=guard(den, late=False))
+        for _ in range(5):
+            app.send(den.url, json={}, attempts=1)
+        cost = asyncio.run(processor_time(app))
+
+    # Parsing goes on for as long as somebody reads: seconds of it, where nothing bounds that.
+    assert cost < 3.0
+
+
+async def processor_time(app: duly.Duly) -> float:
+    """What a relay costs this thread."""
+    begun = time.thread_time()
+    await app.aio.relay()
+    return time.thread_time() - begun
 
 
 def test_what_is_kept_of_a_villain_is_short() -> None:

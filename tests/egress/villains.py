@@ -280,6 +280,11 @@ def never_ends_its_chunks(connection: Connection) -> None:
     connection.write_on_and_on(b"4000\r\n" + b"a" * 0x4000 + b"\r\n")
 
 
+def chops_its_body(connection: Connection) -> None:
+    connection.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    connection.write_on_and_on(b"1\r\na\r\n" * 2000)
+
+
 def never_ends_one_chunk_size(connection: Connection) -> None:
     connection.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;")
     connection.write_on_and_on(b"a" * 16_384)

@@ -150,7 +150,7 @@ class AsyncJob(OneJob):
         how: How = checked_how(name, call, unknown, not_done)
         return self._promises.made("job.effect", perform(self._runner, self._step(name), how))
 
-    def promised(self, verb: str, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+    def _promised(self, verb: str, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """Work that must be awaited before the handler returns."""
         return self._promises.made(verb, work)
 

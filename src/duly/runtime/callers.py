@@ -60,7 +60,7 @@ class Callers:
             guarded = self._awaited.get(loop)
             if guarded is None:
                 guarded = self._awaited[loop] = AsyncGuarded(self._outgoing.egress)
-        return AsyncClient(guarded, job.key, job.promised)
+        return AsyncClient(guarded, job.key, job._promised)
 
     async def aclose_loop(self) -> None:
         """Close what belongs to the running event loop."""
