@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import duly
 from duly import Egress, EgressRefused
-from tests.egress.callers import COLOURS, call, in_a_job, problems, sent
+from tests.egress.callers import COLOURS, call, in_a_job, problems, relaying, sent
 from tests.egress.names import Names, as_the_system
 from tests.egress.ranges import NOTORIOUS
 from tests.egress.villains import answers_every_request, living
@@ -97,12 +98,26 @@ def test_what_another_guard_let_in_is_left_to_it_and_dialled_by_nobody_else(
         loose.send(url, json={})
     strict = duly.Duly(sqlite_url)
     with dials() as seen:
-        relayed = strict.relay()
+        relayed = asyncio.run(relaying(strict))
 
     assert (relayed.sent, relayed.dead) == (0, 0)
     assert relayed.again >= len(LITERALS)
     assert caplog.text.count("leads to") >= len(LITERALS)
     assert seen == []
+
+
+def test_whoever_listens_at_a_refused_address_hears_nothing_of_any_relay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever event loop a relay runs in; the second half shows that there is somebody."""
+    behind_a_name(monkeypatch, "127.0.0.1")
+    with living(answers_every_request) as den:
+        url = f"https://shop.example:{den.port}"
+        for egress, heard in ((Egress(ports=(den.port,)), False), (Egress(allow=[url]), True)):
+            app = duly.Duly("memory:", egress=egress)
+            app.send(url, json={}, attempts=1)
+            assert app.relay().dead == 1
+            assert bool(den.connections) is heard
 
 
 def test_the_hook_sees_what_is_let_out() -> None:

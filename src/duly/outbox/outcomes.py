@@ -5,7 +5,7 @@ from __future__ import annotations
 import email.utils
 import re
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from duly._kernel.clock import MICROSECOND
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 TRANSIENT = frozenset({408, 409, 425, 429})
 # What a receiver says of one request, while it takes others.
 OF_ONE_MESSAGE = frozenset({409, 425})
+# How long a message waits that this process cannot send: another may, or the next deploy.
+PARKED = timedelta(minutes=1) // MICROSECOND
 # Longer than that is no wish for a pause: then our own backoff decides.
 LONGEST_PAUSE = 24 * 3600
 SECONDS = re.compile(r"[0-9]{1,9}")
@@ -88,8 +90,16 @@ class Unsigned(Exception):
     """A message could not be signed or written; that says nothing of where it was to go."""
 
 
+class Unreached(Exception):
+    """The other side was not reached, or did not answer in time."""
+
+
 class Unsendable(Exception):
     """A message that nobody here can send as it is; the next deploy may."""
+
+
+class Stuck(Unsendable):
+    """Nothing can be sent this way from this process any more: earlier calls hang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +118,8 @@ def judged(
     attempt = leased.attempts + 1
     record = recorded(problem, attempt, at.secrets)
     if isinstance(problem, Unsendable):  # another process may know how, or the next deploy
-        return Ended("again", delay=backoff.delay(4, at.draw), error=record)
+        delay = int(PARKED * (0.5 + at.draw / 2))
+        return Ended("again", delay=delay, error=record, ill=isinstance(problem, Stuck))
     ill = says_ill(problem)
     answered = not ill and isinstance(problem, (Answered, Outcome))
     if isinstance(problem, (Dead, EgressRefused)) or fatal(problem):
@@ -138,7 +149,7 @@ def fatal(problem: BaseException) -> bool:
 
 def recorded(problem: BaseException, attempt: int, secrets: Sequence[str]) -> bytes:
     """What is kept of it: a traceback only of the user's own code."""
-    if isinstance(problem, (Answered, EgressRefused, Outcome, Unsendable)):
+    if isinstance(problem, (Answered, EgressRefused, Outcome, Unreached, Unsendable)):
         return plain(str(problem), attempt, f"duly.{type(problem).__name__}", secrets)
     return described(problem, attempt, secrets)
 

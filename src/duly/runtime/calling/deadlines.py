@@ -11,12 +11,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+import httpcore
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import httpcore
-
 UNTIL: ContextVar[float | None] = ContextVar("duly_until", default=None)
+# What may still be read of the head of an answer.
+HEAD: ContextVar[list[int] | None] = ContextVar("duly_head", default=None)
+MOST_OF_A_HEAD = 64 * 1024
+PIECE = 16 * 1024
 
 
 @contextmanager
@@ -38,3 +42,28 @@ def left(timeout: float | None, late: type[httpcore.TimeoutException]) -> float 
     if rest <= 0:
         raise late("the deadline of the whole request has passed")
     return rest if timeout is None else min(timeout, rest)
+
+
+@contextmanager
+def within_a_head() -> Iterator[None]:
+    """What is read inside is the head of an answer, and bounded: some never come to its end."""
+    token = HEAD.set([MOST_OF_A_HEAD])
+    try:
+        yield
+    finally:
+        HEAD.reset(token)
+
+
+def piece(most: int) -> int:
+    """How much to read at once: little of a head, so that nobody waits while it is parsed."""
+    return most if HEAD.get() is None else min(most, PIECE)
+
+
+def counted(read: bytes) -> bytes:
+    """What was read, if a head may still be that long."""
+    left_of_head = HEAD.get()
+    if left_of_head is not None:
+        left_of_head[0] -= len(read)
+        if left_of_head[0] < 0:
+            raise httpcore.ReadError(f"the head of the answer is over {MOST_OF_A_HEAD:,} bytes")
+    return read

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httpcore
 
 from duly.outbox.egress import EgressRefused, literal_of, plainest
-from duly.runtime.calling.deadlines import left
+from duly.runtime.calling.deadlines import counted, left, piece
 from duly.runtime.threads import on_thread, within
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Stream(httpcore.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Read what there is."""
-        return self._inner.read(max_bytes, left(timeout, httpcore.ReadTimeout))
+        return counted(self._inner.read(piece(max_bytes), left(timeout, httpcore.ReadTimeout)))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Write all of it, bit by bit: the layer below gives each bit the whole time anew."""
@@ -132,7 +132,8 @@ class AsyncStream(httpcore.AsyncNetworkStream):
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Read what there is."""
-        return await self._inner.read(max_bytes, left(timeout, httpcore.ReadTimeout))
+        rest = left(timeout, httpcore.ReadTimeout)
+        return counted(await self._inner.read(piece(max_bytes), rest))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Write all of it."""

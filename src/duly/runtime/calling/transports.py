@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httpcore
 import httpx
 
-from duly.runtime.calling.deadlines import ending
+from duly.runtime.calling.deadlines import ending, within_a_head
 from duly.runtime.calling.dialling import AsyncDialler, Dialler, resolve
 from duly.runtime.calling.heaps import Heap
 from duly.stores.surely import surely, to_its_end
@@ -183,7 +183,7 @@ class Guarded(httpx.BaseTransport):
         until = time.monotonic() + self._egress.deadline.total_seconds()
         connection, kept = self._connection(target, request)
         try:
-            with spoken_as_httpx(request), ending(until):
+            with spoken_as_httpx(request), ending(until), within_a_head():
                 response = connection.handle_request(lowered(request))
             refuse_compressed(response, request)
         except BaseException as problem:
@@ -249,7 +249,7 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
         until = time.monotonic() + self._egress.deadline.total_seconds()
         connection, kept = await self._connection(target, request)
         try:
-            with spoken_as_httpx(request), ending(until):
+            with spoken_as_httpx(request), ending(until), within_a_head():
                 response = await connection.handle_async_request(lowered(request))
             if self._unpacked:
                 refuse_compressed(response, request)

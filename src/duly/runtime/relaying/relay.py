@@ -23,7 +23,7 @@ from duly.outbox.leases import (
     staged,
     take,
 )
-from duly.outbox.outcomes import RELEASED, SENT, Circumstances, Ended, judged
+from duly.outbox.outcomes import RELEASED, SENT, Circumstances, Ended, Stuck, judged
 from duly.outbox.outgoing import is_web
 from duly.runtime.janitor import pruning
 from duly.runtime.relaying.lanes import AHEAD, Lane
@@ -385,15 +385,22 @@ class Relay:
 
     def _lasts(self, parcel: Parcel) -> bool:
         """Whether the lease is long enough for the call: another relay may have it afterwards."""
-        lease = self._lease.total_seconds()
         call = self._sender.timeout(parcel.leased.destination)
-        needed = min(call + MARGIN, lease / 2)
-        return time.monotonic() < parcel.asked + lease - needed
+        return self._left_of(parcel) > min(call + self._margin, self._lease.total_seconds() / 2)
+
+    def _left_of(self, parcel: Parcel) -> float:
+        """How many seconds are left of a lease."""
+        return parcel.asked + self._lease.total_seconds() - time.monotonic()
+
+    @property
+    def _margin(self) -> float:
+        """Seconds that must be left of a lease when its call ends."""
+        return min(MARGIN, self._lease.total_seconds() / 4)
 
     async def _send(self, lane: Lane, parcel: Parcel) -> None:
         """One attempt, from its first byte to what is to be written about its end."""
         try:
-            await self._sender.send(parcel.leased)
+            await self._sender.send(parcel.leased, self._left_of(parcel) - self._margin)
             ended = SENT
         except asyncio.CancelledError:
             # By the relay, which said how it ends; or by something inside of the transport.
@@ -401,9 +408,19 @@ class Relay:
         except KeyboardInterrupt:
             self._left(lane, parcel)
             raise
+        except Stuck as problem:
+            ended = self._judged(parcel, problem)
+            self._hear_stuck(problem)
         except BaseException as problem:  # whatever it is: a task that dies would keep its slot
             ended = self._judged(parcel, problem)
         self._finish(lane, parcel, ended)
+
+    def _hear_stuck(self, problem: Stuck) -> None:
+        """Threads cannot be ended: a process that has no room for more must start anew."""
+        if not self.relayed.stuck:
+            logger.critical("%s: this process must start anew", problem)
+            self.relayed.stuck = True
+            self._stop()
 
     def _judged(self, parcel: Parcel, problem: BaseException) -> Ended:
         leased = parcel.leased
@@ -543,6 +560,10 @@ class Relay:
     async def _stopped_sending(self) -> None:
         """Stop what is on its way; what does not obey is left behind."""
         running = self._running()
+        if running:
+            logger.warning(
+                "%d messages on their way are given back, and may have arrived", len(running)
+            )
         tasks = [parcel.task for parcel in running if parcel.task is not None]
         for parcel in running:
             # It may have arrived: whoever sends it again knows that from the count.

@@ -15,10 +15,10 @@ from duly._kernel.functions import refuse_unawaited
 from duly._kernel.retry import NotYet, Outcome
 from duly.outbox.egress import EgressRefused
 from duly.outbox.messages import message_of
-from duly.outbox.outcomes import Answered, Unsendable, Unsigned
+from duly.outbox.outcomes import Answered, Stuck, Unreached, Unsendable, Unsigned
 from duly.outbox.outgoing import is_web
 from duly.runtime.callers import needs_http
-from duly.runtime.threads import on_thread
+from duly.runtime.threads import on_thread, started
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("duly")
 # Seconds that a coroutine has to obey a cancellation.
 OBEYING = 1.0
+# Pieces of it: each costs some time.
+MOST_PARTS = 200
 # Seconds for the body of an answer, of which nothing is kept.
 READING = 2.0
 
@@ -43,8 +45,14 @@ def agent() -> str:
         return "duly"
 
 
-class TimedOut(Exception):
-    """An attempt took longer than it may."""
+def rooted(problem: BaseException) -> str:
+    """What went wrong at the bottom: the system's own words, where there are any."""
+    at: BaseException | None = problem
+    while at is not None:
+        if isinstance(at, OSError) and at.strerror:
+            return at.strerror
+        at = at.__cause__ or at.__context__
+    return str(problem)
 
 
 class Sender:
@@ -71,10 +79,13 @@ class Sender:
         limit = self._outgoing.egress.deadline if transport is None else transport.timeout
         return limit.total_seconds()
 
-    async def send(self, leased: LeasedMessage) -> None:
-        """Send it; returns if it has arrived, and raises what went wrong otherwise."""
+    async def send(self, leased: LeasedMessage, most: float) -> None:
+        """Send it; returns if it has arrived, and raises what went wrong otherwise.
+
+        ``most`` is how many seconds are left of its lease.
+        """
         message = message_of(leased)
-        limit = self.timeout(leased.destination)
+        limit = min(self.timeout(leased.destination), most)
         bound = asyncio.timeout(limit)
         try:
             async with bound:
@@ -85,7 +96,7 @@ class Sender:
         except TimeoutError as problem:
             if not bound.expired():  # the transport's own
                 raise
-            raise TimedOut(f"there was no answer within {limit:g} seconds") from problem
+            raise Unreached(f"there was no answer within {limit:g} seconds") from problem
 
     async def _by_http(self, leased: LeasedMessage, message: Message) -> None:
         try:
@@ -106,6 +117,8 @@ class Sender:
             raise EgressRefused(f"this is no URL: {problem}") from problem
         except httpx.LocalProtocolError as problem:  # nothing was sent: it says nothing of them
             raise Unsigned(f"this request cannot be written: {problem}") from problem
+        except httpx.TransportError as problem:
+            raise Unreached(f"{type(problem).__name__}: {rooted(problem)}") from problem
         await self._read(response)
         if not response.is_success:
             told = response.headers
@@ -128,12 +141,13 @@ class Sender:
         """
         import httpx
 
-        read = 0
+        read = parts = 0
         try:
             async with asyncio.timeout(READING):
                 async for part in response.stream:
-                    read += len(part)
-                    if read > self._outgoing.egress.limit:  # nobody wants to know the rest
+                    read, parts = read + len(part), parts + 1
+                    # Nobody wants to know the rest.
+                    if read > self._outgoing.egress.limit or parts > MOST_PARTS:
                         break
         except (httpx.TransportError, TimeoutError) as problem:
             logger.debug("the rest of an answer was not read: %r", problem)
@@ -190,17 +204,25 @@ class Sender:
         with self._lock:
             away = self._away[transport.name]
             if away >= transport.concurrency:  # those that hang keep their place
-                raise RuntimeError(f"{away} earlier calls of transport {transport.name} hang")
+                raise Stuck(f"{away} earlier calls of transport {transport.name} hang")
             self._away[transport.name] += 1
+
+        def back() -> None:
+            with self._lock:
+                self._away[transport.name] -= 1
 
         def call() -> object:
             try:
                 return transport.call(**wanted)
             finally:
-                with self._lock:
-                    self._away[transport.name] -= 1
+                back()
 
-        return await on_thread(call)
+        try:
+            thread = started(call)
+        except BaseException:  # there is no room for another thread
+            back()
+            raise
+        return await thread
 
     async def close(self) -> None:
         """Close every connection."""

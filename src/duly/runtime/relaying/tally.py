@@ -30,6 +30,7 @@ class Relayed:
         dead: out of attempts, or refused by their receiver.
         lost: taken over by another relay before the end was written here.
         rescued: taken back from relays that were lost.
+        stuck: whether transports that do not end make it necessary to start the process anew.
     """
 
     sent: int = 0
@@ -38,6 +39,7 @@ class Relayed:
     dead: int = 0
     lost: int = 0
     rescued: int = 0
+    stuck: bool = False
     _tally: Tally = field(default_factory=Tally, repr=False, compare=False)
 
     def begin(self, parcel: Parcel) -> None:
@@ -78,7 +80,15 @@ class Relayed:
             )
         else:
             self.again += 1
-            if ended.error is not None:
+            if ended.error is not None and not ended.burnt:
+                logger.warning(
+                    "message %s to %s cannot be sent from here, again in %.1f s: %s",
+                    leased.id,
+                    leased.destination,
+                    ended.delay / 1_000_000,
+                    reason(ended.error),
+                )
+            elif ended.error is not None:
                 logger.warning(
                     "message %s to %s failed in attempt %d of %d, again in %.1f s: %s",
                     leased.id,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from duly.app import Duly
 
-SUMMARY = "Serve an application: receive deliveries over HTTP, and run its jobs."
+SUMMARY = "Serve an application: receive deliveries, run its jobs, send its messages."
 EXAMPLES = f"""\
 examples:
   duly serve shop:app                        the Duly called app in shop.py, on port 8000
@@ -90,7 +90,7 @@ def add_ending(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=DRAIN,
         metavar="SECONDS",
-        help=f"how long requests and jobs may take to finish at the end (default {DRAIN:g})",
+        help=f"how long what was begun may take to finish at the end (default {DRAIN:g})",
     )
     parser.add_argument(
         "--linger",

@@ -154,7 +154,7 @@ class Server(uvicorn.Server):
             self._worker = hosted(
                 self._app,
                 plan.settings(self._settings.drain),
-                over=lambda: self._loop.call_soon_threadsafe(self._worker_over),
+                over=lambda: self._loop.call_soon_threadsafe(self._host_over, self._worker),
                 lasting=True,
             )
             self._worker.start()
@@ -163,7 +163,10 @@ class Server(uvicorn.Server):
         if self._settings.relay:
             grace = timedelta(seconds=self._settings.drain)
             self._relay = hosted_relay(
-                self._app, RelaySettings(grace=grace), over=lambda: None, lasting=True
+                self._app,
+                RelaySettings(grace=grace),
+                over=lambda: self._loop.call_soon_threadsafe(self._host_over, self._relay),
+                lasting=True,
             )
             self._relay.start()
 
@@ -171,9 +174,9 @@ class Server(uvicorn.Server):
         """What works beside the server, on threads of its own."""
         return [host for host in (self._worker, self._relay) if host is not None]
 
-    def _worker_over(self) -> None:
-        """The worker has ended; unless it was told to, because handlers hang."""
-        worked = None if self._worker is None else self._worker.worked
+    def _host_over(self, host: Hosted[Worked] | Hosted[Relayed] | None) -> None:
+        """A worker or relay has ended; unless it was told to, because something hangs in it."""
+        worked = None if host is None else host.worked
         if worked is not None and worked.stuck and not self._app.site.draining:
             self.worn_out = True
             self.end()

@@ -14,13 +14,13 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly._kernel.errors import DulyError
-from duly.runtime.tally import Worked
 from duly.tools.serving.endings import FAILED, LAST, leave_at_once, start_anew
 
 if TYPE_CHECKING:
     from duly.app import Duly
     from duly.runtime.hosting import Hosted
     from duly.runtime.relaying.tally import Relayed
+    from duly.runtime.tally import Worked
     from duly.tools.serving.endings import Line
 
 # Signals within so many seconds are one: some supervisors tell the process and then its group.
@@ -107,7 +107,7 @@ class Minder:
         elif worked is not None:
             told = summary(worked) or "there was nothing to do"
             self._log.info("ended: %s", told, extra={"members": counts(worked)})
-            if isinstance(worked, Worked) and worked.stuck and not self._told:
+            if worked.stuck and not self._told:
                 start_anew()
         if hanging():
             leave_at_once(self._code)
