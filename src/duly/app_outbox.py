@@ -14,7 +14,7 @@ from duly._ledger.replaying import replay
 from duly.app_checks import checked_until, loop_is_running
 from duly.app_enqueue import AwaitedEnqueueVerbs, EnqueueVerbs
 from duly.jobs.inside import refuse_inside
-from duly.outbox.letters import chosen, discarded, listed, plan_of
+from duly.outbox.letters import chosen, discarded, found, listed, plan_of
 from duly.outbox.messages import ATTEMPTS, BACKOFF
 from duly.outbox.outgoing import TIMEOUT, WINDOW, checked_name, transport_of
 from duly.outbox.stage import stage
@@ -298,7 +298,8 @@ class Outbox:
 
         Args:
             message_id: only this one.
-            destination: only those to this origin (``https://example.com``) or transport.
+            destination: only those to this origin (``https://example.com``; of a URL, its origin)
+                or transport.
             since: only those that were given up then or later.
             until: only those that were given up before.
             limit: how many at most.
@@ -336,6 +337,11 @@ class Outbox:
         done = finish(replay(self._app.store.blocking, plan))
         self._app.bell.ring()
         return done
+
+    def find(self, message_id: str) -> OutboxMessage | None:
+        """A message that is not sent yet, with its state and last error; None if it has left."""
+        message = checked_id(message_id, "message")
+        return finish(found(self._app.store.blocking, message))
 
     def discard(self, message_id: str) -> bool:
         """Delete a dead message for good; the history remembers that. False where it is not."""
@@ -383,6 +389,10 @@ class AwaitedOutbox:
         done = await replay(self._app.store.awaited, plan)
         self._app.bell.ring()
         return done
+
+    async def find(self, message_id: str) -> OutboxMessage | None:
+        """A message that is not sent yet, with its state and last error; None if it has left."""
+        return await found(self._app.store.awaited, checked_id(message_id, "message"))
 
     async def discard(self, message_id: str) -> bool:
         """Delete a dead message for good; the history remembers that. False where it is not."""

@@ -1,4 +1,4 @@
-"""Dead letters of the outbox: messages that were given up, kept until a person decides.
+"""Looking at messages one by one, and dead letters: those that were given up, until a person decides.
 
 A letter is replayed, which makes it ready again with the id and the key it had, or discarded. Both
 repeat in their condition that it is dead, so of several who decide at once one does.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from duly._kernel.clock import from_microseconds
 from duly._kernel.errors import Misuse
@@ -16,11 +16,14 @@ from duly._kernel.failures import Failure, read
 from duly._kernel.options import WAIT
 from duly._ledger.letters import checked_id, checked_text, checked_time
 from duly._ledger.replaying import Plan, gap_of
+from duly.outbox.egress import target_of
 from duly.outbox.leases import removed
+from duly.outbox.outgoing import SCOPE, is_web
 from duly.outbox.statements import (
     OUTBOX_DEAD,
     OUTBOX_DEAD_IDS,
     OUTBOX_DISCARD,
+    OUTBOX_READ,
     OUTBOX_REPLAY,
 )
 
@@ -67,6 +70,57 @@ class DeadMessage:
     failure: Failure | None
 
 
+@dataclass(frozen=True, slots=True)
+class OutboxMessage:
+    """A message that was staged and has not been sent, whatever keeps it.
+
+    Args:
+        id: its id, which every attempt carries as its idempotency key.
+        state: ``ready`` to be sent, ``waiting`` for its time, ``leased`` by a relay, or ``dead``.
+        destination: the origin of its URL, or the name of its transport.
+        method: how it is sent.
+        url: where to.
+        headers: what was staged with it.
+        body: the bytes.
+        signer: who signs it.
+        attempts: how many attempts ended in an error.
+        rescues: how many times its relay was lost.
+        max_attempts: how many errors it is allowed.
+        created_at: when it was staged.
+        run_at: when it may be sent, or might have been.
+        leased_until: how long a relay has it; None where none has.
+        dead_at: when it was given up; None where it was not.
+        failure: the last error; None where there was none.
+    """
+
+    id: str
+    state: Literal["ready", "waiting", "leased", "dead"]
+    destination: str
+    method: str
+    url: str
+    headers: dict[str, str] = field(repr=False)
+    body: bytes | None = field(repr=False)
+    signer: str | None
+    attempts: int
+    rescues: int
+    max_attempts: int
+    created_at: datetime
+    run_at: datetime
+    leased_until: datetime | None
+    dead_at: datetime | None
+    failure: Failure | None
+
+
+class Gone(NamedTuple):
+    """A message that has left the table, as the history remembers it."""
+
+    id: str
+    outcome: str
+    destination: str
+    attempts: int
+    at: datetime
+
+
 class Chosen(NamedTuple):
     """Which dead messages are meant. Times are in microseconds; None asks for nothing."""
 
@@ -90,10 +144,17 @@ def chosen(message_id: object, **filters: object) -> Chosen:
     if message_id is not None and given:
         raise Misuse(f"give the id of one message, or {', '.join(given)}=, and not both")
     checked: dict[str, Any] = {
-        name: checked_time(name, value) if name in TIMES else checked_text(name, value)
+        name: checked_time(name, value) if name in TIMES else checked_destination(value)
         for name, value in given.items()
     }
     return Chosen(None if message_id is None else checked_id(message_id, "message"), **checked)
+
+
+def checked_destination(value: object) -> str:
+    """What messages are queued by, from that or from the address of one of them."""
+    if isinstance(value, str) and is_web(value):
+        return target_of(value).origin
+    return checked_text("destination", value).partition(":")[0]
 
 
 def plan_of(which: Chosen, rate: object, *, dry_run: object, everything: object) -> Plan:
@@ -122,22 +183,61 @@ async def listed(runner: Runner, which: Chosen, limit: int) -> list[DeadMessage]
 
 def letter_from(row: Row) -> DeadMessage:
     """A dead message from what the database gave back."""
+    return DeadMessage(**facts_of(row), dead_at=from_microseconds(row["dead_at"]))
+
+
+def facts_of(row: Row) -> dict[str, Any]:
+    """What is known of every message in the table."""
     request, body = json.loads(bytes(row["request"])), row["body"]
-    return DeadMessage(
-        id=row["id"],
-        destination=row["destination"],
-        method=request["method"],
-        url=request["url"],
-        headers=dict(request["headers"]),
-        body=None if body is None else bytes(body),
-        signer=row["signer"],
-        attempts=row["attempts"],
-        rescues=row["rescues"],
-        max_attempts=row["max_attempts"],
-        created_at=from_microseconds(row["created_at"]),
-        dead_at=from_microseconds(row["dead_at"]),
-        failure=read(row["last_error"]),
+    return {
+        "id": row["id"],
+        "destination": row["destination"],
+        "method": request["method"],
+        "url": request["url"],
+        "headers": dict(request["headers"]),
+        "body": None if body is None else bytes(body),
+        "signer": row["signer"],
+        "attempts": row["attempts"],
+        "rescues": row["rescues"],
+        "max_attempts": row["max_attempts"],
+        "created_at": from_microseconds(row["created_at"]),
+        "failure": read(row["last_error"]),
+    }
+
+
+async def found(runner: Runner, message: str) -> OutboxMessage | None:
+    """A message that is in the table."""
+    known = await looked_up(runner, message)
+    return known if isinstance(known, OutboxMessage) else None
+
+
+async def looked_up(runner: Runner, message: str) -> OutboxMessage | Gone | None:
+    """A message, or what became of it; None where nothing is known of it."""
+
+    async def look(session: Session) -> OutboxMessage | Gone | None:
+        rows = await session.rows(OUTBOX_READ, id=message, scope=SCOPE)
+        return known_from(rows[0]) if rows else None
+
+    return await runner.run_single(look, wait=WAIT)
+
+
+def known_from(row: Row) -> OutboxMessage | Gone:
+    """A message in any state from what the database gave back."""
+    ended = moment(row["ended"])
+    if ended is not None:
+        return Gone(row["id"], row["state"], row["destination"], row["attempts"], ended)
+    return OutboxMessage(
+        **facts_of(row),
+        state=row["state"],
+        run_at=from_microseconds(row["run_at"]),
+        leased_until=moment(row["lease_until"]),
+        dead_at=moment(row["dead_at"]),
     )
+
+
+def moment(microseconds: int | None) -> datetime | None:
+    """A time that a row may have."""
+    return None if microseconds is None else from_microseconds(microseconds)
 
 
 async def discarded(runner: Runner, message: str) -> bool:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 TRANSIENT = frozenset({408, 409, 425, 429})
 # What a receiver says of one request, while it takes others.
 OF_ONE_MESSAGE = frozenset({409, 425})
+# What a receiver says of somebody it does not know: a signature that is missing or wrong, mostly.
+UNKNOWN_TO_THEM = frozenset({401, 403})
 # How long a message waits that this process cannot send: another may, or the next deploy.
 PARKED = timedelta(minutes=1) // MICROSECOND
 # Longer than that is no wish for a pause: then our own backoff decides.
@@ -116,7 +118,7 @@ def judged(
 ) -> Ended:
     """What follows from an attempt that did not succeed."""
     attempt = leased.attempts + 1
-    record = recorded(problem, attempt, at.secrets)
+    record = recorded(problem, attempt, at.secrets, leased.signer)
     if isinstance(problem, Unsendable):  # another process may know how, or the next deploy
         delay = int(PARKED * (0.5 + at.draw / 2))
         return Ended("again", delay=delay, error=record, ill=isinstance(problem, Stuck))
@@ -147,11 +149,21 @@ def fatal(problem: BaseException) -> bool:
     return isinstance(problem, Answered) and not problem.transient
 
 
-def recorded(problem: BaseException, attempt: int, secrets: Sequence[str]) -> bytes:
+def recorded(
+    problem: BaseException, attempt: int, secrets: Sequence[str], signer: str | None
+) -> bytes:
     """What is kept of it: a traceback only of the user's own code."""
     if isinstance(problem, (Answered, EgressRefused, Outcome, Unreached, Unsendable)):
-        return plain(str(problem), attempt, f"duly.{type(problem).__name__}", secrets)
+        told = f"{problem}{hint(problem, signer)}"
+        return plain(told, attempt, f"duly.{type(problem).__name__}", secrets)
     return described(problem, attempt, secrets)
+
+
+def hint(problem: BaseException, signer: str | None) -> str:
+    """Where to look first, if the receiver did not know who it was."""
+    if not isinstance(problem, Answered) or problem.status not in UNKNOWN_TO_THEM:
+        return ""
+    return f" (the message was {'not signed' if signer is None else f'signed by {signer}'})"
 
 
 def asked_pause(problem: BaseException, now: int) -> int | None:

@@ -8,6 +8,7 @@ OUTBOX_DESTINATIONS = "outbox_destinations"
 OUTBOX_DISCARD = "outbox_discard"
 OUTBOX_INSERT = "outbox_insert"
 OUTBOX_NEXT = "outbox_next"
+OUTBOX_READ = "outbox_read"
 # After OUTBOX_SENT and OUTBOX_DISCARD; SQLite only, which cannot do both in one statement.
 OUTBOX_REMOVE = "outbox_remove"
 OUTBOX_REPLAY = "outbox_replay"

@@ -109,9 +109,9 @@ class Trap:
     def _lay_on_answers(self) -> None:
         trap, send = self, Sender.send
 
-        async def trapped(self: Sender, leased: LeasedMessage) -> None:
+        async def trapped(self: Sender, leased: LeasedMessage, most: float) -> None:
             try:
-                await send(self, leased)
+                await send(self, leased, most)
             finally:
                 trap.step("answered")
 

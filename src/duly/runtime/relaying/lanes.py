@@ -27,6 +27,7 @@ ILL = 5
 CLOSED = Backoff(first=timedelta(seconds=2), factor=2, cap=timedelta(minutes=5))
 LONGEST = CLOSED.cap // MICROSECOND
 NEVER = float("-inf")
+KEEPS_FAILING, ASKED = "keeps failing", "asked for a pause (Retry-After)"
 # Messages that are held for each that may be on its way, so that none waits for the database.
 AHEAD = 3
 
@@ -44,6 +45,8 @@ class Lane:
         self._closings = 0
         self._failed_at = NEVER
         self._closed_until = 0.0
+        # What the lane was closed for, as a person is told it.
+        self.complaint = KEEPS_FAILING
         # Whether the next message decides if the lane opens.
         self._probing = False
         # Where the last batch ended, and whether there may be more behind it.
@@ -129,4 +132,6 @@ class Lane:
         if pause > 0:
             self._closed_until = time.monotonic() + pause / 1_000_000
             self._probing = True
+        asked = ended.pause is not None and self._failures < ILL
+        self.complaint = ASKED if asked else KEEPS_FAILING
         return pause > 0

@@ -438,8 +438,9 @@ class Relay:
         self._left(lane, parcel)
         if lane.hear(ended):
             logger.warning(
-                "%s keeps failing: nothing is sent there for %.1f s",
+                "%s %s: nothing is sent there for %.1f s",
                 lane.destination,
+                lane.complaint,
                 lane.reopens_in,
             )
             self._release(lane)
