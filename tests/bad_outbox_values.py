@@ -36,6 +36,8 @@ ADDRESSES: list[object] = [
     "/hook",
     "unknown:ann",
     "mail",
+    "mail:",
+    "mail://ann@example.com",
     "mail:ann bob",
     "mail:ann\n",
     "mail:\ud800",
@@ -130,6 +132,8 @@ CONTENTS: list[object] = [
     *THINGS,
 ]
 NAMES: list[object] = [
+    print,  # the decorator without its brackets
+    f"whsec_{CANARY}",
     None,
     "",
     0,
@@ -155,7 +159,18 @@ BAD_IN_A_MESSAGE: dict[str, list[object]] = {
     "json": BAD["result"],
     "data": CONTENTS,
     "headers": HEADERS,
-    "sign": ["", "unknown", "OURS", 0, True, b"ours", *ODDITIES],
+    "sign": [
+        "",
+        "unknown",
+        "OURS",
+        f"whsec_{CANARY}",
+        f"whsk_{CANARY}",
+        CANARY * 9,
+        0,
+        True,
+        b"ours",
+        *ODDITIES,
+    ],
     "key": [one for one in KEYS if one is not None],
     "window": [None, *LENGTHS],
     "method": ["", "TRACE", "CONNECT", "HEAD", "POST ", "PO\nST", *BAD_AT_THE_GATE["method"]],
@@ -178,7 +193,7 @@ BAD_IN_A_SIGNER: dict[str, list[object]] = {
         f"whsec_{CANARY}!",
         ["whsec_" + "A" * 32, f"whsk_{CANARY}"],
         ["whsec_" + "A" * 32] * 9,
-        *(one for one in SECRETS if one is not None),
+        *SECRETS,
     ],
 }
 BAD_IN_A_RELAY: dict[str, list[object]] = {

@@ -39,6 +39,7 @@ MESSAGE_WITH: dict[str, dict[str, object]] = {
 LETTERS: dict[str, dict[str, object]] = {
     "dead": {},
     "replay": {"destination": "mail"},
+    "find": {},
     "discard": {},
 }
 FUNCTIONS: list[object] = [None, 0, True, CANARY, *ODDITIES]
@@ -172,7 +173,8 @@ def test_a_verb_about_dead_messages_refuses_what_it_cannot_use(name: str, app: d
 def test_one_dead_message_must_be_named_and_which_others_must_be_said(app: duly.Duly) -> None:
     before = everything(app)
     [letter] = app.outbox.dead()
-    refused("discard", "message_id", partial(app.outbox.discard, None))  # type: ignore[arg-type]
+    for one in (app.outbox.find, app.outbox.discard):
+        refused("letters", "message_id", partial(one, None))  # type: ignore[arg-type]
     refused("replay", "all", app.outbox.replay)
     for verb in (app.outbox.dead, app.outbox.replay):
         refused("letters", "destination", partial(verb, letter.id, destination="mail"))

@@ -122,7 +122,7 @@ def test_verbs_about_dead_letters_have_their_twins() -> None:
 def test_verbs_about_dead_messages_have_their_twins() -> None:
     awaited = {name for name in vars(AwaitedOutbox) if not name.startswith("_")}
     assert awaited == {name for name in vars(Outbox) if not name.startswith("_")}
-    assert awaited == {"dead", "discard", "replay", "stats"}
+    assert awaited == {"dead", "discard", "find", "replay", "stats"}
     for name in awaited:
         one, other = getattr(Outbox, name), getattr(AwaitedOutbox, name)
         assert shape(one, annotated=True) == shape(other, annotated=True)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from duly._kernel.retry import Backoff
     from duly._kernel.session import Runner, Session
     from duly._ledger.replaying import Replayed
-    from duly.outbox.letters import DeadMessage
+    from duly.outbox.letters import DeadMessage, OutboxMessage
     from duly.outbox.messages import NewMessage, Staged
     from duly.outbox.stats import OutboxStats
     from duly.runtime.relaying.settings import RelaySettings

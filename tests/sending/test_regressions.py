@@ -434,10 +434,11 @@ async def test_a_header_in_two_spellings_is_sent_once(case: Case, place: Databas
 
 FILL = """
 INSERT INTO duly_outbox (id, scope, destination, request, body, state, run_at, waiting,
-                         max_attempts, created_at)
-SELECT gen_random_uuid(), 'send', 'https://' || number % 7 || '.example.com', '{}', '1', 'ready',
-       clock_timestamp() + interval '1 hour', true, 20, clock_timestamp()
-  FROM generate_series(1, 50000) AS each (number)
+                         max_attempts, created_at, dead_at)
+SELECT gen_random_uuid(), 'send', 'https://' || number % 7 || '.example.com', '{}', '1',
+       CASE WHEN number > 50000 THEN 'dead' ELSE 'ready' END, moment + interval '1 hour',
+       number <= 50000, 20, moment, CASE WHEN number > 50000 THEN moment END
+  FROM generate_series(1, 55000) AS each (number), clock_timestamp() AS moment
 """
 LOOKS: dict[str, dict[str, object]] = {
     "outbox_stage": {"limit": STAGED},
@@ -448,7 +449,7 @@ LOOKS: dict[str, dict[str, object]] = {
 
 
 def test_a_look_reads_few_of_the_messages_that_wait(own_postgres_url: str) -> None:
-    """The table of an outage: very many messages that wait for their next attempt."""
+    """The table of an outage: very many messages wait for their next attempt, some are dead."""
     with psycopg.connect(own_postgres_url, autocommit=True) as connection:
         connection.execute("ALTER TABLE duly_outbox SET (autovacuum_enabled = false)")
         connection.execute(FILL)

@@ -1,4 +1,4 @@
-"""Looking at messages one by one, and dead letters: those that were given up, until a person decides.
+"""Messages looked at one by one; and dead letters, which were given up until a person decides.
 
 A letter is replayed, which makes it ready again with the id and the key it had, or discarded. Both
 repeat in their condition that it is dead, so of several who decide at once one does.

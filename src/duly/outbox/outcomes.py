@@ -25,10 +25,14 @@ if TYPE_CHECKING:
 TRANSIENT = frozenset({408, 409, 425, 429})
 # What a receiver says of one request, while it takes others.
 OF_ONE_MESSAGE = frozenset({409, 425})
+# What it says of all requests: a wish for a pause that comes with it is for every message.
+OF_ALL = frozenset({429, 503})
 # What a receiver says of somebody it does not know: a signature that is missing or wrong, mostly.
 UNKNOWN_TO_THEM = frozenset({401, 403})
 # How long a message waits that this process cannot send: another may, or the next deploy.
 PARKED = timedelta(minutes=1) // MICROSECOND
+# And how long after it was staged it is given up, for a person to look at.
+PARKED_AT_MOST = timedelta(days=1) // MICROSECOND
 # Longer than that is no wish for a pause: then our own backoff decides.
 LONGEST_PAUSE = 24 * 3600
 SECONDS = re.compile(r"[0-9]{1,9}")
@@ -121,20 +125,23 @@ def judged(
     record = recorded(problem, attempt, at.secrets, leased.signer)
     if isinstance(problem, Unsendable):  # another process may know how, or the next deploy
         delay = int(PARKED * (0.5 + at.draw / 2))
+        if at.now - leased.created_at > PARKED_AT_MOST:
+            return Ended("dead", error=record)
         return Ended("again", delay=delay, error=record, ill=isinstance(problem, Stuck))
     ill = says_ill(problem)
     answered = not ill and isinstance(problem, (Answered, Outcome))
     if isinstance(problem, (Dead, EgressRefused)) or fatal(problem):
         return Ended("dead", burnt=1, error=record, answered=answered)
     pause = asked_pause(problem, at.now)
+    shared = pause if isinstance(problem, Answered) and problem.status in OF_ALL else None
     if attempt >= leased.max_attempts:
-        return Ended("dead", burnt=1, error=record, ill=ill, answered=answered, pause=pause)
+        return Ended("dead", burnt=1, error=record, ill=ill, answered=answered, pause=shared)
     delay = backoff.delay(attempt, at.draw)
     if pause is not None and isinstance(problem, Retry):
         delay = pause
     elif pause is not None:  # not earlier than asked, not all at once, and no way round the backoff
         delay = max(delay, pause + int(at.draw * min(delay, pause)))
-    return Ended("again", delay, 1, error=record, ill=ill, answered=answered, pause=pause)
+    return Ended("again", delay, 1, error=record, ill=ill, answered=answered, pause=shared)
 
 
 def says_ill(problem: BaseException) -> bool:

@@ -9,8 +9,9 @@ import os
 import re
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import duly
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import checked_count
 from duly._kernel.onestep import finish
@@ -37,6 +38,13 @@ PYTHON_WORDS = re.compile(r"\b(source|type|name|destination|since|until|all)=(Tr
 LONGEST_REASON = 120
 AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class Options(Protocol):
+    """A parser, or a group of its options."""
+
+    def add_argument(self, *names: str, **how: Any) -> Any:
+        """Declare one."""
 
 
 class Kind(NamedTuple):
@@ -69,17 +77,17 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_times(parser: argparse.ArgumentParser) -> None:
+def add_times(options: Options) -> None:
     """The options that choose among dead letters by their time."""
-    parser.add_argument(
+    options.add_argument(
         "--since", metavar="TIME", help="only those that died then or later: 2h, 3d, or 2026-01-31"
     )
-    parser.add_argument("--until", metavar="TIME", help="only those that died before")
+    options.add_argument("--until", metavar="TIME", help="only those that died before")
 
 
-def add_limit(parser: argparse.ArgumentParser) -> None:
+def add_limit(options: Options) -> None:
     """How many letters a list has."""
-    parser.add_argument(
+    options.add_argument(
         "--limit", type=int, metavar="N", help=f"how many to list at most (default {SHOWN})"
     )
 
@@ -90,11 +98,11 @@ def limit_of(arguments: argparse.Namespace) -> int:
     return checked_count("limit", limit, most=MOST_SHOWN)
 
 
-def add_replay_options(parser: argparse.ArgumentParser, runs: str) -> None:
+def add_replay_options(options: Options, runs: str, letter: str = "letter") -> None:
     """How letters are replayed."""
-    parser.add_argument("--all", action="store_true", help="every dead letter there is")
-    parser.add_argument("--dry-run", action="store_true", help="only say which, change nothing")
-    parser.add_argument(
+    options.add_argument("--all", action="store_true", help=f"every dead {letter} there is")
+    options.add_argument("--dry-run", action="store_true", help="only say which, change nothing")
+    options.add_argument(
         "--rate",
         type=float,
         metavar="N",
@@ -210,8 +218,18 @@ def more_than(limit: int) -> str:
 
 
 def why(failure: Failure | None) -> str:
-    """The last error, on one line."""
-    return "-" if failure is None else on_one_line(f"{failure.type}: {failure.message}")
+    """The last error, on one line; without a type that nobody could import."""
+    if failure is None:
+        return "-"
+    package, _, name = failure.type.rpartition(".")
+    inner = package == "duly" and name not in duly.__all__
+    return on_one_line(failure.message if inner else f"{failure.type}: {failure.message}")
+
+
+def shortly(failure: Failure | None) -> str:
+    """As much of it as a list has room for."""
+    told = why(failure)
+    return told if len(told) <= LONGEST_REASON else f"{told[: LONGEST_REASON - 1]}…"
 
 
 def failed(failure: Failure | None) -> Json:

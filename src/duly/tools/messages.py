@@ -1,19 +1,27 @@
-"""How dead messages are shown: in a list, one by one, and to programs."""
+"""How messages are shown: dead ones in a list, any one by one, and to programs."""
 
 from __future__ import annotations
 
 import base64
 from typing import TYPE_CHECKING
 
-from duly.tools.letters import LONGEST_REASON, at, failed, more_than, why
+from duly.tools.letters import at, failed, more_than, shortly, why
 from duly.tools.output import on_one_line, printable
-from duly.tools.tables import texts
+from duly.tools.tables import folded, terminal_width
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from duly._kernel.results import Json
-    from duly.outbox.letters import DeadMessage
+    from duly.outbox.letters import DeadMessage, Gone, OutboxMessage
 
 HEADINGS = ("ID", "DIED", "ATTEMPTS", "DESTINATION", "WHY")
+STATES = {
+    "ready": "ready to be sent since",
+    "waiting": "waiting, sent not before",
+    "leased": "on its way, leased until",
+    "dead": "dead since",
+}
 # Characters of a body that a person is shown.
 LONGEST_BODY = 4000
 
@@ -22,7 +30,7 @@ def table(letters: list[DeadMessage], limit: int) -> str:
     """A line for each letter, its columns under each other."""
     if not letters:
         return "no dead messages"
-    lines = texts([HEADINGS, *(line(letter) for letter in letters)])
+    lines = folded([HEADINGS, *(line(letter) for letter in letters)], terminal_width())
     if len(letters) == limit:
         lines.append(more_than(limit))
     return "\n".join(lines)
@@ -35,11 +43,11 @@ def line(letter: DeadMessage) -> tuple[str, ...]:
         at(letter.dead_at),
         f"{letter.attempts} of {letter.max_attempts}",
         on_one_line(letter.destination),
-        why(letter.failure)[:LONGEST_REASON],
+        shortly(letter.failure),
     )
 
 
-def document(letter: DeadMessage) -> dict[str, Json]:
+def document(letter: DeadMessage | OutboxMessage) -> dict[str, Json]:
     """A letter for programs. Its address may be a secret, and is only in the whole document."""
     return {
         "id": letter.id,
@@ -49,15 +57,23 @@ def document(letter: DeadMessage) -> dict[str, Json]:
         "rescues": letter.rescues,
         "max_attempts": letter.max_attempts,
         "created_at": letter.created_at.isoformat(),
-        "dead_at": letter.dead_at.isoformat(),
+        "dead_at": written(letter.dead_at),
         "failure": failed(letter.failure),
     }
 
 
-def whole_document(letter: DeadMessage) -> dict[str, Json]:
+def written(time: datetime | None) -> str | None:
+    """A time for programs."""
+    return None if time is None else time.isoformat()
+
+
+def whole_document(letter: OutboxMessage) -> dict[str, Json]:
     """The same with what may be long or private; bytes that are no text as base64."""
     text, body = text_of(letter.body), letter.body
     return document(letter) | {
+        "state": letter.state,
+        "run_at": written(letter.run_at),
+        "leased_until": written(letter.leased_until),
         "method": letter.method,
         "url": letter.url,
         "headers": dict(letter.headers),
@@ -67,14 +83,14 @@ def whole_document(letter: DeadMessage) -> dict[str, Json]:
     }
 
 
-def account(letter: DeadMessage) -> str:
-    """All about one letter, for a person."""
+def account(letter: OutboxMessage) -> str:
+    """All about one message, for a person."""
     facts = [
         ("message", letter.id),
+        ("state", state_of(letter)),
         ("to", on_one_line(f"{letter.method} {letter.url}")),
-        ("signer", on_one_line(letter.signer or "-")),
+        ("signer", on_one_line(letter.signer or "none")),
         ("staged", at(letter.created_at)),
-        ("died", at(letter.dead_at)),
         ("attempts", f"{letter.attempts} of {letter.max_attempts}, {letter.rescues} rescues"),
         ("error", why(letter.failure)),
         *(("header", on_one_line(f"{name}: {value}")) for name, value in letter.headers.items()),
@@ -87,6 +103,32 @@ def account(letter: DeadMessage) -> str:
     if letter.failure is not None and letter.failure.traceback:
         lines += ["", printable(letter.failure.traceback).rstrip()]
     return "\n".join(lines)
+
+
+def state_of(letter: OutboxMessage) -> str:
+    """What a message waits for, and how long."""
+    times = {"dead": letter.dead_at, "leased": letter.leased_until}
+    return f"{STATES[letter.state]} {at(times.get(letter.state) or letter.run_at)}"
+
+
+def obituary(gone: Gone) -> str:
+    """What is left to say of a message that has left the table."""
+    tries = f", in attempt {gone.attempts}" if gone.outcome == "sent" else ""
+    return (
+        f"message {gone.id} to {on_one_line(gone.destination)} was {gone.outcome} at "
+        f"{at(gone.at)}{tries}"
+    )
+
+
+def gone_document(gone: Gone) -> dict[str, Json]:
+    """The same for programs."""
+    return {
+        "id": gone.id,
+        "state": gone.outcome,
+        "destination": gone.destination,
+        "attempts": gone.attempts,
+        "ended_at": written(gone.at),
+    }
 
 
 def sized(body: bytes | None) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,6 +13,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 Line = tuple[str, ...]
+INDENT = " " * 4
+# Narrower than that nobody reads, and words are broken.
+NARROWEST = 40
 
 
 def texts(rows: Sequence[Line]) -> list[str]:
@@ -18,6 +25,33 @@ def texts(rows: Sequence[Line]) -> list[str]:
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
         for row in rows
     ]
+
+
+def folded(rows: Sequence[Line], width: int | None) -> list[str]:
+    """The same where it fits; else with the columns that do not on lines of their own below."""
+    lines = texts(rows)
+    if width is None or max(map(len, lines)) <= width:
+        return lines
+    ends = accumulate(widths_of(rows), lambda end, column: end + 2 + column)
+    fits = max(sum(end <= width for end in ends), 1)
+    tops = texts([row[:fits] for row in rows])
+    return [
+        line
+        for top, row in zip(tops, rows, strict=True)
+        for line in (top.rstrip(), *below("  ".join(row[fits:]), width))
+    ]
+
+
+def below(text: str, width: int) -> list[str]:
+    """A text that belongs to the line above it."""
+    return textwrap.wrap(
+        text, max(width, NARROWEST), initial_indent=INDENT, subsequent_indent=INDENT
+    )
+
+
+def terminal_width() -> int | None:
+    """How many columns there are to see; None where no terminal shows them."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def counts(rows: Sequence[Line]) -> list[str]:

@@ -25,8 +25,6 @@ from tests.faults.relaying.posts import sender
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.outbox.leases import LeasedMessage
-
 MODULE = "tests.faults.relaying.killing"
 # Longer than any child lives: whoever dies leaves his leases behind.
 LEASE = timedelta(minutes=10)
@@ -109,9 +107,9 @@ class Trap:
     def _lay_on_answers(self) -> None:
         trap, send = self, Sender.send
 
-        async def trapped(self: Sender, leased: LeasedMessage, most: float) -> None:
+        async def trapped(*arguments: Any) -> None:
             try:
-                await send(self, leased, most)
+                await send(*arguments)
             finally:
                 trap.step("answered")
 

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from duly._kernel.errors import Misuse
 from duly._kernel.functions import refuse_unawaited
@@ -18,10 +18,10 @@ from duly.outbox.messages import message_of
 from duly.outbox.outcomes import Answered, Stuck, Unreached, Unsendable, Unsigned
 from duly.outbox.outgoing import is_web
 from duly.runtime.callers import needs_http
-from duly.runtime.threads import on_thread, started
+from duly.runtime.threads import started
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from duly.outbox.leases import LeasedMessage
     from duly.outbox.messages import Message
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from duly.runtime.calling.transports import AsyncGuarded
 
 logger = logging.getLogger("duly")
+T = TypeVar("T")
+# Calls of one signer at a time; it may ask somebody for a token, and hang there.
+MOST_SIGNING = 100
 # Seconds that a coroutine has to obey a cancellation.
 OBEYING = 1.0
 # Pieces of it: each costs some time.
@@ -90,15 +93,17 @@ class Sender:
         try:
             async with bound:
                 if is_web(leased.destination):
-                    await self._by_http(leased, message)
+                    await self._by_http(leased, message, bound)
                 else:
                     await self._by_transport(leased.destination, message)
         except TimeoutError as problem:
             if not bound.expired():  # the transport's own
                 raise
-            raise Unreached(f"there was no answer within {limit:g} seconds") from problem
+            raise Unreached(f"there was no answer within {limit:.3g} seconds") from problem
 
-    async def _by_http(self, leased: LeasedMessage, message: Message) -> None:
+    async def _by_http(
+        self, leased: LeasedMessage, message: Message, bound: asyncio.Timeout
+    ) -> None:
         try:
             import httpx
         except ImportError as problem:
@@ -119,6 +124,7 @@ class Sender:
             raise Unsigned(f"this request cannot be written: {problem}") from problem
         except httpx.TransportError as problem:
             raise Unreached(f"{type(problem).__name__}: {rooted(problem)}") from problem
+        bound.reschedule(None)  # the status is known, and the rest has a bound of its own
         await self._read(response)
         if not response.is_success:
             told = response.headers
@@ -163,9 +169,12 @@ class Sender:
                 f"this process has no signer {leased.signer}: register it with app.signer(…)"
             )
         try:
-            if signer.blocks:
-                return await on_thread(lambda: signer.headers(message))
-            return signer.headers(message)
+            if not signer.blocks:
+                return signer.headers(message)
+            name = f"signer {leased.signer}"
+            return await self._counted(name, MOST_SIGNING, lambda: signer.headers(message))
+        except Stuck:
+            raise
         except Exception as problem:  # it is the user's, or its key is over
             raise Unsigned(f"the signer {leased.signer} failed: {problem}") from problem
 
@@ -201,24 +210,28 @@ class Sender:
         """What a transport returns; one that blocks runs on a thread of its own."""
         if transport.colour == "async":
             return await left_behind(transport.call(**wanted))
+        name = f"transport {transport.name}"
+        return await self._counted(name, transport.concurrency, lambda: transport.call(**wanted))
+
+    async def _counted(self, name: str, most: int, call: Callable[[], T]) -> T:
+        """What a call that blocks returns; those that hang count among the most at once."""
         with self._lock:
-            away = self._away[transport.name]
-            if away >= transport.concurrency:  # those that hang keep their place
-                raise Stuck(f"{away} earlier calls of transport {transport.name} hang")
-            self._away[transport.name] += 1
+            if self._away[name] >= most:
+                raise Stuck(f"{self._away[name]} earlier calls of {name} hang")
+            self._away[name] += 1
 
         def back() -> None:
             with self._lock:
-                self._away[transport.name] -= 1
+                self._away[name] -= 1
 
-        def call() -> object:
+        def counted() -> T:
             try:
-                return transport.call(**wanted)
+                return call()
             finally:
                 back()
 
         try:
-            thread = started(call)
+            thread = started(counted)
         except BaseException:  # there is no room for another thread
             back()
             raise

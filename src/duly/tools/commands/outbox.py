@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
 from duly._kernel.onestep import finish
-from duly.outbox.letters import Chosen, chosen, discarded, listed, plan_of
+from duly._ledger.letters import ID, checked_id
+from duly.outbox.letters import (
+    Chosen,
+    OutboxMessage,
+    chosen,
+    discarded,
+    listed,
+    looked_up,
+    plan_of,
+)
 from duly.outbox.stats import counted
 from duly.tools.letters import (
     MESSAGES,
@@ -24,7 +34,14 @@ from duly.tools.letters import (
     sorted_words,
     store_at,
 )
-from duly.tools.messages import account, document, table, whole_document
+from duly.tools.messages import (
+    account,
+    document,
+    gone_document,
+    obituary,
+    table,
+    whole_document,
+)
 from duly.tools.output import add_json_option, answer, on_one_line
 from duly.tools.tables import age, counts
 
@@ -34,21 +51,27 @@ if TYPE_CHECKING:
     from duly._kernel.results import Json
     from duly.outbox.stats import DestinationStats, OutboxStats
 
-SUMMARY = "Count the messages to each destination; list, show, replay or discard dead ones."
+SUMMARY = "Count messages by destination, show one; list, replay or discard dead ones."
 EXAMPLES = """\
 examples:
-  duly outbox shop:app                                     counts for each destination
-  duly outbox dead postgresql://shop@db/shop --destination https://example.com --since 2h
-  duly outbox show shop:app 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305     with headers, body and error
-  duly outbox replay shop:app 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305   send it again, same id and key
+  duly outbox shop:app                      counts for each destination
+  duly outbox dead shop:app --destination https://example.com --since 2h
+  duly outbox show shop:app ID              its state, error, headers and body
+  duly outbox replay shop:app ID            send it again, same id and key
   duly outbox replay shop:app --destination mail --since 1d --dry-run
-  duly outbox replay shop:app --all --rate 5               five in a second, from now on
-  duly outbox discard shop:app 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305  delete it for good
+  duly outbox replay shop:app --all --rate 5     five in a second, from now on
+  duly outbox discard shop:app ID           delete it for good
 
-READY can be sent now, and OLDEST is how long the first of them could have been; WAITING is sent
-later; LEASED is on its way; DEAD was given up. What was sent is not here any more. The list of dead
-messages shows no addresses and no bodies: they are shown one by one. With --rate the times are
-written with the messages: this command does not wait, and may be closed."""
+READY can be sent now, and OLDEST is how long the first of them could have
+been; WAITING is sent later; LEASED is on its way; DEAD was given up. What was
+sent is not here any more: `show` says when that was, while the history knows.
+The list of dead messages shows no addresses and no bodies: they are shown one
+by one. With --rate the times are written with the messages: this command does
+not wait, and may be closed."""
+# What may be meant for an id: some of its digits, or one too many.
+PART_OF_AN_ID = re.compile(r"(?=.*[0-9])[0-9a-z-]{6,}", re.IGNORECASE)
+# What may be repeated to whoever wrote it.
+WORD = re.compile(r"[a-z-]{1,20}", re.IGNORECASE)
 FILTERS = ("destination", "since", "until")
 OPTIONS = (*FILTERS, "limit", "all", "dry_run", "rate")
 # The options that each action takes; None is to count.
@@ -68,14 +91,17 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser,
         action="dead, show, replay or discard; the counts unless given",
         app=f"whose messages: {PLACE}",
-        id="the id of a dead message, to show, replay or discard it",
+        id="the id of a message: of any to show it, of a dead one to replay or discard it",
     )
-    parser.add_argument(
-        "--destination", help="only those to this origin (https://example.com) or transport (mail)"
+    filters = parser.add_argument_group("options of dead and replay")
+    filters.add_argument(
+        "--destination",
+        metavar="ORIGIN",
+        help="only those to this origin (https://example.com) or transport (mail)",
     )
-    add_times(parser)
-    add_limit(parser)
-    add_replay_options(parser, "be sent")
+    add_times(filters)
+    add_limit(parser.add_argument_group("options of dead"))
+    add_replay_options(parser.add_argument_group("options of replay"), "be sent", "message")
     add_table_options(parser)
     add_json_option(parser)
 
@@ -87,6 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(actions) > 1:
         raise Misuse(f"{' or '.join(actions)}? One at a time")
     action = next(iter(actions), None)
+    refuse_strangers([word for word in words if word is not None and word not in actions])
     place, message = sorted_words([word for word in words if word not in actions], MESSAGES)
     refuse_options(arguments, action)
     if action == "replay":
@@ -98,6 +125,17 @@ def run(arguments: argparse.Namespace) -> int:
     if message is not None:
         raise Misuse("show it, replay it, or discard it? As in `duly outbox show shop:app ID`")
     return (count if action is None else list_letters)(arguments, place)
+
+
+def refuse_strangers(words: list[str]) -> None:
+    """Refuse what is no action, no id, and cannot name an application or a database either."""
+    for word in words:
+        if ":" in word or ID.fullmatch(word):
+            continue
+        if PART_OF_AN_ID.fullmatch(word):
+            checked_id(word, "message")
+        told = f"`duly outbox {word}`" if WORD.fullmatch(word) else "such action"
+        raise Misuse(f"there is no {told}: write dead, show, replay or discard, or none of them")
 
 
 def refuse_options(arguments: argparse.Namespace, action: str | None) -> None:
@@ -132,13 +170,15 @@ def list_letters(arguments: argparse.Namespace, place: str | None) -> int:
 
 
 def show(arguments: argparse.Namespace, place: str | None, message: str) -> int:
-    """All that is known of one."""
+    """All that is known of one, dead or not."""
     with store_at(arguments, place, MESSAGES) as store:
-        letters = finish(listed(store.blocking, Chosen(message), 1))
-    if not letters:
-        raise not_dead(message, MESSAGES)
-    [letter] = letters
-    answer(arguments, account(letter), whole_document(letter))
+        known = finish(looked_up(store.blocking, message))
+    if known is None:
+        raise Misuse(f"no message {message} is known here: it never was, or it is forgotten")
+    if isinstance(known, OutboxMessage):
+        answer(arguments, account(known), whole_document(known))
+    else:
+        answer(arguments, obituary(known), gone_document(known))
     return 0
 
 

@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 SUMMARY = "Send the messages of an application: what was staged with tx.send and app.send."
 EXAMPLES = f"""\
 examples:
-  duly relay shop:app                        {CONCURRENCY} messages at a time, \
-{PER_DESTINATION} of them to one host
+  duly relay shop:app                 {CONCURRENCY} at a time, {PER_DESTINATION} of them to one host
   duly relay shop:app --concurrency 200 --per-destination 4
-  duly relay shop:app --until-idle           send what can be sent now, and end
+  duly relay shop:app --until-idle    send what can be sent now, and end
   {VARIABLE}=shop:app duly relay --log-json
 
-`duly serve` has a relay in it; this is for more of them, on any machine that reaches the database,
-and for applications that are served by another server. A message may arrive twice, and then with
-the same Idempotency-Key.
-SIGTERM and SIGINT (Ctrl-C) drain: no more messages are taken, those on their way are waited for,
-those that are not through in time are given back, and the exit code is 0. A second signal gives
-them back now. `duly outbox` tells what is left."""
+`duly serve` has a relay in it; this is for more of them, on any machine that
+reaches the database, and for applications that are served by another server.
+A message may arrive twice, and then with the same Idempotency-Key.
+SIGTERM and SIGINT (Ctrl-C) drain: no more messages are taken, those on their
+way are waited for, those that are not through in time are given back, and the
+exit code is 0. A second signal gives them back now. `duly outbox` tells what
+is left."""
 logger = logging.getLogger("duly.relay")
 
 
