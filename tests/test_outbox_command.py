@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import subprocess
 import sys
+import termios
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import duly
+from duly._kernel.failures import plain
 from duly._ledger import replaying
 from duly.tools import messages
 from duly.tools.cli import main
@@ -50,6 +53,10 @@ def mail(message: duly.Message) -> None:
 
 def sms(message: duly.Message) -> duly.Dead:
     return duly.Dead("no such number")
+
+
+def paper(message: duly.Message) -> None:
+    """Always arrives."""
 
 
 @pytest.fixture(params=["postgres", "sqlite"])
@@ -96,6 +103,36 @@ def dead_with(app: duly.Duly, body: bytes) -> str:
     staged = app.send(f"sms:{CANARY}", data=body)
     app.relay()
     return staged.id
+
+
+def change(app: duly.Duly, message: str, error: bytes) -> None:
+    """Write down another reason."""
+    with app.transaction() as tx:
+        tx.execute(
+            "UPDATE duly_outbox SET last_error = :error WHERE id = :id", error=error, id=message
+        )
+
+
+def on_a_terminal(columns: int, *words: str) -> list[str]:
+    """What a command shows on a terminal of this width."""
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    with subprocess.Popen(
+        [sys.executable, "-m", "duly", *words], env=clean(), stdout=theirs
+    ) as program:
+        os.close(theirs)
+        shown = b"".join(iter(lambda: read_from(ours), b""))
+    os.close(ours)
+    assert program.returncode == 0
+    return shown.decode().splitlines()
+
+
+def read_from(terminal: int) -> bytes:
+    """What comes next; nothing once everybody else has closed it."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
 
 
 def states(app: duly.Duly) -> dict[str, str]:
@@ -149,6 +186,8 @@ def test_one_is_shown_with_its_headers_its_body_and_its_error(
     text = run("show", message.upper())
     for line in (
         f"message   {message}",
+        f"state     dead since {letter.dead_at:%Y-%m-%d %H:%M:%SZ}",
+        "signer    none",
         f"to        POST mail:{CANARY}",
         "attempts  1 of 1, 0 rescues",
         "header    X-Order: 7",
@@ -161,7 +200,94 @@ def test_one_is_shown_with_its_headers_its_body_and_its_error(
     assert told["headers"] == {"Content-Type": "application/json", "X-Order": "7"}
     assert (told["method"], told["url"], told["base64"]) == ("POST", f"mail:{CANARY}", None)
     assert "in mail\n" in told["traceback"]
-    assert f"there is no dead letter {NOT_THERE}" in run("show", NOT_THERE, code=2)
+    assert (told["state"], told["leased_until"]) == ("dead", None)
+
+
+def test_any_message_is_shown_with_what_it_waits_for(run: Run, app: duly.Duly) -> None:
+    message = app.send(f"mail:{CANARY}", attempts=3).id
+    assert "\nstate     ready to be sent since 20" in run("show", message)
+    assert app.relay().again == 1
+    found = app.outbox.find(message)
+    assert found is not None
+    text = run("show", message)
+    assert f"\nstate     waiting, sent not before {found.run_at:%Y-%m-%d %H:%M:%SZ}\n" in text
+    assert "\nattempts  1 of 3, 0 rescues\nerror     OSError: the line" in text
+    told = json.loads(run("show", message, "--json"))
+    assert (told["state"], told["run_at"]) == ("waiting", found.run_at.isoformat())
+    assert (told["dead_at"], told["failure"]["attempt"]) == (None, 1)
+
+
+def test_of_one_that_has_left_the_history_is_told(
+    run: Run, app: duly.Duly, ids: dict[str, list[str]]
+) -> None:
+    app.transport("paper")(paper)
+    sent = app.send(f"paper:{CANARY}").id
+    assert app.relay().sent == 1
+    [discarded] = ids["mail"]
+    assert app.outbox.discard(discarded)
+    told = run("show", sent)
+    assert re.fullmatch(rf"message {sent} to paper was sent at 20[\d: -]+Z, in attempt 1\n", told)
+    assert f"message {discarded} to mail was discarded at 20" in run("show", discarded)
+    answer = json.loads(run("show", sent, "--json"))
+    assert (answer["id"], answer["state"], answer["destination"]) == (sent, "sent", "paper")
+    assert f"no message {NOT_THERE} is known here" in run("show", NOT_THERE, code=2)
+
+
+@on_sqlite
+def test_a_reason_has_no_type_that_nobody_could_import_and_shows_where_it_is_cut(
+    run: Run, app: duly.Duly, ids: dict[str, list[str]]
+) -> None:
+    long = f"the receiver answered 302 {'x' * 200}"
+    for message, kind, told in (
+        (ids["mail"][0], "duly.Answered", long),
+        (ids["sms"][0], "duly.TimedOut", "there was no answer"),
+    ):
+        change(app, message, plain(told, 1, kind))
+    assert f"\nerror     {long}\n" in run("show", ids["mail"][0])
+    text = run("dead")
+    assert f"mail         {long[:119]}…\n" in text
+    assert "sms          there was no answer\n" in text
+    assert "sms          duly.Dead: no such number\n" in text
+
+
+@on_sqlite
+def test_a_narrow_terminal_has_the_reason_on_a_line_of_its_own(
+    app: duly.Duly, ids: dict[str, list[str]]
+) -> None:
+    change(app, ids["mail"][0], plain(f"{'word ' * 20}end", 1, "OSError"))
+    lines = on_a_terminal(80, "outbox", "dead", app.store.url)
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["ID", "DIED", "ATTEMPTS"]
+    assert lines[1] == "    DESTINATION  WHY"
+    at = next(place for place, line in enumerate(lines) if line.startswith(ids["mail"][0]))
+    assert lines[at + 1].startswith("    mail  OSError: word word ")
+    assert lines[at + 2].startswith("    word ")
+    wide = on_a_terminal(200, "outbox", "dead", app.store.url)
+    assert [line.split()[0] for line in wide[1:]] == [one.id for one in app.outbox.dead()]
+
+
+@on_sqlite
+def test_a_destination_is_cut_out_of_an_address(run: Run, app: duly.Duly) -> None:
+    assert run("dead", "--destination", f"sms:{CANARY}").count("no such number") == 2
+    assert run("dead", "--destination", "https://example.com/a?b") == "no dead messages\n"
+    told = run("replay", "--destination", "https://ann:word@example.com", "--dry-run", code=2)
+    assert "has a user or a password in it" in told
+
+
+@pytest.mark.parametrize("command", ["outbox", "relay"])
+def test_help_fits_a_terminal_and_says_what_belongs_to_which_action(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    if command == "outbox":
+        _, both, dead, replayed = text.partition("examples:")[0].split("\noptions of ")
+        assert re.findall(r"  (--\S+)", both) == ["--destination", "--since", "--until"]
+        assert re.findall(r"  (--\S+)", dead) == ["--limit"]
+        assert re.findall(r"  (--\S+)", replayed) == ["--all", "--dry-run", "--rate"]
 
 
 @on_sqlite
@@ -259,6 +385,11 @@ def test_a_long_replay_tells_how_far_it_is(
         ((NOT_THERE,), "show it, replay it, or discard it?"),
         (("dead", NOT_THERE), "show it, replay it, or discard it?"),
         (("dead", "show"), "dead or show? One at a time"),
+        (("deaad",), "there is no `duly outbox deaad`: write dead, show, replay or discard"),
+        (("list",), "there is no `duly outbox list`: write dead"),
+        (("./shop.py",), "there is no such action: write dead"),
+        (("show", NOT_THERE[:8]), "the id of a message must look like 0198c3a2-"),
+        (("show", f"{NOT_THERE}x"), "the id of a message must look like 0198c3a2-"),
         (("shop:app",), "give one application or address, and one id of a message"),
         ((), "duly's tables"),
     ],

@@ -175,7 +175,7 @@ async def test_the_last_attempt_makes_it_a_dead_letter_that_says_why(
         assert office.message(staged.id).counted == ("dead", 3, 0)
         [letter] = await office.call("outbox.dead")
         assert (letter.id, letter.attempts, letter.max_attempts) == (staged.id, 3, 3)
-        assert letter.failure.type == "httpx.ReadError"
+        assert letter.failure.type == "duly.Unreached"
         assert letter.failure.attempt == 3
         assert letter.dead_at == clock() - timedelta(hours=2)
 
@@ -192,7 +192,7 @@ async def test_a_receiver_that_is_not_there_is_tried_again(
         row = office.message(staged.id)
         assert row.counted == ("ready", 1, 0)
         assert row.error is not None
-        assert row.error["type"] == "httpx.ConnectError"
+        assert row.error["type"] == "duly.Unreached"
         with socket.create_server(("127.0.0.1", gone.port)) as back:  # nobody answers there
             assert back.getsockname()[1] == gone.port
 

@@ -113,7 +113,7 @@ class Trap:
             finally:
                 trap.step("answered")
 
-        Sender.send = trapped  # type: ignore[method-assign]  # as above
+        Sender.send = trapped  # type: ignore[method-assign, assignment]  # as above
 
 
 def child(url: str, origin: str, at: Sequence[Any] | None) -> list[Place]:
