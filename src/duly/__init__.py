@@ -40,7 +40,7 @@ from duly.jobs.enqueue import Enqueued
 from duly.jobs.stats import Stats
 from duly.jobs.tx import Tx
 from duly.outbox.egress import Egress, EgressRefused
-from duly.outbox.letters import DeadMessage
+from duly.outbox.letters import DeadMessage, OutboxMessage
 from duly.outbox.messages import Message, Staged
 from duly.outbox.stats import OutboxStats
 from duly.runtime.relaying.tally import Relayed
@@ -56,7 +56,7 @@ __version__ = "0.1.0"
 for _public in (
     *(Duly, Event, Forgotten, Tx, StoreRefused),
     *(DeadLetter, Replayed, Stats),
-    *(DeadMessage, Egress, EgressRefused, Message, OutboxStats, Relayed, Staged),
+    *(DeadMessage, Egress, EgressRefused, Message, OutboxMessage, OutboxStats, Relayed, Staged),
     *(Backoff, Dead, Enqueued, Job, NotYet, Retry, Worked),
     *(First, Duplicate, Store, Provider, Secret, Signed, Source, Verified),
     *DulyError.__subclasses__(),
@@ -87,6 +87,7 @@ __all__ = [
     "NotJoinable",
     "NotStorable",
     "NotYet",
+    "OutboxMessage",
     "OutboxStats",
     "Provider",
     "Rejected",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,11 @@ import pytest
 import duly
 from duly._kernel.options import Names
 from duly.outbox.egress import Egress
-from duly.outbox.leases import STAGED, outlook
+from duly.outbox.leases import STAGED, outlook, take
 from duly.outbox.messages import request_bytes
 from duly.outbox.outcomes import RELEASED
 from duly.runtime.relaying import relay as relays
+from duly.runtime.relaying import sending
 from duly.runtime.relaying.lanes import ILL
 from duly.runtime.relaying.settings import RelaySettings
 from duly.stores.sql.placeholders import prepare
@@ -281,6 +283,121 @@ async def test_slow_destinations_with_a_backlog_starve_no_other(
             await office.send("quick:ann")
             await seen(lambda: "quick:ann" in begun)
         assert begun.index("quick:ann") < len(backlog) * 3 / 4
+
+
+@alone
+async def test_one_call_that_hangs_costs_its_own_place_and_stops_nobody(
+    case: Case, place: DatabaseOf
+) -> None:
+    released, lock = threading.Event(), threading.Lock()
+    running = most = 0
+
+    def mail(message: Message) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        if message.to == "hangs":
+            released.wait(PATIENCE)
+        time.sleep(0.02)
+        with lock:
+            running -= 1
+
+    async with an_office(case, place) as office:
+        office.app.transport("mail", concurrency=3, timeout=timedelta(seconds=0.3))(mail)
+        await office.send_all(["mail:hangs"] + ["mail:ann"] * 60)
+        relayed = await office.relay()
+        released.set()
+        assert (relayed.sent, relayed.again, relayed.stuck) == (60, 1, False)
+        assert most <= 3
+
+
+@alone
+async def test_where_every_place_hangs_the_relay_ends_and_the_rest_is_left_unharmed(
+    case: Case, place: DatabaseOf
+) -> None:
+    released = threading.Event()
+
+    def mail(message: Message) -> None:
+        if message.to == "hangs":
+            released.wait(PATIENCE)
+
+    async with an_office(case, place) as office:
+        office.app.transport("mail", concurrency=2, timeout=timedelta(seconds=0.1))(mail)
+        await office.send_many(2, "mail:hangs")
+        rest = await office.send_many(10, "mail:ann", attempts=1)
+        async with asyncio.timeout(PATIENCE):
+            relayed = await office.relay()
+        released.set()
+        assert (relayed.again >= 2, relayed.dead, relayed.stuck) == (True, 0, True)
+        left = {row.id: row.counted for row in office.messages()}
+        assert {left[id] for id in rest if id in left} <= {("ready", 0, 0)}
+
+
+@alone
+async def test_a_transport_that_does_not_let_itself_be_cancelled_keeps_no_relay(
+    case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relays, "OBEYING", 0.2)
+    monkeypatch.setattr(sending, "OBEYING", 0.1)
+    begun, released = asyncio.Event(), asyncio.Event()
+
+    async def mail(message: Message) -> None:
+        begun.set()
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+
+    async with an_office(case, place) as office:
+        office.app.transport("mail")(mail)
+        staged = await office.send("mail:ann")
+        relay = office.app.relaying(RelaySettings())
+        running = asyncio.ensure_future(relay.run())
+        async with asyncio.timeout(PATIENCE):
+            await begun.wait()
+            relay.stop_now()
+            await running
+        assert office.message(staged.id).counted == ("ready", 0, 1)  # it may have arrived
+        released.set()
+
+
+@alone
+async def test_a_relay_that_is_cancelled_while_it_takes_gives_back_what_it_took(
+    case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = threading.Event()
+
+    async def slowly(*given: Any) -> Any:
+        leases = await take(*given)
+        taken.set()
+        time.sleep(0.2)  # noqa: ASYNC251  # on the thread of the store
+        return leases
+
+    monkeypatch.setattr(relays, "take", slowly)
+    async with an_office(case, place) as office:
+        await office.send_many(5)
+        running = asyncio.ensure_future(office.app.aio.relay())
+        await seen(taken.is_set)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert {row.counted for row in office.messages()} == {("ready", 0, 0)}
+        assert office.there.requests == []
+
+
+@alone
+async def test_a_call_ends_before_its_lease_and_is_an_attempt(
+    case: Case, place: DatabaseOf
+) -> None:
+    """Or a relay would rescue what it is sending, send it again, and never mark it."""
+    async with an_office(case, place) as office:
+        released = office.there.hold("/hook")
+        staged = await office.send()
+        relayed = await office.relay(lease=timedelta(seconds=0.8))
+        released.set()
+        assert (relayed.again, relayed.lost, relayed.rescued) == (1, 0, 0)
+        assert office.message(staged.id).counted == ("ready", 1, 0)
+        assert len(office.there.requests) == 1
 
 
 @alone

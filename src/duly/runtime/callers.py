@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from duly._kernel.errors import Misuse
+from duly._kernel.extras import installing
 
 if TYPE_CHECKING:
     from duly.jobs.context import AsyncJob, Job
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def needs_http(what: str) -> Misuse:
     """The error of a call without the library for it."""
-    return Misuse(f"{what} needs httpx: pip install 'duly[http]'")
+    return Misuse(f"{what} needs httpx: {installing('http')}")
 
 
 class Callers:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from duly.jobs.leases import Leased
 
 logger = logging.getLogger("duly")
+# Types of failures that say nothing to a person beside their message.
+OURS = frozenset(
+    f"duly.{name}" for name in ("Answered", "Unreached", "Unsigned", "Unsendable", "Stuck")
+)
 
 
 def reason(error: bytes | None) -> str:
@@ -23,6 +27,8 @@ def reason(error: bytes | None) -> str:
     if failure is None:
         return "no reason was given"
     told = (failure.message.splitlines() or [""])[0][:200].rstrip(".")
+    if told and failure.type in OURS:
+        return told
     return f"{failure.type}: {told}" if told else failure.type
 
 
