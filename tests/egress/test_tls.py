@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -9,12 +12,14 @@ import httpx
 import pytest
 
 from duly import Egress
+from duly.runtime.calling.transports import AsyncGuarded
 from tests.egress.callers import COLOURS, call, in_a_job, sent
 from tests.egress.certificates import DAY, Authority
 from tests.egress.names import Names, as_the_system
-from tests.egress.villains import answers_every_request, living, never_answers
+from tests.egress.villains import Den, answers_every_request, living, never_answers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -107,6 +112,31 @@ def test_a_handshake_that_never_ends_does_with_the_deadline(
         egress = Egress(allow=[url], deadline=timedelta(seconds=0.3))
         with pytest.raises(httpx.TimeoutException):
             call(colour, egress, f"{url}/hook")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 5
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def test_a_handshake_that_is_given_up_leaves_no_connection_open(authority: Authority) -> None:
+    async def give_up(guarded: AsyncGuarded, url: str, den: Den) -> None:
+        call = asyncio.create_task(guarded.handle_async_request(httpx.Request("GET", url)))
+        await asyncio.to_thread(wait_until, lambda: bool(den.connections))
+        call.cancel()
+        await asyncio.wait([call])
+        await asyncio.to_thread(wait_until, lambda: den.open == 0)
+        await guarded.aclose()
+
+    gc.disable()  # it would close what everybody has forgotten
+    try:
+        with living(never_answers, deaf=True) as den:
+            url = f"https://shop.example:{den.port}"
+            asyncio.run(give_up(AsyncGuarded(Egress(allow=[url])), url, den))
+            assert den.open == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("colour", COLOURS)

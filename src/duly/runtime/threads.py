@@ -14,11 +14,6 @@ T = TypeVar("T")
 
 async def on_thread(call: Callable[[], T]) -> T:
     """What a call that blocks returns; it runs on a thread of its own."""
-    return await started(call)
-
-
-def started(call: Callable[[], T]) -> asyncio.Future[T]:
-    """The same, where the thread has started when this returns."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -38,7 +33,7 @@ def started(call: Callable[[], T]) -> asyncio.Future[T]:
             return
 
     threading.Thread(target=work, name="duly-hand", daemon=True).start()
-    return future
+    return await future
 
 
 def within(call: Callable[[], T], seconds: float | None) -> T:

@@ -18,6 +18,7 @@ import httpcore
 from duly.outbox.egress import EgressRefused, literal_of, plainest
 from duly.runtime.calling.deadlines import counted, left, piece
 from duly.runtime.threads import on_thread, within
+from duly.stores.surely import surely
 
 if TYPE_CHECKING:
     import ssl
@@ -151,7 +152,11 @@ class AsyncStream(httpcore.AsyncNetworkStream):
     ) -> AsyncStream:
         """Go on under TLS; the certificate must be the host's."""
         rest = left(timeout, httpcore.ConnectTimeout)
-        return AsyncStream(await self._inner.start_tls(ssl_context, server_hostname, rest))
+        try:
+            return AsyncStream(await self._inner.start_tls(ssl_context, server_hostname, rest))
+        except BaseException:  # given up in the middle of it, nobody else would close it
+            await surely(self._inner.aclose())
+            raise
 
     def get_extra_info(self, info: str) -> Any:
         """What the layer below knows."""

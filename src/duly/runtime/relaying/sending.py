@@ -7,6 +7,7 @@ import logging
 import sys
 import threading
 from collections import Counter
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +19,7 @@ from duly.outbox.messages import message_of
 from duly.outbox.outcomes import Answered, Stuck, Unreached, Unsendable, Unsigned
 from duly.outbox.outgoing import is_web
 from duly.runtime.callers import needs_http
-from duly.runtime.threads import started
+from duly.runtime.threads import on_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("duly")
 T = TypeVar("T")
-# Calls of one signer at a time; it may ask somebody for a token, and hang there.
+# Calls of one signer that may hang; it may ask somebody for a token.
 MOST_SIGNING = 100
 # Seconds that a coroutine has to obey a cancellation.
 OBEYING = 1.0
@@ -58,6 +59,14 @@ def rooted(problem: BaseException) -> str:
     return str(problem)
 
 
+@dataclass(slots=True)
+class Calling:
+    """A call on a thread: whether it has ended, and whether nobody waits for it any more."""
+
+    ended: bool = False
+    left: bool = False
+
+
 class Sender:
     """Sends messages, in one event loop."""
 
@@ -65,8 +74,8 @@ class Sender:
         self._outgoing = outgoing
         self._guarded: AsyncGuarded | None = None
         self._agent = agent()
-        # Calls of transports that block and have not come back, those given up among them.
-        self._away: Counter[str] = Counter()
+        # Calls that were given up, and whose threads have not come back.
+        self._hung: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
@@ -214,28 +223,27 @@ class Sender:
         return await self._counted(name, transport.concurrency, lambda: transport.call(**wanted))
 
     async def _counted(self, name: str, most: int, call: Callable[[], T]) -> T:
-        """What a call that blocks returns; those that hang count among the most at once."""
+        """What a call that blocks returns; refused where too many of its kind hang."""
         with self._lock:
-            if self._away[name] >= most:
-                raise Stuck(f"{self._away[name]} earlier calls of {name} hang")
-            self._away[name] += 1
-
-        def back() -> None:
-            with self._lock:
-                self._away[name] -= 1
+            if self._hung[name] >= most:
+                raise Stuck(f"{self._hung[name]} earlier calls of {name} hang")
+        state = Calling()
 
         def counted() -> T:
             try:
                 return call()
             finally:
-                back()
+                with self._lock:
+                    state.ended = True
+                    self._hung[name] -= state.left
 
         try:
-            thread = started(counted)
-        except BaseException:  # there is no room for another thread
-            back()
+            return await on_thread(counted)
+        except asyncio.CancelledError:
+            with self._lock:
+                state.left = not state.ended
+                self._hung[name] += state.left
             raise
-        return await thread
 
     async def close(self) -> None:
         """Close every connection."""
