@@ -53,6 +53,8 @@ class Lane:
         self._since: int | None = None
         self._last: str | None = None
         self.more = False
+        # Calls that were given up and still keep their place.
+        self.hung = 0
 
     @property
     def closed(self) -> bool:
@@ -77,7 +79,7 @@ class Lane:
 
     @property
     def _limit(self) -> int:
-        return 1 if self._probing else self._most
+        return 1 if self._probing else max(self._most - self.hung, 1)
 
     @property
     def room(self) -> int:

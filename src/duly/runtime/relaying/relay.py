@@ -363,6 +363,7 @@ class Relay:
             going: list[Lane] = []
             asked = lanes[: room - begun]
             for lane in asked:
+                lane.hung = self._sender.hung(lane.destination)
                 parcel = lane.next()
                 if parcel is None:
                     continue

@@ -222,6 +222,10 @@ class Sender:
         name = f"transport {transport.name}"
         return await self._counted(name, transport.concurrency, lambda: transport.call(**wanted))
 
+    def hung(self, destination: str) -> int:
+        """How many calls of a transport were given up and have not come back."""
+        return self._hung.get(f"transport {destination}", 0)
+
     async def _counted(self, name: str, most: int, call: Callable[[], T]) -> T:
         """What a call that blocks returns; refused where too many of its kind hang."""
         with self._lock:
