@@ -144,7 +144,7 @@ def test_what_was_staged_is_sent_and_the_end_says_what_became_of_it(
     here: Path, own_postgres_url: str, there: Receiver
 ) -> None:
     there.answer("/gone", 410)
-    there.answer("/busy", 503)
+    there.answer("/busy", 409, headers={"Retry-After": "60"})  # not again before the end
     good = staged(own_postgres_url, there, "/paid", "/paid", sign="ours")
     bad = staged(own_postgres_url, there, "/gone", "/busy")
     told = relayed(here, "shop:app", "--until-idle", url=own_postgres_url, there=there)
@@ -167,7 +167,7 @@ def test_what_is_on_its_way_arrives_at_the_end_and_what_was_held_is_given_back(
         assert relay.process.poll() is None
         go.set()
         assert relay.ended() == 0
-        assert re.search(r" draining: .*\n.* ended: 1 sent\n$", relay.log())
+        assert re.search(r" draining: .*\n.* sent .*\n.* ended: 1 sent\n$", relay.log())
     assert ids_of(there) == [first]
     assert rows(url, MESSAGES) == [(there.url, "ready", 0, 0)] * 2
 
