@@ -49,6 +49,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+def elsewhere(item: pytest.Item) -> bool:
+    """Whether the newest interpreter runs a test, where two share the work: see everywhere.py.
+
+    That is the form of a promise for the store memory:, unless it is slow.
+    """
+    called = getattr(item, "callspec", None)
+    in_memory = called is not None and "memory" in called.id.split("-")
+    return in_memory and item.get_closest_marker("slow") is None
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at -m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what tries servers and databases rather than the language: see tests/everywhere.py."""
@@ -59,6 +69,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(0))
         if SERVED.intersection(item.path.relative_to(HERE).with_suffix("").parts):
             item.add_marker(pytest.mark.slow)
+    part = os.environ.get("DULY_TEST_PART")
+    if part is not None:
+        items[:] = [item for item in items if elsewhere(item) == (part == "memory")]
 
 
 def migrated(url: str) -> None:

@@ -4,8 +4,10 @@
 gets an environment of its own, `.venv-3.12` and so on, kept until pyproject.toml changes. There
 the tests marked slow are left out: they try servers and processes, not the language.
 
-Of the newer ones only the newest is tried, and runs what receives, enqueues, works and sends, so
-that the whole stays below twenty minutes on two cores: what breaks in between breaks there, too.
+Of the newer ones only the newest is tried: what breaks in between breaks there, too. So that the
+whole stays short, the two share the work: this one runs what is promised on SQLite and PostgreSQL,
+the newest what is promised on memory:, which is SQLite without its syncs. Where there is no newer
+one, or where it is told what to run, this one runs all of it.
 
 What follows on the command line goes to pytest, on every interpreter. DULY_TEST_PYTHONS chooses
 other interpreters: "3.12" or "3.12,3.13" names newer ones, "all" takes every one, "main" none.
@@ -25,14 +27,9 @@ ROOT = Path(__file__).parents[1]
 PASSED, FAILED = "passed", "FAILED"
 ANSWERS = {0: PASSED, 1: FAILED}  # pytest's exit codes that tell about the tests
 LIMIT = "DULY_TEST_PYTHONS"
-# The ledger on every store and in both colours, and the transactions of handlers.
-CORE = ("tests/conformance", "tests/test_tx.py", "tests/test_opened.py")
-# On the newest Python also what receives, works and sends; the third store is the second without
-# syncs.
-NEWEST = (
-    *CORE, "tests/receiving", "tests/working", "tests/effects", "tests/enqueueing",
-    "tests/scheduling", "tests/sending", "-k", "not memory",
-)  # fmt: skip
+# Which half of the promises an interpreter runs; see tests/conftest.py.
+PART = "DULY_TEST_PART"
+STORED, IN_MEMORY = "stored", "memory"
 MOST_WORKERS = 4  # each worker keeps connections; the server has a few hundred for all
 
 # Prints the version of a finished release that can make environments, and nothing otherwise.
@@ -132,11 +129,13 @@ def environment_for(interpreter: Interpreter) -> Path:
     return python
 
 
-def run_pytest(python: Path, version: Version, options: Sequence[str]) -> Outcome:
+def run_pytest(python: Path, version: Version, options: Sequence[str], part: str | None) -> Outcome:
     """Run the suite once; the caller's options come last and so have the last word."""
     workers = min(2 * (os.cpu_count() or 1), MOST_WORKERS)  # many tests wait rather than compute
     begun = time.monotonic()
     together = ["-n", str(workers), "--dist", "loadgroup"]  # tests of one server, if they say so
+    if part is not None:
+        os.environ[PART] = part
     code = run([str(python), "-m", "pytest", *together, *options])
     if code not in ANSWERS:
         # Interrupted, or nothing to run: the other interpreters would have no better answer.
@@ -144,12 +143,7 @@ def run_pytest(python: Path, version: Version, options: Sequence[str]) -> Outcom
     return Outcome(version, ANSWERS[code], time.monotonic() - begun)
 
 
-def chosen(options: Sequence[str], *, newest: bool) -> list[str]:
-    """What a newer interpreter runs: as told, else most that is not slow, or the core of it."""
-    return ["-m", "not slow", *(options or (NEWEST if newest else CORE))]
-
-
-def run_newer(interpreter: Interpreter, options: Sequence[str]) -> Outcome:
+def run_newer(interpreter: Interpreter, options: Sequence[str], part: str | None) -> Outcome:
     begun = time.monotonic()
     try:
         python = environment_for(interpreter)
@@ -157,17 +151,18 @@ def run_newer(interpreter: Interpreter, options: Sequence[str]) -> Outcome:
         verdict = f"{FAILED} (no environment: exit {failure.returncode})"
         return Outcome(interpreter.version, verdict, time.monotonic() - begun)
     print(f"everywhere: python {interpreter.series}", flush=True)
-    return run_pytest(python, interpreter.version, options)
+    return run_pytest(python, interpreter.version, ["-m", "not slow", *options], part)
 
 
 def main(options: Sequence[str]) -> int:
     here: Version = sys.version_info[:3]
-    outcomes = [run_pytest(Path(sys.executable), here, options)]
+    limit = os.environ.get(LIMIT, "")
     answers = [answer for path in candidates(os.environ) if (answer := ask(path))]
-    wanted = allowed(newer(answers, here), os.environ.get(LIMIT, ""))
+    wanted = allowed(newer(answers, here), limit)
+    shared = bool(wanted) and not options and not limit
+    outcomes = [run_pytest(Path(sys.executable), here, options, STORED if shared else None)]
     for interpreter in wanted:
-        told = chosen(options, newest=interpreter is wanted[-1])
-        outcomes.append(run_newer(interpreter, told))
+        outcomes.append(run_newer(interpreter, options, IN_MEMORY if shared else None))
     print("", *outcomes, sep="\n", flush=True)
     return int(any(outcome.verdict != PASSED for outcome in outcomes))
 

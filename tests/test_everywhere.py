@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from tests.everywhere import CORE, NEWEST, Interpreter, allowed, candidates, chosen, newer
+import pytest
+
+from tests.conftest import elsewhere
+from tests.everywhere import Interpreter, allowed, candidates, newer
 
 HERE = (3, 11, 7)
 
@@ -42,7 +45,18 @@ def test_candidates_come_from_path_and_from_pyenv_and_are_programs(tmp_path: Pat
     assert found[:2] == [on_path / "python3.12", theirs / "python3.13"]
 
 
-def test_the_newest_runs_most_that_is_not_slow_and_those_between_the_core_of_it() -> None:
-    assert chosen([], newest=True) == ["-m", "not slow", *NEWEST]
-    assert chosen([], newest=False) == ["-m", "not slow", *CORE]
-    assert chosen(["tests/gate"], newest=False) == ["-m", "not slow", "tests/gate"]
+@pytest.mark.parametrize("store", ["memory", "sqlite", "memory-async"])
+def test_what_is_promised_in_memory_is_left_to_the_newest(
+    store: str, request: pytest.FixtureRequest
+) -> None:
+    assert elsewhere(request.node) == store.startswith("memory")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["memory"])
+def test_what_is_slow_is_left_to_nobody(store: str, request: pytest.FixtureRequest) -> None:
+    assert not elsewhere(request.node)
+
+
+def test_what_only_speaks_of_memory_is_left_to_nobody(request: pytest.FixtureRequest) -> None:
+    assert not elsewhere(request.node)

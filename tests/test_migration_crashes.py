@@ -68,6 +68,7 @@ def assert_whole_and_resumable(place: Order, states: list[Catalog]) -> int:
     return version
 
 
+@pytest.mark.long  # the killed one, below, shows the same
 def test_a_migrator_that_fails_at_any_statement_leaves_each_migration_whole(folder: str) -> None:
     states = whole_states(folder)
     versions = set()

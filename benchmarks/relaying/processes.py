@@ -142,8 +142,9 @@ class Receiver:
         return found
 
     def expect(self, messages: int) -> None:
-        """Count from the beginning, up to so many."""
+        """Count from the beginning, up to so many; what comes after this is counted."""
         self._lines.tell(str(messages))
+        self.seen()  # it hears one line after the other
 
     def arrived(self, sender: Running, patience: float) -> dict[str, float]:
         """Wait until as many have arrived; when the first and the last of them did."""
