@@ -17,7 +17,7 @@ from duly._kernel.options import WAIT
 from tests.processes.leading import PATIENCE
 
 # Seconds that a handler works before it is given up, one after the other.
-MOMENTS = [0.001 * (1 + number % 10) for number in range(8)]
+MOMENTS = [0.001 * (1 + number % 10) for number in range(16)]
 WRITE = "INSERT INTO stuff VALUES (1)"
 
 

@@ -68,8 +68,25 @@ class OwnConnection(sqlite3.Connection):
         self.taker: int | None = None
 
     def cursor(self, factory: Any = OwnCursor) -> Any:
-        """A cursor; ``execute`` and its kin of the connection go through one, too."""
+        """A cursor whose calls take turns."""
         return super().cursor(factory)
+
+    # The driver's own forms of these do not go through the methods of a cursor.
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        """Run one statement."""
+        with self.call():
+            return super().execute(*arguments)
+
+    def executemany(self, *arguments: Any) -> sqlite3.Cursor:
+        """Run one statement for many sets of values."""
+        with self.call():
+            return super().executemany(*arguments)
+
+    def executescript(self, *arguments: Any) -> sqlite3.Cursor:
+        """Run many statements."""
+        with self.call():
+            return super().executescript(*arguments)
 
     def call(self) -> AbstractContextManager[object]:
         """The lock that every call takes, unless the connection was taken away."""
