@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
-from urllib.parse import unquote, urlsplit
 
 from duly._kernel.clock import MICROSECOND
 from duly._kernel.errors import Misuse, WrongColour
@@ -217,16 +216,6 @@ class JobVerbs(OutboxVerbs, CronVerbs, DeadVerbs):
             ),
             settings,
         )
-
-    def _secrets(self) -> list[str]:
-        """What must not be in anything that people read."""
-        secrets = [
-            text for route in self.site.routes.values() for text in route.source.texts_to_hide()
-        ]
-        for signer in self.jobs.outgoing.signers.values():
-            secrets += signer.texts_to_hide()
-        password = urlsplit(self.store.url).password
-        return secrets if password is None else [*secrets, password, unquote(password)]
 
     def _place(self, runner: Runner, secrets: Sequence[str]) -> Place:
         return Place(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from duly._kernel.errors import Misuse, WrongColour
 from duly._kernel.inputs import checked_count
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from duly._kernel.retry import Backoff
     from duly._kernel.session import Runner, Session
     from duly._ledger.replaying import Replayed
+    from duly.edge.site import Site
     from duly.outbox.letters import DeadMessage, OutboxMessage
     from duly.outbox.messages import NewMessage, Staged
     from duly.outbox.stats import OutboxStats
@@ -53,6 +55,8 @@ OUTSIDE = "call it outside of the handler, or in a job without tx"
 
 class OutboxVerbs(EnqueueVerbs):
     """What `Duly` does to tell the world."""
+
+    site: Site
 
     def send(
         self,
@@ -206,7 +210,13 @@ class OutboxVerbs(EnqueueVerbs):
 
     def _secrets(self) -> list[str]:
         """What must not be in anything that people read."""
-        raise NotImplementedError
+        secrets = [
+            text for route in self.site.routes.values() for text in route.source.texts_to_hide()
+        ]
+        for signer in self.jobs.outgoing.signers.values():
+            secrets += signer.texts_to_hide()
+        password = urlsplit(self.store.url).password
+        return secrets if password is None else [*secrets, password, unquote(password)]
 
 
 class AwaitedOutboxVerbs(AwaitedEnqueueVerbs):
