@@ -1,0 +1,117 @@
+"""Watches `sqlite3`, and with it aiosqlite, SQLAlchemy and Django, which all open through it.
+
+Its classes are written in C and cannot be changed. So every connection is opened as a subclass of
+what was asked for, and so is every cursor of it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from duly.tools.steps.watching import replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly.tools.steps.watching import Steps
+
+
+@contextmanager
+def watch_sqlite(steps: Steps) -> Iterator[None]:
+    """Open every connection inside the block as one that is watched."""
+    connect = sqlite3.connect
+
+    def connected(*arguments: Any, **options: Any) -> Any:
+        base = options.pop("factory", sqlite3.Connection)
+        connection = connect(*arguments, factory=watched_connection(base), **options)
+        connection.steps = steps
+        return connection
+
+    with ExitStack() as stack:
+        # Two names of one function; each library uses one of them.
+        for module in (sqlite3, sqlite3.dbapi2):
+            stack.enter_context(replaced(module, "connect", connected))
+        yield
+
+
+@lru_cache
+def watched_connection(base: Any) -> Any:
+    """The same class of connection, but one that tells of its statements."""
+
+    class Watched(base):  # type: ignore[misc]  # whatever was asked for
+        steps: Steps | None = None  # not yet known while it is being opened
+
+        def cursor(self, factory: Any = None) -> Any:
+            # The class has a default of its own; what it makes tells which.
+            made: Any = type(super().cursor()) if factory is None else factory
+            return super().cursor(watched_cursor(made))
+
+        def execute(self, *arguments: Any) -> Any:
+            with stepped(self, arguments):
+                return super().execute(*arguments)
+
+        def executemany(self, *arguments: Any) -> Any:
+            with stepped(self, arguments):
+                return super().executemany(*arguments)
+
+        def executescript(self, *arguments: Any) -> Any:
+            with stepped(self, arguments):
+                return super().executescript(*arguments)
+
+        def commit(self) -> None:
+            with ending(self, "COMMIT"):
+                super().commit()
+
+        def rollback(self) -> None:
+            with ending(self, "ROLLBACK"):
+                super().rollback()
+
+        def __exit__(self, kind: Any, *rest: Any) -> Any:
+            with ending(self, "COMMIT" if kind is None else "ROLLBACK"):
+                return super().__exit__(kind, *rest)
+
+    return Watched
+
+
+@lru_cache
+def watched_cursor(base: Any) -> Any:
+    """The same class of cursor, but one that tells of its statements."""
+
+    class Watched(base):  # type: ignore[misc]  # whatever was asked for
+        def execute(self, *arguments: Any) -> Any:
+            with stepped(self.connection, arguments):
+                return super().execute(*arguments)
+
+        def executemany(self, *arguments: Any) -> Any:
+            with stepped(self.connection, arguments):
+                return super().executemany(*arguments)
+
+        def executescript(self, *arguments: Any) -> Any:
+            with stepped(self.connection, arguments):
+                return super().executescript(*arguments)
+
+    return Watched
+
+
+@contextmanager
+def stepped(connection: Any, arguments: tuple[Any, ...]) -> Iterator[None]:
+    """Around one call with a statement."""
+    if connection.steps is None:
+        yield
+        return
+    text, *values = arguments
+    with connection.steps.step(str(text).strip(), values[0] if values else (), connection):
+        yield
+
+
+@contextmanager
+def ending(connection: Any, text: str) -> Iterator[None]:
+    """Around the end of a transaction; without one the call does nothing."""
+    if connection.steps is None or not connection.in_transaction:
+        yield
+        return
+    with connection.steps.step(text, (), connection):
+        yield
