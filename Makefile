@@ -7,10 +7,10 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
-SOURCES := src tests benchmarks fuzz examples
+SOURCES := src tests matrix benchmarks fuzz examples
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check format docs bench fuzz storm-jobs storm-outbox clean
+.PHONY: help run demo test test-full check format docs bench fuzz crash storm-jobs storm-outbox clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +22,10 @@ demo: $(READY) ## eight processes race for the same events while some are killed
 	@$(BIN)/python -m duly.tools.demo $(ARGS)
 
 test: $(READY) ## set up, bring up real servers, run the tests here and on newer Pythons; ARGS= for pytest
-	@$(BIN)/python -m tests.servers -- $(BIN)/python -m tests.everywhere $(ARGS)
+	@$(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere $(ARGS)
+
+test-full: $(READY) ## the same in its long form: full products, more examples, storms; an hour
+	@DULY_LONG=1 $(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere $(ARGS)
 
 check: $(READY) ## ruff, mypy --strict, import-linter: no database, about a minute
 	$(BIN)/ruff check $(SOURCES)
@@ -48,6 +51,9 @@ fuzz: $(READY) ## fuzz the gate's schemes, 20 s each; ARGS="hmac --seconds 600" 
 	  || { echo "make: no atheris for $$($(BIN)/python -V): it has wheels for CPython 3.11 to 3.14" \
 	    "on Linux; make clean, then make fuzz PYTHON=python3.11" >&2; exit 1; }
 	@$(BIN)/python -m fuzz $(ARGS)
+
+crash: $(READY) ## the crash matrix, every boundary and fault; ARGS="--quick" for what CI runs
+	@$(BIN)/python -m tests.servers --memory -- $(BIN)/python -m matrix $(ARGS)
 
 storm-jobs: $(READY) ## 20,000 jobs of every kind while workers are killed, on each store; minutes
 	@DULY_LONG=1 DULY_STORM_JOBS=20000 $(BIN)/python -m tests.servers -- \

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import (
@@ -47,7 +48,7 @@ from duly.stores.begins import SameDatabase, begin_of
 from duly.stores.opening import store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from duly._kernel.clock import Clock
     from duly._kernel.versions import Tie
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from duly.gate.source import MissingId, Parse, ReplayedBody
     from duly.gate.verified import Verified
     from duly.stores.base import Store
+    from duly.stores.begins import Begin
 
 Handling = TypeVar("Handling", bound="Callable[..., Any]")
 # Most providers wait 5 seconds or longer for an answer.
@@ -102,15 +104,15 @@ class Duly(JobVerbs):
         egress: Egress = Egress(),  # noqa: B008  # it cannot be changed
     ) -> None:
         names, trusted_clock = table_names(prefix, schema), checked_clock(clock)
-        self._begin = None if begin is None else begin_of(begin, names, trusted_clock)
+        orm = None if begin is None else begin_of(begin, names, trusted_clock)
         if url is None:
-            if self._begin is None:
+            if orm is None:
                 raise Misuse("which database? Duly('sqlite:///shop.db'), or begin= of your ORM")
-            url = self._begin.url()
+            url = orm.url()
         checked_duration("deadline", deadline)
         checked_duration("body_deadline", body_deadline)
         checked_count("queue", queue, most=1_000_000)
-        self.store: Store = store(
+        database = store(
             url,
             prefix=prefix,
             schema=schema,
@@ -118,21 +120,55 @@ class Duly(JobVerbs):
             durability=durability,
             connections=connections,
         )
-        opener = None if self._begin is None else SameDatabase(self._begin, self.store)
-        self._opener, self._connections = opener, connections
+        self._connections, self._deadline, self._queue = connections, deadline, queue
+        self._given_begin = begin
         self._begin_jobs(egress)
-        database = Database(
-            self.store.blocking, self.store.awaited, opener, self.store.aclose, connections
-        )
+        self._bind(database, orm)
+        self.site = Site(self.receiver, database.blocking, database.awaited, body_deadline)
+        self.aio = Awaited(self)
+
+    def _bind(self, database: Store, begin: Begin | None) -> None:
+        """Receive, work and send on a database; handlers in the transactions of ``begin``."""
+        self.store, self._begin = database, begin
+        self._opener = None if begin is None else SameDatabase(begin, database)
         self.receiver = Receiver(
-            database,
-            clock=trusted_clock,
-            deadline=deadline,
-            queue=queue,
+            Database(
+                database.blocking,
+                database.awaited,
+                self._opener,
+                database.aclose,
+                self._connections,
+            ),
+            clock=database.clock,
+            deadline=self._deadline,
+            queue=self._queue,
             enqueued=self.bell.ring,
         )
-        self.site = Site(self.receiver, self.store.blocking, self.store.awaited, body_deadline)
-        self.aio = Awaited(self)
+
+    @contextmanager
+    def bound_to(self, database: Store, *, begin: object = None) -> Iterator[Self]:
+        """Work on another database until the end of the block, by its clock: for tests.
+
+        Sources, handlers, schedules and transports stay as they are. Who opened the other database
+        closes it. Nothing of the app may be at work when the block begins or ends.
+
+        Args:
+            database: where to receive, work and send, as ``duly.store(url)`` makes it.
+            begin: who opens the transactions of handlers there; the app's own ``begin=`` unless
+                given, which is asked anew where it leads, and must lead to the same database.
+        """
+        given = self._given_begin if begin is None else begin
+        orm = None if given is None else begin_of(given, database.names, database.clock)
+        kept = self.store, self._begin, self._opener, self.receiver
+        self._bind(database, orm)
+        self.site.move(self.receiver, database.blocking, database.awaited)
+        try:
+            yield self
+        finally:
+            self.receiver.close()
+            self._callers.close()
+            self.store, self._begin, self._opener, self.receiver = kept
+            self.site.move(self.receiver, self.store.blocking, self.store.awaited)
 
     def source(
         self,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from duly.outbox.letters import DeadMessage, OutboxMessage
     from duly.outbox.messages import NewMessage, Staged
     from duly.outbox.stats import OutboxStats
+    from duly.runtime.relaying.sending import Sender
     from duly.runtime.relaying.settings import RelaySettings
     from duly.runtime.relaying.tally import Relayed
     from duly.runtime.taking import Until
@@ -203,10 +204,10 @@ class OutboxVerbs(EnqueueVerbs):
         finally:
             await self.store.aclose_loop()
 
-    def relaying(self, settings: RelaySettings) -> Relay:
+    def relaying(self, settings: RelaySettings, sender: Sender | None = None) -> Relay:
         """A relay that has not begun; for whoever runs and stops it."""
         parts = RelayParts(self.store, self.jobs.outgoing, self.bell, self._secrets())
-        return Relay(parts, settings)
+        return Relay(parts, settings, sender)
 
     def _secrets(self) -> list[str]:
         """What must not be in anything that people read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from duly._kernel.errors import DulyError, Held, Rejected, StoreUnavailable
 from duly.edge.intake import arrivals_of, delivery_of, event_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from duly.edge.replies import Reply
     from duly.edge.requests import Request
     from duly.edge.routes import Route
+    from duly.gate.source import Source
     from duly.inbox.arrivals import Arrival, Outcome
 
 logger = logging.getLogger("duly")
@@ -55,7 +57,7 @@ def judged(route: Route, request: Request, body: bytes, now: float) -> Delivery:
         raw = plain(body, request.encoding, route.limit)
         if route.asks:
             reply = greeted(
-                source, request.headers, raw, now=now, url=source.url or request.url,
+                source, request.headers, raw, now=now, url=called_by(source, request),
                 method=request.method,
             )  # fmt: skip
             if reply is not None:
@@ -63,7 +65,7 @@ def judged(route: Route, request: Request, body: bytes, now: float) -> Delivery:
         if request.method != "POST":
             raise Refused(not_allowed(route))
         verified = verify(
-            source, request.headers, raw, now=now, url=source.url or request.url,
+            source, request.headers, raw, now=now, url=called_by(source, request),
             method=request.method,
         )  # fmt: skip
         if verified.handshake is not None:
@@ -71,6 +73,16 @@ def judged(route: Route, request: Request, body: bytes, now: float) -> Delivery:
         return delivery_of(route, verified, request.remote, now)
     except Rejected as problem:
         raise Refused(rejection(problem)) from None
+
+
+def called_by(source: Source, request: Request) -> str:
+    """The URL that the sender called: a proxy changes its origin and path, and never its query."""
+    if source.url is None:
+        return request.url
+    query = urlsplit(request.url).query
+    if not query or urlsplit(source.url).query:
+        return source.url
+    return f"{source.url}?{query}"
 
 
 def not_allowed(route: Route) -> Reply:

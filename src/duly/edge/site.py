@@ -64,14 +64,18 @@ class Site:
     def __init__(
         self, receiver: Receiver, blocking: Runner, awaited: Runner, body_deadline: timedelta
     ) -> None:
-        self.receiver = receiver
         self.body_deadline = body_deadline.total_seconds()
         self.routes: dict[str, Route] = {}
-        self.draining = False
-        self._blocking = blocking
-        self._awaited = awaited
+        self.move(receiver, blocking, awaited)
         self._lock = threading.Lock()
         self._taken = 0
+
+    def move(self, receiver: Receiver, blocking: Runner, awaited: Runner) -> None:
+        """Answer from this database from now on."""
+        self.receiver = receiver
+        self._blocking = blocking
+        self._awaited = awaited
+        self.draining = False
 
     def route(self, path: str) -> Route | None:
         """The source that is served at a path, with or without a slash at its end."""

@@ -73,6 +73,11 @@ class Worker:
         """What became of the jobs so far."""
         return self._crew.worked
 
+    @worked.setter
+    def worked(self, worked: Worked) -> None:
+        """Count there instead, before it begins: for whoever wants to hear of each run."""
+        self._crew.worked = worked
+
     def _locked(self) -> int:
         """How long a transaction of a handler may keep a heartbeat from being written."""
         if self._parts.many_writers:
@@ -122,19 +127,22 @@ class Worker:
         """Work until there is nothing to do, or until told to stop."""
         self._loop = asyncio.get_running_loop()
         self._crew.hands.start(self._loop)
+        begun = False
         try:
-            await self._patiently(lambda: asyncio.to_thread(self._heart.first))
-        except BaseException:
-            await surely(asyncio.to_thread(self._heart.stop))  # or its connection would stay
-            raise
+            begun = await self._patiently(lambda: asyncio.to_thread(self._heart.first))
+        finally:
+            if not begun:
+                await surely(asyncio.to_thread(self._heart.stop))  # or its connection would stay
+        if not begun:
+            return self.worked
         self._heart.start()
         self._parts.bell.add(self.wake)
         helpers = [self._loop.create_task(work) for work in self._helpers()]
         for helper in helpers:
             helper.add_done_callback(self._hear_helper)
         try:
-            await self._patiently(self._begin)
-            await self._taker.run(until)
+            if await self._patiently(self._begin):
+                await self._taker.run(until)
             await self._drain()
         except BaseException:  # cancelled, or worse: nothing may run on without its lease
             await surely(self._abandon(process_ends=False))
@@ -163,17 +171,24 @@ class Worker:
         self._crew.interrupt(threads=process_ends)
         await self._crew.close(patience)
 
-    async def _patiently(self, first: Callable[[], Awaitable[None]]) -> None:
-        """Begin although the database is busy or restarting just now, but not if it stays away."""
+    async def _patiently(self, first: Callable[[], Awaitable[None]]) -> bool:
+        """Begin although the database is busy or restarting just now, but not if it stays away.
+
+        Returns whether it has begun: one that is told to stop before that owes nothing to anybody.
+        """
         until = time.monotonic() + STARTING
         while True:
             try:
-                return await first()
+                await first()
             except (Held, StoreUnavailable) as problem:
-                if time.monotonic() > until or self._taker.stopping.is_set():
+                if self._taker.stopping.is_set():
+                    return False
+                if time.monotonic() > until:
                     raise
                 logger.warning("the worker cannot begin yet, trying again: %s", problem)
                 await self._taker.nap(LATEST)
+            else:
+                return True
 
     def _helpers(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on beside the work itself."""

@@ -79,11 +79,14 @@ class RelayParts(NamedTuple):
 class Relay:
     """One process's share of the sending, in one event loop."""
 
-    def __init__(self, parts: RelayParts, settings: RelaySettings) -> None:
+    def __init__(
+        self, parts: RelayParts, settings: RelaySettings, sender: Sender | None = None
+    ) -> None:
         self._parts = parts
         self._settings = settings
         self._runner = parts.store.awaited
-        self._sender = Sender(parts.outgoing)
+        # Tests have one that only remembers what it was given.
+        self._sender = Sender(parts.outgoing) if sender is None else sender
         self._settler: Settler[Parcel, Settled] = Settler(
             self._runner, settle, buried, self._settled, self._stir
         )
@@ -163,8 +166,8 @@ class Relay:
             helper.add_done_callback(self._hear_helper)
         try:
             await asyncio.to_thread(self._sender.prepare)
-            await self._patiently()
-            await self._work(until)
+            if await self._patiently():
+                await self._work(until)
             await self._drain()
         except BaseException:  # cancelled, or worse: what is held is given back
             await surely(self._abandon())
@@ -187,17 +190,24 @@ class Relay:
             self._failed = problem
             self._stop()
 
-    async def _patiently(self) -> None:
-        """Begin although the database is busy or restarting just now, but not if it stays away."""
+    async def _patiently(self) -> bool:
+        """Begin although the database is busy or restarting just now, but not if it stays away.
+
+        Returns whether it has begun: one that is told to stop before that owes nothing to anybody.
+        """
         until = time.monotonic() + STARTING
         while True:
             try:
-                return await self._rescue_now()
+                await self._rescue_now()
             except (Held, StoreUnavailable) as problem:
-                if time.monotonic() > until or self._stopping.is_set():
+                if self._stopping.is_set():
+                    return False
+                if time.monotonic() > until:
                     raise
                 logger.warning("the relay cannot begin yet, trying again: %s", problem)
                 await self._nap(LATEST)
+            else:
+                return True
 
     async def _work(self, until: Until) -> None:
         while not self._stopping.is_set():

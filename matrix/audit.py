@@ -1,0 +1,177 @@
+"""The invariants of the design, checked after everything has come to rest.
+
+Each violation is a sentence that begins with the number of its invariant.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from duly._kernel.states import JOB_MOVES, MESSAGE_MOVES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matrix.flows import Flow
+    from matrix.journal import Journal
+    from matrix.places import Place
+
+ALLOWED: dict[str, set[tuple[Any, Any]]] = {
+    "job": {(move.before, move.after) for move in JOB_MOVES},
+    "message": {(move.before, move.after) for move in MESSAGE_MOVES},
+}
+MOST_RESCUES = {"duly_jobs": 5, "duly_outbox": 20}
+EFFECTS = "SELECT what FROM effects"
+TOTAL = "SELECT total FROM totals"
+EVENTS = "SELECT event_id, flags FROM duly_events"
+WORKED = "SELECT event_id FROM duly_events WHERE flags NOT LIKE '%conflict%'"
+LEFT = "SELECT count(*) FROM {table} WHERE state <> 'dead'"
+DEAD_JOBS = "SELECT name FROM duly_jobs WHERE state = 'dead'"
+DEAD_MESSAGES = "SELECT destination, id FROM duly_outbox WHERE state = 'dead'"
+HISTORY = "SELECT job, outcome FROM duly_history"
+BOOKED = "SELECT event_id, name FROM duly_history AS done JOIN duly_events ON id = done.event"
+MOVES = "SELECT kind, id, before, after, old, new, token FROM moves"
+WRITER = {True: "BEGIN IMMEDIATE", False: "SELECT 1"}
+OPEN = (
+    "SELECT pid, state, query FROM pg_stat_activity WHERE datname = current_database()"
+    " AND state LIKE 'idle in transaction%'"
+)
+LOCKS = (
+    "SELECT locktype, mode FROM pg_locks WHERE pid <> pg_backend_pid()"
+    " AND locktype IN ('advisory', 'tuple') AND database ="
+    " (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+class Audit:
+    """Looks at one database and its journal."""
+
+    def __init__(self, flow: Flow, place: Place, journal: Journal) -> None:
+        self._flow, self._place, self._journal = flow, place, journal
+
+    def violations(self) -> list[str]:
+        """What is not as it must be."""
+        try:
+            return [
+                *self._replies(), *self._effects(), *self._events(), *self._ends(),
+                *self._moves(), *self._limits(), *self._calls(), *self._messages(),
+                *self._leaks(), *self._odd(),
+            ]  # fmt: skip
+        except (sqlite3.Error, psycopg.Error) as problem:
+            return [f"the database cannot be looked at: {problem}"]
+
+    def _counted(self, text: str) -> Counter[Any]:
+        return Counter(row[0] if len(row) == 1 else row for row in self._place.rows(text))
+
+    def _replies(self) -> Iterator[str]:
+        there = set(self._counted("SELECT event_id FROM duly_events"))
+        for reply in self._journal.of("reply"):
+            if 200 <= reply["status"] < 300 and reply["id"] not in there:
+                yield f"I1: {reply['id']} was told {reply['said']}, and is not there"
+            if 400 <= reply["status"] < 500:
+                yield f"I5: {reply['id']} was refused for good with {reply['status']}"
+
+    def _effects(self) -> Iterator[str]:
+        found = self._counted(EFFECTS)
+        for what, count in found.items():
+            slot = self._flow.extra.get("slots") and what.startswith("sweep ")
+            if count > 1:
+                yield f"I3: the effect {what!r} is there {count} times"
+            if what not in self._flow.effects and not slot:
+                yield f"I4: the effect {what!r} comes from nowhere"
+        for what in self._flow.effects:
+            if what not in found:
+                yield f"I2: the effect {what!r} is lost"
+        if self._flow.extra.get("slots") and not found:
+            yield "I2: no slot took effect"
+        [(total,)] = self._place.rows(TOTAL)
+        if total != found.total():
+            yield f"I3: the counter says {total}, the rows {found.total()}"
+
+    def _events(self) -> Iterator[str]:
+        found = Counter(id for id, _ in self._place.rows(EVENTS))
+        if found != Counter(self._flow.events):
+            yield f"I4, I5: events {dict(found)} instead of {dict(Counter(self._flow.events))}"
+        for (event, name), count in self._counted(BOOKED).items():
+            if count > 1:
+                yield f"I5: event {event} had {count} jobs of {name}"
+        if self._flow.extra.get("conflict"):
+            flagged = [id for id, flags in self._place.rows(EVENTS) if "conflict" in flags]
+            if flagged != ["id_1"]:
+                yield f"I14: conflicts on record are {flagged}, not id_1"
+
+    def _ends(self) -> Iterator[str]:
+        for table in ("duly_jobs", "duly_outbox"):
+            [(left,)] = self._place.rows(LEFT.format(table=table))
+            if left:
+                yield f"I6: {left} rows of {table} never ended"
+        gone = {line["id"]: line["path"] for line in self._journal.of("message")}
+        dead = [name for (name,) in self._place.rows(DEAD_JOBS)]
+        dead += [gone.get(str(id), str(id)) for _, id in self._place.rows(DEAD_MESSAGES)]
+        if Counter(dead) != Counter(self._flow.dead):
+            yield f"I6: dead are {sorted(dead)} instead of {sorted(self._flow.dead)}"
+        for job, count in Counter(str(job) for job, _ in self._place.rows(HISTORY)).items():
+            if count > 1:
+                yield f"I7: {job} ended {count} times"
+
+    def _moves(self) -> Iterator[str]:
+        if self._flow.empty:  # nobody had laid the triggers
+            return
+        tokens: dict[bytes, tuple[str, int]] = {}
+        for kind, id, before, after, old, new, token in self._place.rows(MOVES):
+            if before != after and (before, after) not in ALLOWED[kind]:
+                yield f"I7: {kind} {id} went from {before} to {after}"
+            if new < old or (after == "leased" and before != "leased" and new == old):
+                yield f"I10: the epoch of {kind} {id} went from {old} to {new}"
+            if after != "leased" or before == "leased":
+                continue
+            grant = (id, new)
+            if tokens.setdefault(bytes(token), grant) != grant:
+                yield f"I10: two grants share a token: {grant} and {tokens[bytes(token)]}"
+
+    def _limits(self) -> Iterator[str]:
+        for table, most in MOST_RESCUES.items():
+            text = f"SELECT id, attempts, max_attempts, rescues FROM {table}"
+            for id, attempts, allowed, rescues in self._place.rows(text):
+                if attempts > allowed or rescues > most:
+                    yield f"I9: {table} {id} had {attempts} attempts and {rescues} rescues"
+
+    def _calls(self) -> Iterator[str]:
+        keys: dict[str, set[str]] = defaultdict(set)
+        for call in self._journal.of("call"):
+            keys[call["name"]].add(call["key"])
+        for name in self._flow.calls:
+            if len(keys.get(name, ())) != 1:
+                yield f"I2: the call {name!r} was made under {len(keys.get(name, ()))} keys"
+        for name in set(keys) - set(self._flow.calls):
+            yield f"I4: the call {name!r} comes from nowhere"
+
+    def _messages(self) -> Iterator[str]:
+        ids: dict[str, set[str]] = defaultdict(set)
+        for message in self._journal.of("message"):
+            ids[message["path"]].add(message["id"])
+        for path in self._flow.messages:
+            if len(ids.get(path, ())) != 1:
+                yield f"I11: the message to {path} arrived under {len(ids.get(path, ()))} ids"
+        for path in set(ids) - set(self._flow.messages):
+            yield f"I11: the message to {path} was never asked for"
+
+    def _leaks(self) -> Iterator[str]:
+        if self._place.url.startswith("sqlite"):
+            try:
+                self._place.rows("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as problem:
+                yield f"I12: SQLite's write lock is still held: {problem}"
+            return
+        for pid, state, query in self._place.rows(OPEN):
+            yield f"I12: process {pid} of the server is {state} after {query[:60]!r}"
+        for kind, mode in self._place.rows(LOCKS):
+            yield f"I12: a lock is left: {kind} {mode}"
+
+    def _odd(self) -> Iterator[str]:
+        for line in self._journal.of("odd"):
+            yield f"an error that is none of duly's got out: {line['problem']}"

@@ -1,0 +1,79 @@
+"""One case, and its name, by which it can be run again."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from matrix.faults import FAULTS
+from matrix.flows import FLOWS
+from matrix.traps import Boundary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from matrix.faults import Fault
+    from matrix.traps import Passed
+
+MODES = ("sqlite-sync", "sqlite-async", "postgres-sync", "postgres-async", "bouncer-async")
+
+
+class Case(NamedTuple):
+    """A mode, a flow, a boundary of it and a fault."""
+
+    mode: str
+    flow: str
+    at: Boundary
+    fault: str
+
+    def __str__(self) -> str:
+        """What ``--case`` takes."""
+        place = self.at.name.replace("/", "|")
+        return "/".join(
+            (self.mode, self.flow, place, str(self.at.number), self.at.side, self.fault)
+        )
+
+
+def case_of(text: str) -> Case:
+    """The case of a name."""
+    mode, flow, place, number, side, fault = text.split("/")
+    if side not in ("before", "after") or fault not in FAULTS:
+        raise ValueError(text)
+    at = Boundary(place.replace("|", "/"), int(number), "before" if side == "before" else "after")
+    return Case(mode, flow, at, fault)
+
+
+def planned(mode: str, flow: str, passed: Iterable[Passed], *, quick: bool) -> Iterator[Case]:
+    """The cases of one flow on one store, from the boundaries that it came to."""
+    store, colour = mode.split("-")
+    most = 1 if quick else 3
+    for each in passed:
+        if each.at.number >= most:
+            continue
+        fitting = [fault for fault in FAULTS.values() if fits(fault, store, colour, each)]
+        fitting = [fault for fault in fitting if fault.name not in FLOWS[flow].without]
+        cases = [Case(mode, flow, each.at, fault.name) for fault in fitting]
+        yield from chosen(cases) if quick else cases
+
+
+def chosen(cases: list[Case]) -> Iterator[Case]:
+    """The kill, and one of the others: which, is told by the name, so every run takes the same."""
+    others = []
+    for case in cases:
+        if case.fault == "kill":
+            yield case
+        elif FAULTS[case.fault].quick:
+            others.append(case)
+    if others:
+        yield others[zlib.crc32(str(others[0]).encode()) % len(others)]
+
+
+def fits(fault: Fault, store: str, colour: str, passed: Passed) -> bool:
+    """Whether a fault makes sense there."""
+    if not getattr(fault, store) or colour not in fault.colours:
+        return False
+    if store == "sqlite" and passed.inside and not fault.inside_sqlite:
+        return False
+    if passed.driver not in fault.drivers:
+        return False
+    return fault.before if passed.at.side == "before" else fault.after

@@ -1,0 +1,70 @@
+"""Forked children: each runs one thing and ends, by itself or by a signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Far longer than anything takes, on a busy machine, too.
+PATIENCE = 60.0
+STOPPED = 1000  # no exit code and no signal
+
+
+class Hung(Exception):
+    """A child that neither ended nor stopped."""
+
+
+class Child:
+    """One forked process."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            lived(work)
+
+    def wait(self) -> int:
+        """Until it ends or stops: its exit code, minus a signal's number, or ``STOPPED``."""
+        deadline = time.monotonic() + PATIENCE
+        pause = 0.001
+        while True:
+            found, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
+            if found:
+                if os.WIFSTOPPED(status):
+                    return STOPPED
+                return os.waitstatus_to_exitcode(status)
+            if time.monotonic() > deadline:
+                self.kill()
+                raise Hung(f"it was still running after {PATIENCE:.0f} s")
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.02)
+
+    def go_on(self) -> None:
+        """Let a stopped one go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+def lived(work: Callable[[], None]) -> None:
+    """The whole life of a child; nothing of its parent's is run at its end."""
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)

@@ -1,0 +1,227 @@
+"""``python -m matrix``: plans the cases, shares them out among lanes, and says what was found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from matrix.cases import MODES, case_of
+from matrix.flows import FLOWS
+
+SHOWN = 20
+EXAMPLES = """\
+examples:
+  python -m matrix --quick                     what CI runs
+  python -m matrix                             every boundary, fault and store
+  python -m matrix --mode sqlite-sync --flow job-tx --flow claim
+  python -m matrix --case CASE                 one case again, as a failure names it"""
+QUICK_MODES = ("sqlite-sync", "sqlite-async", "postgres-sync", "postgres-async")
+
+
+@dataclass
+class Findings:
+    """What the lanes have told so far."""
+
+    cases: int = 0
+    boundaries: int = 0
+    planned: int = 0
+    zombies: int = 0
+    refused: int = 0
+    flows: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    modes: Counter[str] = field(default_factory=Counter)
+    violations: dict[str, list[str]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, told: dict[str, Any]) -> None:
+        """One line of a lane."""
+        with self.lock:
+            if told["kind"] == "plan":
+                self.boundaries += told["boundaries"]
+                self.planned += told["cases"]
+            elif told["kind"] == "case":
+                self._take_case(told)
+
+    def _take_case(self, told: dict[str, Any]) -> None:
+        case = case_of(told["case"])
+        self.cases += 1
+        self.zombies += told["zombies"]
+        self.refused += told["refused"]
+        self.flows[case.flow] += 1
+        self.faults[case.fault] += 1
+        self.modes[case.mode] += 1
+        if told["violations"]:
+            self.violations[told["case"]] = told["violations"]
+
+    def fail(self, order: object, problem: str) -> None:
+        """A lane that could not carry out its order."""
+        with self.lock:
+            self.violations[f"order {json.dumps(order)}"] = [problem]
+
+
+def share_out(orders: list[dict[str, Any]], lanes: int, findings: Findings, shown: Shown) -> None:
+    """Let every lane take the next order until there is none."""
+    queue: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    for order in orders:
+        queue.put(order)
+    threads = [threading.Thread(target=drive, args=(queue, findings, shown)) for _ in range(lanes)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def drive(queue: SimpleQueue[dict[str, Any]], findings: Findings, shown: Shown) -> None:
+    """One lane, from its first order to its last; a new process where one broke."""
+    lane: subprocess.Popen[str] | None = None
+    while True:
+        try:
+            order = queue.get_nowait()
+        except Empty:
+            break
+        lane = lane or started()
+        if not obeyed(lane, order, findings, shown):
+            lane.kill()
+            lane = None
+    if lane is not None and lane.stdin is not None:
+        lane.stdin.close()
+        lane.wait()
+
+
+def started() -> subprocess.Popen[str]:
+    """A process that carries out orders."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "matrix.units"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def obeyed(
+    lane: subprocess.Popen[str], order: dict[str, Any], findings: Findings, shown: Shown
+) -> bool:
+    """Whether the lane carried out the order to its end."""
+    assert lane.stdin is not None
+    assert lane.stdout is not None
+    lane.stdin.write(json.dumps(order) + "\n")
+    lane.stdin.flush()
+    for line in lane.stdout:
+        told = json.loads(line)
+        if told["kind"] == "done":
+            return True
+        findings.take(told)
+        shown.tell(findings)
+    findings.fail(order, f"the lane broke with {lane.wait()}: see what it printed above")
+    return False
+
+
+class Shown:
+    """Progress: a line that is rewritten on a terminal, a line every few seconds elsewhere."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._terminal, self._quiet = sys.stderr.isatty(), quiet
+        self._begun = self._last = time.monotonic()
+
+    def tell(self, findings: Findings) -> None:
+        """Say how far it is, not too often."""
+        now = time.monotonic()
+        if self._quiet or now - self._last < (0.2 if self._terminal else 15):
+            return
+        self._last = now
+        line = (
+            f"matrix: {findings.cases} of {findings.planned} planned so far,"
+            f" {len(findings.violations)} violations, {now - self._begun:.0f} s"
+        )
+        print(f"\r{line}" if self._terminal else line, end="" if self._terminal else "\n",
+              file=sys.stderr, flush=True)  # fmt: skip
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self._begun
+
+
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m matrix",
+        description="Strike every flow at every statement boundary with every fault.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", action="store_true", help="kills, and one more fault each")
+    parser.add_argument("--mode", action="append", choices=MODES, help="only these stores")
+    parser.add_argument("--flow", action="append", choices=sorted(FLOWS), help="only these flows")
+    parser.add_argument("--case", action="append", help="only this case, by its name")
+    parser.add_argument("--lanes", type=int, default=2, help="how many at once (2)")
+    parser.add_argument("--json", action="store_true", help="the findings as JSON, last")
+    return parser.parse_args(arguments)
+
+
+def ordered(asked: argparse.Namespace) -> list[dict[str, Any]]:
+    """What the lanes have to do, the longest first."""
+    if asked.case:
+        return [{"case": name} for name in asked.case]
+    modes = asked.mode or (QUICK_MODES if asked.quick else MODES)
+    flows = asked.flow or list(FLOWS)
+    return [
+        {"mode": mode, "flow": flow, "quick": asked.quick}
+        for mode in reversed(modes)
+        for flow in flows
+    ]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run, report, and return the exit code."""
+    asked = parsed(arguments)
+    findings, shown = Findings(), Shown(quiet=asked.json)
+    share_out(ordered(asked), asked.lanes, findings, shown)
+    if asked.json:
+        print(json.dumps(as_json(findings, shown.seconds)))
+    else:
+        report(findings, shown.seconds)
+    return 1 if findings.violations or not findings.cases else 0
+
+
+def as_json(findings: Findings, seconds: float) -> dict[str, Any]:
+    """Everything for a machine."""
+    return {
+        "cases": findings.cases,
+        "boundaries": findings.boundaries,
+        "seconds": round(seconds, 1),
+        "zombies": findings.zombies,
+        "modes": findings.modes,
+        "flows": findings.flows,
+        "faults": findings.faults,
+        "violations": findings.violations,
+    }
+
+
+def report(findings: Findings, seconds: float) -> None:
+    """Everything for people."""
+    print()
+    for title, counted in (("store", findings.modes), ("flow", findings.flows),
+                           ("fault", findings.faults)):  # fmt: skip
+        print(f"cases by {title}:")
+        for name, count in sorted(counted.items()):
+            print(f"  {name:<24}{count:>7}")
+    for case, violations in list(findings.violations.items())[:SHOWN]:
+        print(f"\nVIOLATED: {case}")
+        for violation in violations:
+            print(f"  {violation}")
+        print(f"  repro: python -m matrix --case '{case}'")
+    if len(findings.violations) > SHOWN:
+        print(f"\n… and {len(findings.violations) - SHOWN} more")
+    print(
+        f"\n{findings.cases} cases at {findings.boundaries} boundaries in {seconds:.0f} s: "
+        f"{len(findings.violations)} violations; {findings.zombies} stopped past their lease"
+    )

@@ -1,0 +1,287 @@
+"""The flows: what is there before, what is done while the fault strikes, and how it must end.
+
+To add one, write its steps as awaited verbs of a bench and name it in ``FLOWS``; its statements are
+found by running it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import aiosqlite
+import asyncpg
+import psycopg
+
+import duly
+from matrix.bench import Bench, Delivery
+from matrix.shop import COUNT, Terms, scheduled, shop
+
+if TYPE_CHECKING:
+    from matrix.places import Place
+
+Part = Callable[[Bench, "Place"], Awaitable[None]]
+ONE, TWO, THREE = (Delivery("orders", f"evt_{number}") for number in (1, 2, 3))
+INLINE = Delivery("counter", "evt_9")
+PUSH, FORGED = Delivery("hub", "id_1"), Delivery("hub", "id_1", amount=1_000_000)
+CLAIM = ("INSERT INTO effects (what) VALUES ('claim')", COUNT)
+
+
+async def nothing(bench: Bench, place: Place) -> None:
+    """There is nothing to prepare, or nothing that anybody does again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One flow. What it must lead to is said by names, each of which must be there just once."""
+
+    name: str
+    run: Part
+    prepare: Part = nothing
+    # What a sender, a caller or an operator does again who heard nothing.
+    again: Part = nothing
+    effects: tuple[str, ...] = ()
+    # Calls to the outside: at least once, and always with the same key.
+    calls: tuple[str, ...] = ()
+    # Messages: at least once, and always with the same id.
+    messages: tuple[str, ...] = ()
+    # Names of what was given up, jobs and messages.
+    dead: tuple[str, ...] = ()
+    # Ids of the events that must be there.
+    events: tuple[str, ...] = ()
+    make: Callable[[Terms], duly.Duly] = shop
+    # Only these statements, where the others are those of another flow.
+    only: tuple[str, ...] = ()
+    empty: bool = False  # there are no tables yet
+    without: tuple[str, ...] = ()  # faults that say nothing here
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def delivering(*deliveries: Delivery) -> Part:
+    """Send these."""
+
+    async def deliver(bench: Bench, place: Place) -> None:
+        await bench.deliver(*deliveries)
+
+    return deliver
+
+
+def enqueuing(name: str, **options: Any) -> Part:
+    """Ask for a job, always under the same key."""
+
+    async def enqueue(bench: Bench, place: Place) -> None:
+        await bench.enqueue(name, "it", key=f"{name}-it", **options)
+
+    return enqueue
+
+
+def sending(*paths: str) -> Part:
+    """Ask for messages, each always under the same key."""
+
+    async def send(bench: Bench, place: Place) -> None:
+        for path in paths:
+            await bench.send(path, key=path)
+
+    return send
+
+
+async def working(bench: Bench, place: Place) -> None:
+    """A worker, until there is nothing to do."""
+    await bench.work()
+
+
+async def relaying(bench: Bench, place: Place) -> None:
+    """A relay, until there is nothing to send."""
+    await bench.relay()
+
+
+async def claiming(bench: Bench, place: Place) -> None:
+    """One key, and its effect in the same transaction of the user's, on a driver of the user's."""
+    claim = {
+        (True, True): claim_sqlite3,
+        (True, False): claim_psycopg,
+        (False, True): claim_aiosqlite,
+        (False, False): claim_asyncpg,
+    }[bench.is_sync, is_sqlite(place)]
+    await claim(bench.terms.url)
+
+
+async def claim_sqlite3(url: str) -> None:
+    """With the standard library's."""
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if duly.dedup(connection, "matrix", "claim").first:
+            for statement in CLAIM:
+                connection.execute(statement)
+
+
+async def claim_aiosqlite(url: str) -> None:
+    """With aiosqlite."""
+    async with aiosqlite.connect(url.removeprefix("sqlite:///")) as connection:
+        await connection.execute("BEGIN IMMEDIATE")
+        if (await duly.aio.dedup(connection, "matrix", "claim")).first:
+            for statement in CLAIM:
+                await connection.execute(statement)
+        await connection.commit()
+
+
+async def claim_psycopg(url: str) -> None:
+    """With psycopg."""
+    with psycopg.connect(url) as connection:
+        if duly.dedup(connection, "matrix", "claim").first:
+            for statement in CLAIM:
+                connection.execute(statement)
+
+
+async def claim_asyncpg(url: str) -> None:
+    """With asyncpg."""
+    connection = await asyncpg.connect(url, statement_cache_size=0)
+    try:
+        async with connection.transaction():
+            if (await duly.aio.dedup(connection, "matrix", "claim")).first:
+                for statement in CLAIM:
+                    await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+async def abandoned(bench: Bench, place: Place) -> None:
+    """A job that was leased by a worker which is gone."""
+    await bench.enqueue("follow", "it")
+    place.rows(
+        "UPDATE duly_jobs SET state = 'leased', epoch = 1, token = "
+        + ("randomblob(16)" if place.url.startswith("sqlite") else "uuid_send(gen_random_uuid())")
+    )
+
+
+async def buried(bench: Bench, place: Place) -> None:
+    """A job that was given up."""
+    await bench.enqueue("flaky", "it")
+    place.rows("UPDATE duly_jobs SET max_attempts = 1")
+    await bench.work()
+    place.rows("UPDATE duly_jobs SET max_attempts = 5")
+
+
+async def replaying(bench: Bench, place: Place) -> None:
+    """Have whatever is dead run again."""
+    await bench.replay([letter.id for letter in await bench.dead()])
+
+
+async def old_and_new(bench: Bench, place: Place) -> None:
+    """An old event and a new one; the old one's time is over."""
+    await bench.deliver(ONE)
+    await bench.work()
+    await bench.relay()
+    old = "received_at - 31536000000000" if is_sqlite(place) else "received_at - interval '1 year'"
+    over = "0" if is_sqlite(place) else "now() - interval '1 day'"
+    place.rows(f"UPDATE duly_events SET received_at = {old}")
+    place.rows(f"UPDATE duly_claims SET expires_at = {over}")
+    await bench.deliver(TWO)
+
+
+def is_sqlite(place: Place) -> bool:
+    """Which dialect a statement has to be in."""
+    return place.url.startswith("sqlite")
+
+
+async def pruning(bench: Bench, place: Place) -> None:
+    """Remove what is old."""
+    if bench.is_sync:
+        duly.prune(bench.app.store)
+    else:
+        await duly.aio.prune(bench.app.store)
+
+
+async def migrating(bench: Bench, place: Place) -> None:
+    """Make the tables."""
+    bench.app.store.migrate()
+
+
+FLOWS = {
+    flow.name: flow
+    for flow in (
+        Flow(
+            "receive-new",
+            delivering(ONE),
+            again=delivering(ONE),
+            effects=("book evt_1", "follow evt_1"),
+            messages=("/ok/evt_1",),
+            events=("evt_1",),
+        ),
+        Flow(
+            "receive-duplicate",
+            delivering(ONE),
+            prepare=delivering(ONE),
+            again=delivering(ONE),
+            effects=("book evt_1", "follow evt_1"),
+            messages=("/ok/evt_1",),
+            events=("evt_1",),
+        ),
+        Flow(
+            "receive-inline",
+            delivering(INLINE),
+            again=delivering(INLINE),
+            effects=("serve evt_9",),
+            events=("evt_9",),
+        ),
+        Flow(
+            "receive-batch",
+            delivering(ONE, TWO, TWO, THREE),
+            prepare=delivering(ONE),
+            again=delivering(ONE, TWO, THREE),
+            effects=tuple(f"{name} evt_{n}" for name in ("book", "follow") for n in (1, 2, 3)),
+            messages=tuple(f"/ok/evt_{n}" for n in (1, 2, 3)),
+            events=("evt_1", "evt_2", "evt_3"),
+        ),
+        Flow(
+            "receive-conflict",
+            delivering(FORGED),
+            prepare=delivering(PUSH),
+            again=delivering(FORGED),
+            effects=("book id_1", "follow id_1"),
+            messages=("/ok/id_1",),
+            events=("id_1", "id_1"),
+            extra={"conflict": True},
+        ),
+        Flow("claim", claiming, again=claiming, effects=("claim",)),
+        Flow("enqueue", enqueuing("follow"), again=enqueuing("follow"), effects=("follow it",)),
+        Flow(
+            "job-tx",
+            working,
+            prepare=delivering(ONE),
+            effects=("book evt_1", "follow evt_1"),
+            messages=("/ok/evt_1",),
+            events=("evt_1",),
+        ),
+        Flow("job-leased", working, prepare=enqueuing("mail"), calls=("mail it",)),
+        Flow("job-effect", working, prepare=enqueuing("charge"), calls=("charge it",)),
+        Flow("job-retry", working, prepare=enqueuing("flaky"), effects=("flaky it",)),
+        Flow("job-dead", working, prepare=enqueuing("doomed"), dead=("doomed",)),
+        Flow("rescue", working, prepare=abandoned, effects=("follow it",)),
+        Flow("replay", replaying, prepare=buried, again=replaying, effects=("flaky it",)),
+        Flow("send", sending("/ok/1"), again=sending("/ok/1"), messages=("/ok/1",)),
+        Flow("relay-ok", relaying, prepare=sending("/ok/1", "/ok/2"), messages=("/ok/1", "/ok/2")),
+        Flow(
+            "relay-failed",
+            relaying,
+            prepare=sending("/busy/1", "/gone/1"),
+            messages=("/busy/1", "/gone/1"),
+            dead=("/gone/1",),
+        ),
+        Flow(
+            "prune",
+            pruning,
+            prepare=old_and_new,
+            again=pruning,
+            effects=tuple(f"{name} evt_{n}" for name in ("book", "follow") for n in (1, 2)),
+            messages=("/ok/evt_1", "/ok/evt_2"),
+            events=("evt_1", "evt_2"),
+        ),
+        Flow("cron", working, make=scheduled, extra={"slots": True}),
+        # Beside a migrator that stands still others wait: that is what its lock is for.
+        Flow("migrate", migrating, again=migrating, empty=True, without=("pause",)),
+    )
+}

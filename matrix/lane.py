@@ -1,0 +1,258 @@
+"""A lane: one database, one receiver, and one case after the other, each in a child of its own.
+
+A lane has no threads and keeps no connection, so that it can fork at any moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import asyncpg
+import psycopg
+
+import duly
+from duly.stores.postgres import runners
+from duly.tools.steps import watching
+from matrix.audit import Audit
+from matrix.bench import Bench
+from matrix.children import STOPPED, Child, Hung
+from matrix.faults import FAULTS, World
+from matrix.flows import FLOWS
+from matrix.journal import Journal
+from matrix.recovery import recover
+from matrix.shop import Colour, Terms
+from matrix.traps import Boundary, Passed, Trap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from duly.tools.steps import Step
+    from matrix.cases import Case
+    from matrix.flows import Flow
+    from matrix.places import Place
+
+# How long a server that says nothing is waited for; duly's own three seconds and more would make
+# such cases long without making them any different.
+ANSWER = 1.0
+# What goes on at the same time is not always done in as many statements.
+TRIES = 3
+# What may get out of a flow: duly's errors, and those of drivers whose connection is the user's.
+ALLOWED = (
+    duly.DulyError, asyncio.CancelledError, psycopg.Error, sqlite3.Error, asyncpg.PostgresError,
+    asyncpg.InterfaceError, ConnectionError,
+)  # fmt: skip
+
+
+class Verdict(NamedTuple):
+    """What became of a case."""
+
+    case: Case
+    violations: list[str]
+    zombies: int = 0
+    refused: int = 0
+
+
+class Lane:
+    """Runs cases."""
+
+    def __init__(self, place: Place, folder: Path, cluster: Path | None = None) -> None:
+        self.place = place
+        self._journal = Journal(str(folder / "journal"))
+        self._journal.clear()
+        self._stderr = folder / "stderr"
+        self._cluster = cluster
+        self._receiver = subprocess.Popen(
+            [sys.executable, "-m", "matrix.receiver", self._journal.path], stdout=subprocess.PIPE
+        )
+        assert self._receiver.stdout is not None
+        port = int(self._receiver.stdout.readline())
+        self._origin = f"http://127.0.0.1:{port}"
+
+    def warm(self, mode: str) -> None:
+        """Import and remember here what every child would otherwise have to by itself."""
+        flow, terms = FLOWS["receive-new"], self._terms(mode)
+        self._begin(flow)
+        recover(flow, terms, self.place)
+        if threading.active_count() > 1:
+            raise RuntimeError(f"a lane must not have threads: {threading.enumerate()}")
+
+    def close(self) -> None:
+        """End the receiver."""
+        self._receiver.kill()
+        self._receiver.wait()
+
+    def passed(self, mode: str, name: str) -> list[Passed]:
+        """The boundaries of a flow that nothing strikes; those of two runs, to be sure of them."""
+        flow, terms = FLOWS[name], self._terms(mode)
+        runs = []
+        for _ in range(2):
+            self._begin(flow)
+            code = self._child(lambda: self._live(flow, terms, None, None)).wait()
+            assert code == 0, f"{mode}/{name} fails unharmed:\n{self.said()}"
+            runs.append([line["at"] for line in self._journal.of("passed")])
+            found = self._recovered(flow, terms)
+            assert not found, f"{mode}/{name} is not whole unharmed: {found}\n{self.said()}"
+        both = {json.dumps(at) for at in runs[1]}
+        steady = [at for at in runs[0] if json.dumps(at) in both]
+        only = flow.only
+        return [
+            Passed(Boundary(at[0], at[1], at[2]), at[3], at[4])
+            for at in steady
+            if not only or any(word in at[0] for word in only)
+        ]
+
+    def run(self, case: Case) -> Verdict:
+        """One case; once more where its boundary was not come to."""
+        for _ in range(TRIES):
+            verdict = self._run(case)
+            if verdict is not None:
+                return verdict
+        return Verdict(case, ["vacuous: the boundary was never come to, and the fault not struck"])
+
+    def _run(self, case: Case) -> Verdict | None:
+        flow, terms = FLOWS[case.flow], self._terms(case.mode)
+        self._begin(flow)
+        child = self._child(lambda: self._live(flow, terms, case.at, case.fault))
+        zombies = 0
+        found: list[str] = []
+        try:
+            code = child.wait()
+            if code == STOPPED:
+                zombies = 1
+                found += self._passed_over(flow, terms)
+                child.go_on()
+                code = child.wait()
+        except Hung as hung:
+            found.append(f"I6: {hung}")
+            code = 0
+        self._release()
+        if not self._journal.of("struck"):
+            return None
+        if code not in (0, -signal.SIGKILL):
+            found.append(f"the process ended with {code}:\n{self.said()}")
+        found += self._recovered(flow, terms)
+        refused = sum(line["lost"] for line in self._journal.of("worked"))
+        return Verdict(case, found, zombies, refused)
+
+    def _passed_over(self, flow: Flow, terms: Terms) -> list[str]:
+        """While one is stopped, others do what there is to do."""
+        code = self._child(lambda: self._beside(flow, terms)).wait()
+        return [] if code == 0 else [f"nobody could go on beside it:\n{self.said()}"]
+
+    def _beside(self, flow: Flow, terms: Terms) -> None:
+        """A recovery, which may find the one that is stopped in possession of SQLite's lock."""
+        try:
+            recover(flow, terms, self.place)
+        except (duly.Held, duly.StoreUnavailable):
+            if not terms.url.startswith("sqlite"):
+                raise
+
+    def _recovered(self, flow: Flow, terms: Terms) -> list[str]:
+        """Everything brought to its end, and looked at."""
+        try:
+            code = self._child(lambda: recover(flow, terms, self.place)).wait()
+        except Hung as hung:
+            return [f"I6: the recovery hangs: {hung}"]
+        found = [] if code == 0 else [f"I6: the recovery failed:\n{self.said()}"]
+        return found + Audit(flow, self.place, self._journal).violations()
+
+    def _begin(self, flow: Flow) -> None:
+        self._back()
+        if flow.empty:
+            self.place.empty()
+        else:
+            self.place.reset()
+        self._journal.clear()
+        self._stderr.write_bytes(b"")
+
+    def _back(self) -> None:
+        """Wait for a server that was struck down."""
+        while self._cluster is not None:
+            with suppress(psycopg.OperationalError):
+                self.place.rows("SELECT 1")
+                return
+
+    def _release(self) -> None:
+        """Let the processes of the server go on that a fault has stopped."""
+        for line in self._journal.of("stopped"):
+            with suppress(ProcessLookupError):
+                os.kill(line["pid"], signal.SIGCONT)
+        self._back()
+
+    def _terms(self, mode: str) -> Terms:
+        colour: Colour = "sync" if mode.endswith("-sync") else "async"
+        return Terms(self.place.url, self._origin, colour, self._journal)
+
+    def _child(self, work: Callable[[], None]) -> Child:
+        def quiet() -> None:
+            file = os.open(self._stderr, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.dup2(file, 2)
+            work()
+
+        return Child(quiet)
+
+    def said(self) -> str:
+        """What the children had to say."""
+        return self._stderr.read_text()[-3000:]
+
+    def _live(self, flow: Flow, terms: Terms, at: Boundary | None, fault: str | None) -> None:
+        """The life of the child that is struck."""
+        runners.bounded = shortly
+        world = World(cancel=lambda: None, cluster=self._cluster, stopped=self._note_stopped)
+
+        def strike(step: Step) -> None:
+            assert fault is not None
+            self._journal.write("struck", at=str(at), fault=fault)
+            FAULTS[fault].strike(step, world)
+
+        trap = Trap(at, strike)
+        with watching(trap):
+            bench = Bench(terms, flow.make)
+
+            async def whole() -> None:
+                await flow.prepare(bench, self.place)
+                nonlocal world
+                world = world._replace(cancel=canceller(bench))
+                trap.arm()
+                await flow.run(bench, self.place)
+
+            try:
+                bench.run(whole())
+            except ALLOWED as problem:
+                self._journal.write("raised", problem=f"{type(problem).__name__}: {problem}")
+            except BaseException as problem:
+                self._journal.write("odd", problem=f"{type(problem).__name__}: {problem}")
+        if at is None:
+            for at_each, inside, driver in trap.passed:
+                self._journal.write("passed", at=[*at_each, inside, driver])
+
+    def _note_stopped(self, pid: int) -> None:
+        self._journal.write("stopped", pid=pid)
+
+
+def canceller(bench: Bench) -> Callable[[], None]:
+    """Cancels what the flow is doing, from whatever thread."""
+    if bench.is_sync:
+        return lambda: None
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+
+    def cancel() -> None:
+        loop.call_soon_threadsafe(task.cancel)
+
+    return cancel
+
+
+def shortly(usual: float, within: float | None) -> float:
+    """How long an answer is waited for here."""
+    return min(usual, ANSWER) if within is None else min(usual, within, ANSWER)

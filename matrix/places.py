@@ -1,0 +1,148 @@
+"""The databases: made once, and put back to their beginning before every case."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+
+import duly
+from duly.stores.sql.statements import TABLES as DULY_TABLES
+from matrix.shop import TABLES
+
+# Every change of state of a job or a message, with its lease; the matrix's own eyes.
+MOVES = (
+    "CREATE TABLE moves (kind text, id text, before text, after text, old integer, new integer,"
+    " token {bytes})"
+)
+WATCHED = {"job": "duly_jobs", "message": "duly_outbox"}
+
+
+class Place(Protocol):
+    """One database of a lane."""
+
+    url: str
+
+    def reset(self) -> None:
+        """Back to the beginning: the tables are there, and empty but for duly's own facts."""
+
+    def empty(self) -> None:
+        """As if duly had never been there; for what makes the tables."""
+
+    def rows(self, text: str) -> list[tuple[Any, ...]]:
+        """Run one statement apart and return its rows."""
+
+
+class SqlitePlace:
+    """A file, and a copy of it as it was."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._kept = folder / "case.db", folder / "kept.db"
+        self.url = f"sqlite:///{self._path}"
+        with duly.store(f"sqlite:///{self._kept}"):
+            pass
+        with closing(sqlite3.connect(self._kept, isolation_level=None)) as connection:
+            for statement in (*TABLES, MOVES.format(bytes="blob"), *sqlite_triggers()):
+                connection.execute(statement)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def reset(self) -> None:
+        """Copy the kept file."""
+        self._remove()
+        shutil.copy(self._kept, self._path)
+
+    def empty(self) -> None:
+        """No duly, only the user's tables."""
+        self._remove()
+        with closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
+            for statement in TABLES:
+                connection.execute(statement)
+
+    def _remove(self) -> None:
+        for ending in ("", "-wal", "-shm"):
+            Path(f"{self._path}{ending}").unlink(missing_ok=True)
+
+    def rows(self, text: str) -> list[tuple[Any, ...]]:
+        """Run one statement on a connection of its own, which waits for nobody."""
+        with closing(sqlite3.connect(self._path, isolation_level=None, timeout=0.2)) as connection:
+            return connection.execute(text).fetchall()
+
+
+class PostgresPlace:
+    """A database whose tables are emptied; ``beside`` leads past a pooler."""
+
+    def __init__(self, url: str, beside: str = "") -> None:
+        self.url, self._beside = url, beside or url
+        self._tables = ["effects", "moves"]
+        self._tables += [f"duly_{name}" for name in DULY_TABLES if name != "meta"]
+        self._whole = False
+
+    def _make(self) -> None:
+        """Everything from nothing."""
+        self.empty()
+        store = duly.store(self._beside)
+        store.migrate()
+        store.close()
+        for statement in (MOVES.format(bytes="bytea"), *postgres_triggers()):
+            self.rows(statement)
+        self._whole = True
+
+    def reset(self) -> None:
+        """Empty the tables, after whoever may still be connected."""
+        if not self._whole:
+            self._make()
+        self.rows(HANG_UP)
+        emptied = "; ".join(f"DELETE FROM {table}" for table in self._tables)
+        self.rows(f"{emptied}; UPDATE totals SET total = 0")
+
+    def empty(self) -> None:
+        """Take duly's tables away."""
+        self._whole = False
+        self.rows(HANG_UP)
+        self.rows("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        for statement in TABLES:
+            self.rows(statement)
+
+    def rows(self, text: str) -> list[tuple[Any, ...]]:
+        """Run one statement on a connection of its own."""
+        with psycopg.connect(self._beside, autocommit=True) as connection:
+            cursor = connection.execute(text)
+            return cursor.fetchall() if cursor.description else []
+
+
+HANG_UP = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+
+def sqlite_triggers() -> list[str]:
+    """One trigger for each watched table that writes down its moves."""
+    return [
+        f"CREATE TRIGGER moves_of_{kind} AFTER UPDATE ON {table}"
+        " WHEN old.state <> new.state OR old.epoch <> new.epoch BEGIN"
+        f" INSERT INTO moves VALUES ('{kind}', new.id, old.state, new.state, old.epoch, new.epoch,"
+        " new.token); END"
+        for kind, table in WATCHED.items()
+    ]
+
+
+def postgres_triggers() -> list[str]:
+    """The same for PostgreSQL."""
+    made = []
+    for kind, table in WATCHED.items():
+        made.append(
+            f"CREATE FUNCTION moves_of_{kind}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            f" INSERT INTO moves VALUES ('{kind}', new.id::text, old.state, new.state, old.epoch,"
+            " new.epoch, new.token); RETURN new; END $$"
+        )
+        made.append(
+            f"CREATE TRIGGER moves_of_{kind} AFTER UPDATE ON {table} FOR EACH ROW"
+            " WHEN (old.state <> new.state OR old.epoch <> new.epoch)"
+            f" EXECUTE FUNCTION moves_of_{kind}()"
+        )
+    return made

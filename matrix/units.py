@@ -1,0 +1,102 @@
+"""The lane as a program: takes a mode and a flow from its input, and prints verdicts.
+
+python -m matrix.units
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.faults.clusters import cluster
+from tests.servers.bouncer import pgbouncer
+from tests.servers.databases import create_database, through
+from tests.servers.running import Missing
+
+from matrix.cases import case_of, planned
+from matrix.lane import Lane
+from matrix.places import PostgresPlace, SqlitePlace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from matrix.cases import Case
+
+
+class Lanes:
+    """A lane for each store, made when it is first asked for."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._made: dict[str, Lane] = {}
+        self._warm: set[str] = set()
+        self._url = ""
+        self._server: Path | None = None
+
+    def of(self, mode: str) -> Lane:
+        """The lane of a mode."""
+        store = mode.split("-", maxsplit=1)[0]
+        if store not in self._made:
+            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+            lane = self._sqlite(folder) if store == "sqlite" else self._postgres(store, folder)
+            self._stack.callback(lane.close)
+            self._made[store] = lane
+        if mode not in self._warm:
+            self._made[store].warm(mode)
+            self._warm.add(mode)
+        return self._made[store]
+
+    def _sqlite(self, folder: Path) -> Lane:
+        return Lane(SqlitePlace(folder), folder)
+
+    def _postgres(self, store: str, folder: Path) -> Lane:
+        if self._server is None:
+            server = self._stack.enter_context(cluster())
+            self._url, self._server = server.url, server.folder
+        url = create_database(self._url)
+        if store == "postgres":
+            return Lane(PostgresPlace(url), folder, self._server)
+        pooler = self._stack.enter_context(pgbouncer(self._url))
+        if isinstance(pooler, Missing):
+            raise SystemExit(str(pooler))
+        return Lane(PostgresPlace(through(pooler, url), url), folder, self._server)
+
+
+def carried_out(lane: Lane, cases: Iterable[Case]) -> None:
+    """Run cases, and tell of each."""
+    for case in cases:
+        verdict = lane.run(case)
+        told = {"case": str(case), "violations": verdict.violations}
+        tell("case", **told, zombies=verdict.zombies, refused=verdict.refused)
+
+
+def tell(kind: str, **facts: Any) -> None:
+    """One line to whoever started this lane."""
+    print(json.dumps({"kind": kind, **facts}), flush=True)
+
+
+def main() -> None:
+    """Carry out orders, one to a line, until there are no more."""
+    with ExitStack() as stack:
+        lanes = Lanes(stack)
+        for line in sys.stdin:
+            order = json.loads(line)
+            if "case" in order:
+                case = case_of(order["case"])
+                carried_out(lanes.of(case.mode), [case])
+            else:
+                mode, flow = order["mode"], order["flow"]
+                lane = lanes.of(mode)
+                passed = lane.passed(mode, flow)
+                cases = list(planned(mode, flow, passed, quick=order["quick"]))
+                tell("plan", mode=mode, flow=flow, boundaries=len(passed), cases=len(cases))
+                carried_out(lane, cases)
+            tell("done", order=order)
+
+
+if __name__ == "__main__":
+    main()
