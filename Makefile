@@ -7,19 +7,19 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
-SOURCES := src tests matrix benchmarks fuzz examples
+SOURCES := src tests matrix power simulation mutants benchmarks fuzz examples
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-full check format docs bench fuzz crash storm-jobs storm-outbox clean
+.PHONY: help run demo test test-full check format docs bench fuzz crash crash-quick power simulate mutants storm storm-jobs storm-outbox clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(READY) ## set up and serve the sample shop on SQLite; ARGS="--port 9000" for duly serve
 	@$(BIN)/duly serve examples/shop/app.py:app $(ARGS)
 
-demo: $(READY) ## eight processes race for the same events while some are killed with -9
-	@$(BIN)/python -m duly.tools.demo $(ARGS)
+demo: $(READY) ## 20 seconds of webhooks while processes are killed with -9; then the books
+	@$(BIN)/duly demo $(ARGS)
 
 test: $(READY) ## set up, bring up real servers, run the tests here and on newer Pythons; ARGS= for pytest
 	@$(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere $(ARGS)
@@ -52,8 +52,25 @@ fuzz: $(READY) ## fuzz the gate's schemes, 20 s each; ARGS="hmac --seconds 600" 
 	    "on Linux; make clean, then make fuzz PYTHON=python3.11" >&2; exit 1; }
 	@$(BIN)/python -m fuzz $(ARGS)
 
-crash: $(READY) ## the crash matrix, every boundary and fault; ARGS="--quick" for what CI runs
-	@$(BIN)/python -m tests.servers --memory -- $(BIN)/python -m matrix $(ARGS)
+crash: $(READY) ## the crash matrix: every boundary and fault on every store; half an hour and more
+	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --pairs 20 $(ARGS)
+
+crash-quick: $(READY) ## the part of it that CI runs: every boundary, two faults each
+	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --quick $(ARGS)
+
+power: $(READY) ## what a power cut may leave behind, state by state; needs strace and loop devices
+	@$(BIN)/python -m power sqlite $(ARGS) || [ $$? -eq 3 ]
+	@$(BIN)/python -m power postgres $(ARGS) || [ $$? -eq 3 ]
+
+simulate: $(READY) ## 100,000 schedules of one seed, on a virtual clock
+	@$(BIN)/python -m simulation --schedules 100000 $(ARGS)
+
+mutants: $(READY) ## plant every known bug in a copy, and see that the proofs turn red; minutes
+	@$(BIN)/python -m mutants $(ARGS)
+
+storm: $(READY) ## 1,000,000 deliveries on PostgreSQL, 200,000 on SQLite, in a storm of faults; an hour
+	@$(BIN)/python -m tests.storm postgres --deliveries 1000000 --seed 1 --report docs/storms/postgres.md $(ARGS)
+	@$(BIN)/python -m tests.storm sqlite --deliveries 200000 --seed 1 --report docs/storms/sqlite.md $(ARGS)
 
 storm-jobs: $(READY) ## 20,000 jobs of every kind while workers are killed, on each store; minutes
 	@DULY_LONG=1 DULY_STORM_JOBS=20000 $(BIN)/python -m tests.servers -- \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from matrix.faults import Fault
     from matrix.traps import Passed
 
+# Statements of a recovery: where it has fewer, it ends by itself, and that is a case as well.
+LONGEST = 60
 MODES = ("sqlite-sync", "sqlite-async", "postgres-sync", "postgres-async", "bouncer-async")
 
 
@@ -25,22 +28,24 @@ class Case(NamedTuple):
     flow: str
     at: Boundary
     fault: str
+    # At which of its statements the recovery is killed, too.
+    then: int | None = None
 
     def __str__(self) -> str:
         """What ``--case`` takes."""
-        place = self.at.name.replace("/", "|")
-        return "/".join(
-            (self.mode, self.flow, place, str(self.at.number), self.at.side, self.fault)
-        )
+        place, number = self.at.name.replace("/", "|"), str(self.at.number)
+        named = "/".join((self.mode, self.flow, place, number, self.at.side, self.fault))
+        return named if self.then is None else f"{named}+{self.then}"
 
 
 def case_of(text: str) -> Case:
     """The case of a name."""
     mode, flow, place, number, side, fault = text.split("/")
+    fault, _, then = fault.partition("+")
     if side not in ("before", "after") or fault not in FAULTS:
         raise ValueError(text)
     at = Boundary(place.replace("|", "/"), int(number), "before" if side == "before" else "after")
-    return Case(mode, flow, at, fault)
+    return Case(mode, flow, at, fault, int(then) if then else None)
 
 
 def planned(mode: str, flow: str, passed: Iterable[Passed], *, quick: bool) -> Iterator[Case]:
@@ -54,6 +59,15 @@ def planned(mode: str, flow: str, passed: Iterable[Passed], *, quick: bool) -> I
         fitting = [fault for fault in fitting if fault.name not in FLOWS[flow].without]
         cases = [Case(mode, flow, each.at, fault.name) for fault in fitting]
         yield from chosen(cases) if quick else cases
+
+
+def paired(cases: list[Case], number: int, seed: int) -> list[Case]:
+    """Some of the kills, each with a recovery that is killed, too."""
+    kills = [case for case in cases if case.fault == "kill"]
+    dice = random.Random(f"{seed} {kills[0] if kills else ''}")
+    return [
+        dice.choice(kills)._replace(then=dice.randrange(LONGEST)) for _ in range(number) if kills
+    ]
 
 
 def chosen(cases: list[Case]) -> Iterator[Case]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from matrix.cases import MODES, case_of
+from matrix.faults import FAULTS
 from matrix.flows import FLOWS
 
 SHOWN = 20
@@ -32,6 +34,7 @@ class Findings:
 
     cases: int = 0
     boundaries: int = 0
+    pairs: int = 0
     planned: int = 0
     zombies: int = 0
     refused: int = 0
@@ -53,6 +56,7 @@ class Findings:
     def _take_case(self, told: dict[str, Any]) -> None:
         case = case_of(told["case"])
         self.cases += 1
+        self.pairs += case.then is not None
         self.zombies += told["zombies"]
         self.refused += told["refused"]
         self.flows[case.flow] += 1
@@ -60,6 +64,7 @@ class Findings:
         self.modes[case.mode] += 1
         if told["violations"]:
             self.violations[told["case"]] = told["violations"]
+            print(violated(told["case"], told["violations"]), file=sys.stderr, flush=True)
 
     def fail(self, order: object, problem: str) -> None:
         """A lane that could not carry out its order."""
@@ -161,7 +166,17 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="kills, and one more fault each")
     parser.add_argument("--mode", action="append", choices=MODES, help="only these stores")
     parser.add_argument("--flow", action="append", choices=sorted(FLOWS), help="only these flows")
+    parser.add_argument(
+        "--fault", action="append", choices=sorted(FAULTS), help="only these faults"
+    )
     parser.add_argument("--case", action="append", help="only this case, by its name")
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        default=0,
+        help="for each flow and store, so many kills whose recovery is killed, too",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="which pairs (1)")
     parser.add_argument("--lanes", type=int, default=2, help="how many at once (2)")
     parser.add_argument("--json", action="store_true", help="the findings as JSON, last")
     return parser.parse_args(arguments)
@@ -174,7 +189,14 @@ def ordered(asked: argparse.Namespace) -> list[dict[str, Any]]:
     modes = asked.mode or (QUICK_MODES if asked.quick else MODES)
     flows = asked.flow or list(FLOWS)
     return [
-        {"mode": mode, "flow": flow, "quick": asked.quick}
+        {
+            "mode": mode,
+            "flow": flow,
+            "quick": asked.quick,
+            "faults": asked.fault,
+            "pairs": asked.pairs,
+            "seed": asked.seed,
+        }
         for mode in reversed(modes)
         for flow in flows
     ]
@@ -197,6 +219,7 @@ def as_json(findings: Findings, seconds: float) -> dict[str, Any]:
     return {
         "cases": findings.cases,
         "boundaries": findings.boundaries,
+        "pairs": findings.pairs,
         "seconds": round(seconds, 1),
         "zombies": findings.zombies,
         "modes": findings.modes,
@@ -204,6 +227,12 @@ def as_json(findings: Findings, seconds: float) -> dict[str, Any]:
         "faults": findings.faults,
         "violations": findings.violations,
     }
+
+
+def violated(case: str, violations: list[str]) -> str:
+    """What was found in one case, and how to see it again."""
+    found = "".join(f"\n  {violation}" for violation in violations)
+    return f"\nVIOLATED: {case}{found}\n  repro: python -m matrix --case {shlex.quote(case)}"
 
 
 def report(findings: Findings, seconds: float) -> None:
@@ -215,10 +244,7 @@ def report(findings: Findings, seconds: float) -> None:
         for name, count in sorted(counted.items()):
             print(f"  {name:<24}{count:>7}")
     for case, violations in list(findings.violations.items())[:SHOWN]:
-        print(f"\nVIOLATED: {case}")
-        for violation in violations:
-            print(f"  {violation}")
-        print(f"  repro: python -m matrix --case '{case}'")
+        print(violated(case, violations))
     if len(findings.violations) > SHOWN:
         print(f"\n… and {len(findings.violations) - SHOWN} more")
     print(

@@ -6,10 +6,13 @@ found by running it.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import aiosqlite
@@ -17,7 +20,8 @@ import asyncpg
 import psycopg
 
 import duly
-from matrix.bench import Bench, Delivery
+from duly.runtime.settings import settings_of
+from matrix.bench import LEASE, Bench, Delivery
 from matrix.shop import COUNT, Terms, scheduled, shop
 
 if TYPE_CHECKING:
@@ -27,11 +31,17 @@ Part = Callable[[Bench, "Place"], Awaitable[None]]
 ONE, TWO, THREE = (Delivery("orders", f"evt_{number}") for number in (1, 2, 3))
 INLINE = Delivery("counter", "evt_9")
 PUSH, FORGED = Delivery("hub", "id_1"), Delivery("hub", "id_1", amount=1_000_000)
+SHORT, GRACE = timedelta(seconds=3), timedelta(seconds=10)
+BEATS, PATIENCE = 3, 10.0
 CLAIM = ("INSERT INTO effects (what) VALUES ('claim')", COUNT)
 
 
 async def nothing(bench: Bench, place: Place) -> None:
     """There is nothing to prepare, or nothing that anybody does again."""
+
+
+def open_gate(place: Place) -> None:
+    """Hold nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,8 @@ class Flow:
     make: Callable[[Terms], duly.Duly] = shop
     # Only these statements, where the others are those of another flow.
     only: tuple[str, ...] = ()
+    # What holds the slow job.
+    gate: Callable[[Place], None] = open_gate
     empty: bool = False  # there are no tables yet
     without: tuple[str, ...] = ()  # faults that say nothing here
     extra: dict[str, Any] = field(default_factory=dict)
@@ -182,6 +194,48 @@ async def old_and_new(bench: Bench, place: Place) -> None:
     await bench.deliver(TWO)
 
 
+async def beating(bench: Bench, place: Place) -> None:
+    """A worker whose heart has to beat while its job is at work."""
+    await bench.work(lease=SHORT)
+
+
+def beaten(place: Place) -> None:
+    """Hold the job until the heart has beaten twice, or does not any more."""
+    seen: set[Any] = set()
+    until = time.monotonic() + PATIENCE
+    while len(seen) < BEATS and time.monotonic() < until:
+        seen.update(place.rows("SELECT seen_at FROM duly_workers"))
+        time.sleep(0.02)
+
+
+async def stopping(bench: Bench, place: Place) -> None:
+    """A worker that is told to end with a job at work and others in its hands."""
+    if bench.is_sync:
+        asyncio.run(stopped(bench))
+    else:
+        await stopped(bench)
+
+
+async def stopped(bench: Bench) -> None:
+    """Work, and stop as soon as the first job runs."""
+    worker = bench.app.worker(settings_of(1, ["default"], LEASE, GRACE))
+    running = asyncio.create_task(worker.run("stopped"))
+    try:
+        while not running.done() and not bench.terms.journal.of("call"):  # noqa: ASYNC110  # a file
+            await asyncio.sleep(0.01)
+        worker.stop()
+        await running
+    finally:
+        if bench.is_sync:
+            await bench.app.release_loop()
+
+
+async def three_slow(bench: Bench, place: Place) -> None:
+    """More than a worker does at once."""
+    for name in ("one", "two", "three"):
+        await bench.enqueue("slow", name)
+
+
 def is_sqlite(place: Place) -> bool:
     """Which dialect a statement has to be in."""
     return place.url.startswith("sqlite")
@@ -261,6 +315,21 @@ FLOWS = {
         Flow("job-retry", working, prepare=enqueuing("flaky"), effects=("flaky it",)),
         Flow("job-dead", working, prepare=enqueuing("doomed"), dead=("doomed",)),
         Flow("rescue", working, prepare=abandoned, effects=("follow it",)),
+        Flow(
+            "heartbeat",
+            beating,
+            prepare=enqueuing("slow"),
+            calls=("slow it",),
+            gate=beaten,
+            only=("workers_beat",),
+        ),
+        Flow(
+            "shutdown",
+            stopping,
+            prepare=three_slow,
+            calls=("slow one", "slow two", "slow three"),
+            only=("return", "leave", "release", "counters"),
+        ),
         Flow("replay", replaying, prepare=buried, again=replaying, effects=("flaky it",)),
         Flow("send", sending("/ok/1"), again=sending("/ok/1"), messages=("/ok/1",)),
         Flow("relay-ok", relaying, prepare=sending("/ok/1", "/ok/2"), messages=("/ok/1", "/ok/2")),

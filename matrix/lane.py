@@ -30,7 +30,7 @@ from matrix.flows import FLOWS
 from matrix.journal import Journal
 from matrix.recovery import recover
 from matrix.shop import Colour, Terms
-from matrix.traps import Boundary, Passed, Trap
+from matrix.traps import Boundary, Doom, Passed, Trap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,8 +83,9 @@ class Lane:
         flow, terms = FLOWS["receive-new"], self._terms(mode)
         self._begin(flow)
         recover(flow, terms, self.place)
-        if threading.active_count() > 1:
-            raise RuntimeError(f"a lane must not have threads: {threading.enumerate()}")
+        for thread in threading.enumerate():
+            if thread is not threading.main_thread():
+                thread.join(10)  # a timer may have a moment left; a lane forks, and has no threads
 
     def close(self) -> None:
         """End the receiver."""
@@ -140,9 +141,16 @@ class Lane:
             return None
         if code not in (0, -signal.SIGKILL):
             found.append(f"the process ended with {code}:\n{self.said()}")
+        if case.then is not None:
+            self._child(lambda: self._recover_until(flow, terms, case.then or 0)).wait()
         found += self._recovered(flow, terms)
         refused = sum(line["lost"] for line in self._journal.of("worked"))
         return Verdict(case, found, zombies, refused)
+
+    def _recover_until(self, flow: Flow, terms: Terms, number: int) -> None:
+        """A recovery that is killed at one of its statements."""
+        with watching(Doom(number)):
+            recover(flow, terms, self.place)
 
     def _passed_over(self, flow: Flow, terms: Terms) -> list[str]:
         """While one is stopped, others do what there is to do."""
@@ -217,7 +225,8 @@ class Lane:
 
         trap = Trap(at, strike)
         with watching(trap):
-            bench = Bench(terms, flow.make)
+            held = terms._replace(gate=lambda: flow.gate(self.place))
+            bench = Bench(held, flow.make)
 
             async def whole() -> None:
                 await flow.prepare(bench, self.place)

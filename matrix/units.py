@@ -6,6 +6,7 @@ python -m matrix.units
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -17,7 +18,8 @@ from tests.servers.bouncer import pgbouncer
 from tests.servers.databases import create_database, through
 from tests.servers.running import Missing
 
-from matrix.cases import case_of, planned
+from matrix.cases import case_of, paired, planned
+from matrix.faults import FAULTS
 from matrix.lane import Lane
 from matrix.places import PostgresPlace, SqlitePlace
 
@@ -81,6 +83,7 @@ def tell(kind: str, **facts: Any) -> None:
 
 def main() -> None:
     """Carry out orders, one to a line, until there are no more."""
+    logging.getLogger("duly").setLevel(logging.CRITICAL)  # faults are what it is about
     with ExitStack() as stack:
         lanes = Lanes(stack)
         for line in sys.stdin:
@@ -93,6 +96,8 @@ def main() -> None:
                 lane = lanes.of(mode)
                 passed = lane.passed(mode, flow)
                 cases = list(planned(mode, flow, passed, quick=order["quick"]))
+                cases = [case for case in cases if case.fault in (order["faults"] or FAULTS)]
+                cases += paired(cases, order["pairs"], order["seed"])
                 tell("plan", mode=mode, flow=flow, boundaries=len(passed), cases=len(cases))
                 carried_out(lane, cases)
             tell("done", order=order)

@@ -1,11 +1,27 @@
-"""Which interpreters `make test` goes to is decided without running any of them."""
+"""Which interpreters `make test` goes to is decided without running any of them.
 
+The second look is tried on small suites that pytest really runs.
+"""
+
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import elsewhere
-from tests.everywhere import Interpreter, allowed, candidates, newer
+from tests.everywhere import (
+    FAILED,
+    PASSED,
+    Interpreter,
+    Outcome,
+    allowed,
+    candidates,
+    newer,
+    run_pytest,
+    warnings,
+)
+from tests.failing import ungrouped
 
 HERE = (3, 11, 7)
 
@@ -60,3 +76,77 @@ def test_what_is_slow_is_left_to_nobody(store: str, request: pytest.FixtureReque
 
 def test_what_only_speaks_of_memory_is_left_to_nobody(request: pytest.FixtureRequest) -> None:
     assert not elsewhere(request.node)
+
+
+# Passes from the second time on; the file that it leaves is what "once" means here.
+UNLUCKY = """
+from pathlib import Path
+import pytest
+
+@pytest.mark.parametrize("way", ["a/b::c[d]", "e@f"])
+def test_unlucky(way):
+    seen = Path(f"seen-{way[0]}")
+    before, _ = seen.exists(), seen.touch()
+    assert before
+
+def test_steady():
+    pass
+"""
+UNLUCKY_NODES = ("test_one.py::test_unlucky[a/b::c[d]]", "test_one.py::test_unlucky[e@f]")
+
+Tried = Callable[..., Outcome]
+
+
+@pytest.fixture
+def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tried:
+    """Runs a suite of one file as `make test` does."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p xdist.plugin\n")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # starts in a third of the time
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("DULY_TEST_FAILED", "")  # it is set for the tests' own tests, too
+    for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(text: str, *options: str) -> Outcome:
+        (tmp_path / "test_one.py").write_text(text)
+        return run_pytest(Path(sys.executable), HERE, options, None)
+
+    return run
+
+
+def test_what_fails_once_and_passes_alone_has_passed_and_is_named(tried: Tried) -> None:
+    outcome = tried(UNLUCKY, "-n", "1")
+    assert outcome.verdict == PASSED
+    assert sorted(outcome.unsteady) == sorted(UNLUCKY_NODES)
+    assert f"UNSTEADY: {UNLUCKY_NODES[0]} failed once and passed alone: mend it" in warnings(
+        [outcome]
+    )
+
+
+def test_what_fails_again_fails_the_run(tried: Tried) -> None:
+    outcome = tried(UNLUCKY + "\n\ndef test_broken():\n    assert False\n", "-n", "0")
+    assert outcome.verdict == FAILED
+    assert warnings([outcome]) == []
+
+
+def test_more_than_three_failures_are_not_bad_luck(tried: Tried) -> None:
+    crowd = UNLUCKY.replace('["a/b::c[d]", "e@f"]', "list('abcd')")
+    assert tried(crowd, "-n", "0").verdict == FAILED
+
+
+def test_a_run_that_was_cut_short_gets_no_second_look(tried: Tried) -> None:
+    assert tried(UNLUCKY, "-n", "0", "-x").verdict == FAILED
+
+
+@pytest.mark.parametrize(
+    ("node", "name"),
+    [
+        ("a.py::b@group", "a.py::b"),
+        ("a.py::b[c]@group", "a.py::b[c]"),
+        ("a.py::b[c@d]", "a.py::b[c@d]"),
+        ("a@b/c.py::d", "a@b/c.py::d"),
+    ],
+)
+def test_a_node_is_named_without_its_group(node: str, name: str) -> None:
+    assert ungrouped(node) == name

@@ -188,9 +188,9 @@ def test_a_huge_group_shows_its_first_members_quickly() -> None:
     deep: Exception = ExceptionGroup("inner", [ValueError("x" * 9_000)] * 20_000)
     for _ in range(500):
         deep = ExceptionGroup("outer", [deep, KeyError("beside")])
-    started = time.perf_counter()
+    started = time.thread_time()
     text = trace(ExceptionGroup("all", [ValueError("first"), deep] + [KeyError(1)] * 20_000))
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1
     assert "  +---- 1 of 20,002\n  | ValueError: first\n" in text
     assert "further exceptions left out" in text
     assert len(text) <= 8_000
@@ -394,9 +394,9 @@ def test_a_text_full_of_secrets_shows_no_half_of_one_where_its_window_ends() -> 
 )  # fmt: skip
 def test_a_message_of_a_megabyte_takes_no_time_whatever_it_is_made_of(unit: str) -> None:
     problem = ValueError(unit * (1_000_000 // len(unit)))
-    started = time.perf_counter()
+    started = time.thread_time()
     described(problem, 1, ["xxxx", "hunter22"])
-    assert time.perf_counter() - started < 0.7
+    assert time.thread_time() - started < 0.7
 
 
 @given(some.lists(some.tuples(AROUND, SECRETS), min_size=1, max_size=3), AROUND, some.booleans())

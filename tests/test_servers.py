@@ -18,6 +18,7 @@ from tests.servers import Missing, create_database, database, drop_database, tem
 from tests.servers.bouncer import find as find_bouncer
 from tests.servers.bouncer import pgbouncer as any_pgbouncer
 from tests.servers.databases import database_of, on_database, through
+from tests.servers.memory import SHARED, roomy, temporary_folder
 from tests.servers.postgresql import FIXED_PLACES, Postgres, origins, search_order
 from tests.servers.postgresql import postgres as any_postgres
 from tests.servers.running import StartFailed, start
@@ -148,7 +149,7 @@ def test_however_the_launcher_ends_no_server_and_no_folder_remain(ending: signal
         data, postmaster = server
         os.kill(process.pid, ending)
         process.wait(SOON)
-        wait_until_gone(data.parent, postmaster)
+        wait_until_gone(run_folder(data), postmaster)
 
 
 @pytest.mark.slow
@@ -157,6 +158,22 @@ def test_the_launcher_returns_the_exit_code_of_its_command() -> None:
         data, postmaster = server
         assert process.wait(SOON) == 7
         wait_until_gone(data.parent, postmaster)
+
+
+def test_a_run_writes_to_memory_where_there_is_enough_and_its_user_says_nothing_else() -> None:
+    if not roomy(SHARED):
+        pytest.skip("capability missing: memory")
+    with temporary_folder({}) as variables:
+        folder = Path(variables["TMPDIR"])
+        assert folder.parent == SHARED
+        assert tempfile.gettempdir() == str(folder)
+    assert not folder.exists()
+    with temporary_folder({"TMPDIR": "/var/tmp"}) as variables:
+        assert variables == {}
+
+
+def test_a_machine_without_such_a_folder_is_not_roomy(tmp_path: Path) -> None:
+    assert not roomy(tmp_path / "nowhere")
 
 
 def build_orders(url: str) -> None:
@@ -183,11 +200,12 @@ def launcher(then: str) -> Iterator[tuple[subprocess.Popen[str], tuple[Path, int
         "row = psycopg.connect(url).execute('show data_directory').fetchone(); "
         "print(row[0], flush=True); input(); "
     )
-    command = [sys.executable, "-m", "tests.servers", "postgres", "--"]
+    command = [sys.executable, "-m", "tests.servers", "--memory", "postgres", "--"]
+    ours = ("DULY_TEST", "TMPDIR")
     with subprocess.Popen(
         [*command, sys.executable, "-W", "ignore", "-c", tell + then],
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if "DULY_TEST" not in name},
+        env={name: value for name, value in os.environ.items() if not name.startswith(ours)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -203,6 +221,11 @@ def launcher(then: str) -> Iterator[tuple[subprocess.Popen[str], tuple[Path, int
             yield process, (data, postmaster)
         finally:
             process.kill()
+
+
+def run_folder(data: Path) -> Path:
+    """What must go with the run: its folder in memory, or else the server's own on disk."""
+    return data.parents[1] if data.is_relative_to(SHARED) else data.parent
 
 
 def wait_until_gone(folder: Path, process: int) -> None:

@@ -13,6 +13,8 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tests.sizes import sized
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # Connections open at the same time: two test processes together must fit into one server.
-MOST = 40
+MOST = sized(12, whole=40)
 
 
 class Actor:

@@ -15,6 +15,7 @@ import duly
 from duly import Duplicate, First, Store
 from tests.conformance.actors import Actors
 from tests.joining.ways import WAYS, Way
+from tests.sizes import sized
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Answer = First | Duplicate
 Kind = Literal["sqlite", "postgres", "memory"]
-# More callers at once than any pool has connections.
-CROWD = 200
+# More callers at once than any pool has connections, and than any group of actors.
+CROWD, GROUP = 200, sized(50, whole=200)
 
 
 class Subject(Protocol):
@@ -186,6 +187,7 @@ class Case:
     name: str
     kind: Kind
     make: Callable[[str, HandClock], StoreSubject | JoinedSubject]
+    crowd: int = CROWD
 
     @asynccontextmanager
     async def open(self, url: str, clock: HandClock) -> AsyncIterator[Any]:
@@ -209,7 +211,7 @@ def store_case(kind: Kind, colour: Literal["sync", "async"]) -> Case:
 
 def way_case(way: Way) -> Case:
     """A joined connection type."""
-    return Case(way.name, way.store, lambda url, clock: JoinedSubject(way, url, clock))
+    return Case(way.name, way.store, lambda url, clock: JoinedSubject(way, url, clock), GROUP)
 
 
 KINDS: tuple[Kind, ...] = ("sqlite", "postgres", "memory")

@@ -13,11 +13,12 @@ import pytest
 from tests.faults.crons import FileClock, prepare
 from tests.processes import Led, until
 from tests.processes.effects import Side
+from tests.sizes import sized
 
-WORKERS, SLOTS, KILLS = 3, 200, 10
+WORKERS, SLOTS, KILLS = sized((3, 60, 4), whole=(3, 200, 10))
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
-# A moment before a slot, so that workers look again in a moment.
-START = datetime(2026, 1, 1, 20, 40, tzinfo=UTC) - timedelta(milliseconds=30)
+# The last slots of New Year's Day, from a moment before: workers look again in a moment.
+START = datetime(2026, 1, 2, tzinfo=UTC) - SLOTS * MINUTE - timedelta(milliseconds=30)
 REACHED = {
     True: "SELECT min(slot) FROM duly_schedules",
     False: "SELECT (min(extract(epoch FROM slot)) * 1000000)::bigint FROM duly_schedules",

@@ -25,9 +25,9 @@ CUTS = [
     *(("deferred", "evt_cut"), ("inline", "evt_cut"), ("inline async", "evt_cut")),
     *(("inline", "COMMIT"), ("inline async", "COMMIT")),
 ]
-DEADLINE = timedelta(seconds=1)
-# The bound, and what a busy machine adds to it.
-IN_TIME = 2.5
+DEADLINE = timedelta(seconds=2)
+# The bound, and what a busy machine adds to it; less than the deadline of those who name none.
+IN_TIME = 4.5
 
 
 def test_a_commit_whose_reply_was_lost_is_told_to_come_again_and_is_a_duplicate_then(

@@ -13,8 +13,9 @@ from tests.faults.books import EFFECTS, Books
 from tests.faults.crowds import UNANSWERED, Crowd
 from tests.faults.serving import Served, answered, begin, up
 from tests.faults.shops import Mode
+from tests.sizes import sized
 
-KILLS = 20
+KILLS = sized(6, whole=20)
 IN_FLIGHT = 8
 
 
@@ -26,7 +27,7 @@ def place(url: str) -> str:
     return url
 
 
-@pytest.mark.parametrize(("mode", "kills"), [("deferred", KILLS), ("inline", 4)])
+@pytest.mark.parametrize(("mode", "kills"), [("deferred", KILLS), ("inline", 3)])
 def test_a_server_killed_under_load_has_kept_whatever_it_acknowledged(
     place: str, mode: Mode, kills: int
 ) -> None:

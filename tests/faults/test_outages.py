@@ -15,14 +15,15 @@ from tests.faults.crowds import Crowd
 from tests.faults.shops import Mode, Shop
 from tests.test_lost_connections import terminate_all
 
-TERMINATIONS = 3
+TERMINATIONS = 2
 # A strike between two commits goes unnoticed; so many in a row do not.
 STRIKES = 5
-OUTAGE = 15.0
-# Pools try again after pauses that grow; they must not grow with the outage.
-SOON = 4.0
+# Pools try again after pauses that grow; they must not grow with the outage. One that doubles them
+# from a second on would try after 15 seconds, and then after 31.
+OUTAGE = 18.0
+SOON = 9.0
 # The deadline of a delivery, and what a busy machine adds to it.
-LONGEST = 6.0
+LONGEST = 12.0
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from tests.faults.shops import Mode, Shop
 from tests.processes import Worker
 
 # The wait for the lock is bounded by two seconds; deliveries that go alone go one after another.
-BOUND = 6.0
+# The rest is what a busy machine adds.
+BOUND = 20.0
 
 
 def test_a_write_lock_that_another_process_keeps_is_told_in_time(

@@ -21,7 +21,7 @@ from tests.gate.strategies import bodies_to_sign
 
 LONG = os.environ.get("DULY_LONG") == "1"
 SETTINGS = settings(
-    max_examples=200 if LONG else 8,
+    max_examples=200 if LONG else 4,
     deadline=None,
     database=None,
     print_blob=True,

@@ -13,7 +13,7 @@ from typing import IO, Any, Self, TypeVar
 
 ROOT = Path(__file__).parents[2]
 # Far longer than anything takes here: who waits this long waits in vain.
-PATIENCE = 30.0
+PATIENCE = 60.0
 T = TypeVar("T")
 
 
@@ -106,8 +106,9 @@ def given(pipe: IO[bytes] | None) -> IO[bytes]:
 
 def until(look: Callable[[], T | None]) -> T:
     """What ``look`` returns as soon as it is not None; fails when patience is at its end."""
-    deadline = time.monotonic() + PATIENCE
+    deadline, pause = time.monotonic() + PATIENCE, 0.005
     while (seen := look()) is None:
         assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(pause * 1.2, 0.05)  # who looks all the time takes it from who is looked at
     return seen

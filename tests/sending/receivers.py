@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 # Seconds that a test may wait for what must come.
-PATIENCE = 20.0
+PATIENCE = 60.0
 OK = 204
 # With this a close sends RST rather than FIN: the other side sees a connection reset.
 LINGER = struct.pack("ii", 1, 0)

@@ -394,7 +394,7 @@ async def test_a_call_ends_before_its_lease_and_is_an_attempt(
     async with an_office(case, place) as office:
         released = office.there.hold("/hook")
         staged = await office.send()
-        relayed = await office.relay(lease=timedelta(seconds=0.8))
+        relayed = await office.relay(lease=timedelta(seconds=3))
         released.set()
         assert (relayed.lost, relayed.rescued) == (0, 0)
         tried = len(office.there.requests)

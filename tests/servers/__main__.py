@@ -1,7 +1,8 @@
 """Runs one command with the servers around it: `python -m tests.servers -- COMMAND`.
 
 The servers are up before the command starts, their addresses are in its environment, and they are
-gone when it ends. The exit code is the command's.
+gone when it ends. The exit code is the command's. With --memory they and the command write to a
+folder in memory where there is enough: for tests, never for what measures a disk.
 """
 
 import os
@@ -13,9 +14,11 @@ from contextlib import ExitStack
 
 from . import bouncer, postgresql
 from .commands import FORWARDED, run
+from .memory import temporary_folder
 from .running import Missing, StartFailed
 
-USAGE = "usage: python -m tests.servers [postgres] [pgbouncer] -- COMMAND [ARGUMENT ...]"
+USAGE = "usage: python -m tests.servers [--memory] [postgres] [pgbouncer] -- COMMAND [ARGUMENT ...]"
+MEMORY = "--memory"
 KINDS = ("postgres", "pgbouncer")
 
 
@@ -23,7 +26,8 @@ def main(arguments: Sequence[str]) -> int:
     if "--" not in arguments:
         return _refuse(USAGE)
     split = list(arguments).index("--")
-    kinds, command = arguments[:split] or KINDS, list(arguments[split + 1 :])
+    wanted, command = list(arguments[:split]), list(arguments[split + 1 :])
+    kinds = [word for word in wanted if word != MEMORY] or KINDS
     if not command or not set(kinds) <= set(KINDS):
         return _refuse(USAGE)
     # Until the command takes over, SIGTERM takes the same way out as Ctrl-C.
@@ -31,6 +35,8 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, signal.default_int_handler)
     with ExitStack() as stack:
         try:
+            if MEMORY in wanted:
+                os.environ |= stack.enter_context(temporary_folder(os.environ))
             addresses = bring_up(stack, kinds)
         except StartFailed as failure:
             return _refuse(str(failure))

@@ -3,10 +3,13 @@
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg.sql import SQL, Composed, Identifier
+
+from .memory import SHARED
 
 
 def create_database(admin_url: str, template: str | None = None) -> str:
@@ -16,8 +19,18 @@ def create_database(admin_url: str, template: str | None = None) -> str:
     """
     name = f"duly_{uuid.uuid4().hex}"
     source = Identifier(template or "template1")
-    _administer(admin_url, SQL("create database {} template {}").format(Identifier(name), source))
+    statement = SQL("create database {} template {}").format(Identifier(name), source)
+    with psycopg.connect(admin_url, autocommit=True) as connection:
+        connection.execute(statement + SQL(" strategy file_copy" if copies(connection) else ""))
     return on_database(admin_url, name)
+
+
+def copies(connection: psycopg.Connection) -> bool:
+    """Whether a clone is best made file by file: in memory, a third of the time; on disk, twice."""
+    if connection.info.server_version < 150000:  # which knows no other way
+        return False
+    row = connection.execute("show data_directory").fetchone()
+    return row is not None and Path(row[0]).is_relative_to(SHARED)
 
 
 def drop_database(admin_url: str, url: str) -> None:

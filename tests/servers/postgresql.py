@@ -35,6 +35,8 @@ SETTINGS = {
     "synchronous_commit": "on",
     # Tests provoke deadlocks on purpose; the default makes each of them wait a second.
     "deadlock_timeout": "200ms",
+    # The data may lie in memory, and so may the log of a thousand databases.
+    "max_wal_size": "256MB",
 }
 
 

@@ -120,6 +120,24 @@ def start(server: Server) -> Running:
     raise StartFailed(f"{server.name} found its port taken {TRIES} times in a row")
 
 
+@contextmanager
+def kept(folder: Path) -> Iterator[None]:
+    """Remove the folder at the end, however the run ends."""
+    nothing_to_run: keeper.Order = {
+        "folder": str(folder),
+        "commands": [],
+        "environment": {},
+        "stop_signal": signal.SIGTERM,
+        "uid": None,
+        "gid": None,
+    }
+    process = _keep(nothing_to_run)
+    try:
+        yield
+    finally:
+        process.communicate()
+
+
 def _launch(server: Server) -> Running:
     account = unprivileged()
     place = Place(new_folder(server.name, account), _free_port(), account)
@@ -133,14 +151,17 @@ def _launch(server: Server) -> Running:
         "uid": None if account is None else account.uid,
         "gid": None if account is None else account.gid,
     }
-    process = subprocess.Popen(
+    return Running(server.name, place, _keep(order))
+
+
+def _keep(order: keeper.Order) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
         [sys.executable, "-I", keeper.__file__, json.dumps(order)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    return Running(server.name, place, process)
 
 
 def _comes_up(server: Server, attempt: Running) -> bool:

@@ -19,7 +19,7 @@ from duly._ledger import order as guard
 from duly.jobs import order
 from duly.jobs.context import AsyncJob, Job
 from duly.jobs.endings import DONE, SETTLED, SETTLED_STALE, STALE, Circumstances, Ended, judged
-from duly.jobs.leases import finish_inside
+from duly.jobs.leases import finish_inside, lost
 from duly.jobs.running import HandlerFailed, run_one_inside, run_plainly
 
 if TYPE_CHECKING:
@@ -131,6 +131,8 @@ async def inside_transaction(
     # The wait for a connection, or for SQLite's lock, is bounded by itself and not the handler's.
     run.begun = time.monotonic()
     try:
+        if run.ended is not None:  # while it waited for its turn, its lease was lost
+            raise lost(run.leased)
         run.revoke = opened.revoke
         ended = await in_opened(run, place, opened, question, offered)
     except BaseException as problem:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from duly._kernel.errors import DulyError, Held, StoreRefused
@@ -23,6 +24,13 @@ logger = logging.getLogger("duly")
 AT_ONCE = 500
 # Seconds before another try where the database could not be reached, give or take.
 AGAIN = 0.5
+
+
+class Later(Enum):
+    """Why an end is not known to be written, and is tried again."""
+
+    BUSY = "it never began: another process is writing"
+    UNSURE = "it may have been written"
 
 
 class Settling(Protocol):
@@ -101,17 +109,18 @@ class Settler(Generic[Owner, End]):
     async def _write(self, batch: list[tuple[Owner, End]]) -> None:
         """Write a batch, however often it takes. A second try finds what the first one wrote."""
         ends = [settled for _, settled in batch]
-        tries = 0
-        while (held := await self._tried(ends, tries)) is None:
-            tries += 1
+        unsure, first = False, True
+        while not isinstance(held := await self._tried(ends, first=first), set):
+            unsure, first = unsure or held is Later.UNSURE, False
             await asyncio.sleep(AGAIN * (0.5 + random.random()))  # noqa: S311
         self.left -= len(batch)
         for run, settled in batch:
-            self._settled(run, settled.ended, held=settled.leased.id in held or tries > 0)
+            # An earlier try may have been committed: then this one finds nothing to settle.
+            self._settled(run, settled.ended, held=settled.leased.id in held or unsure)
         self._after()
 
-    async def _tried(self, ends: list[End], tries: int) -> set[str] | None:
-        """The leases that were still held; None where the database cannot say now."""
+    async def _tried(self, ends: list[End], *, first: bool) -> set[str] | Later:
+        """The leases that were still held, or why the database cannot say now."""
         # Each kind of end takes one statement, and each statement stands for itself.
         try:
             return await self._runner.run_batch(lambda session: self._settle(session, ends))
@@ -119,32 +128,34 @@ class Settler(Generic[Owner, End]):
             return await self._one_by_one(ends, problem)
         except DulyError as problem:
             # Held: another process is writing to SQLite, which is how it works.
-            if tries == 0 and not isinstance(problem, Held):
+            if isinstance(problem, Held):
+                return Later.BUSY
+            if first:
                 logger.warning(
                     "%d leases are not settled yet, trying again: %s", len(ends), problem
                 )
-            return None
+            return Later.UNSURE
         except Exception:  # an error of ours: it must not cost the others their slots
             logger.exception("%d leases are not settled yet, trying again", len(ends))
-            return None
+            return Later.UNSURE
 
-    async def _buried(self, one: End, problem: StoreRefused) -> set[str] | None:
+    async def _buried(self, one: End, problem: StoreRefused) -> set[str] | Later:
         """An end that the database never takes: what is settled is dead, and says why."""
         logger.error("the end of %s is refused: %s", one.leased.id, problem)
         dead = [self._refused(one, problem)]
         try:
             return await self._runner.run_batch(lambda session: self._settle(session, dead))
         except DulyError:
-            return None
+            return Later.UNSURE
 
-    async def _one_by_one(self, ends: list[End], problem: StoreRefused) -> set[str] | None:
+    async def _one_by_one(self, ends: list[End], problem: StoreRefused) -> set[str] | Later:
         """Errors of data: none may fail its neighbours."""
         if len(ends) == 1:
             return await self._buried(ends[0], problem)
         held: set[str] = set()
         for one in ends:
-            found = await self._tried([one], tries=0)
-            if found is None:
-                return None
+            found = await self._tried([one], first=True)
+            if not isinstance(found, set):
+                return Later.UNSURE  # those before it are written
             held |= found
         return held

@@ -34,6 +34,8 @@ class Store(ABC):
     """
 
     capabilities: Capabilities
+    # Whether a connection whose commits a power cut may lose is refused.
+    strict: bool = True
     blocking: Runner
     awaited: Runner
 

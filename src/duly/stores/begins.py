@@ -40,6 +40,9 @@ REMEDIES = {
     "django.ConnectionProxy": "pass duly.django('default')",
 }
 
+# What `PRAGMA synchronous` says of FULL; EXTRA is more.
+FULL = 2
+
 
 class Begin(Protocol):
     """Who opens the transactions of handlers."""
@@ -100,6 +103,7 @@ class SameDatabase:
     def __init__(self, begin: Begin, store: Store) -> None:
         self._begin = begin
         self._runner = store.awaited if begin.colour == "async" else store.blocking
+        self._strict = store.strict
         self._seen = False
 
     @asynccontextmanager
@@ -126,12 +130,33 @@ class SameDatabase:
         async with self._begin.opened(wait=wait) as opened:
             await opened.session.begin(wait)
             theirs = await installation(opened.session)
+            if self._strict:
+                await refuse_unsynced(opened.session)
         if ours is None or ours != theirs:
             raise UnsafeStore(
                 "begin= and the url of the app lead to different databases: claims would be made "
                 "in one and looked for in the other. Leave out the url, or make them the same"
             )
         self._seen = True
+
+
+async def refuse_unsynced(session: Session) -> None:
+    """Refuse a connection whose commits are not on disk when they return.
+
+    What an inline handler does is acknowledged after a commit of the ORM's, and not of duly's.
+    """
+    if session.dialect == "sqlite":
+        [found] = await session.execute("PRAGMA synchronous", {})
+        weak, remedy = int(found["synchronous"]) < FULL, "PRAGMA synchronous = FULL"
+    else:
+        [found] = await session.execute("SELECT current_setting('synchronous_commit') AS it", {})
+        weak, remedy = found["it"] == "off", "synchronous_commit = on"
+    if weak:
+        raise UnsafeStore(
+            "the connections of begin= do not wait for the disk when they commit, so a power cut "
+            f'can lose what was acknowledged: set {remedy} on them, or pass durability="any" to '
+            "accept the loss"
+        )
 
 
 def revoke(connection: Any) -> None:

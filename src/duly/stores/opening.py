@@ -42,17 +42,19 @@ def store(
     where, trusted_clock = names(prefix, schema), checked_clock(clock)
     match urlsplit_or_refuse(url):
         case "memory":
-            return memory(url, where, trusted_clock)
+            found = memory(url, where, trusted_clock)
         case "sqlite":
-            return sqlite(url, where, trusted_clock)
+            found = sqlite(url, where, trusted_clock)
         case "postgresql" | "postgres":
-            return postgres(url, where, trusted_clock, durability, connections)
+            found = postgres(url, where, trusted_clock, durability, connections)
         case dressed if dressed.startswith(("postgresql+", "sqlite+")):
             raise Misuse(
                 f"this is SQLAlchemy's form of an address: drop {dressed[dressed.find('+') :]}"
             )
         case other:
             raise Misuse(f"no store for addresses that start with {other!r:.40}: use {FORMS}")
+    found.strict = durability == "required" and found.capabilities.durable
+    return found
 
 
 def urlsplit_or_refuse(url: str) -> str:

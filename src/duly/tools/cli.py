@@ -17,17 +17,20 @@ import duly
 from duly._kernel.errors import DulyError, Misuse
 from duly.tools.commands import (
     dead,
+    demo,
     forget,
     init,
     jobs,
     migrate,
     outbox,
+    prove,
     prune,
     relay,
     replay,
     resolve,
     send,
     serve,
+    storm,
     worker,
 )
 from duly.tools.output import one_line, without_passwords
@@ -56,6 +59,9 @@ examples:
   duly relay shop:app                        only send messages
   duly outbox shop:app                       what is to be sent, and what was given up
   duly send stripe --concurrent 200          the same signed event, 200 times at one instant
+  duly prove shop:app --event paid.json      kill your own handler at each step, and compare
+  duly demo                                  20 s of kills on SQLite, and the books
+  duly storm postgresql://shop@db/test       the same, as long and as hard as you like
 
 `duly COMMAND --help` tells more. The exit code is 0 for success, 1 for a failure and 2 for a
 command that cannot work as written."""
@@ -76,17 +82,20 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Command] = {
     "dead": dead,
+    "demo": demo,
     "forget": forget,
     "init": init,
     "jobs": jobs,
     "migrate": migrate,
     "outbox": outbox,
+    "prove": prove,
     "prune": prune,
     "relay": relay,
     "replay": replay,
     "resolve": resolve,
     "send": send,
     "serve": serve,
+    "storm": storm,
     "worker": worker,
 }
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MESSAGES = int(os.environ.get("DULY_STORM_MESSAGES", "5000"))
-FEW = 300
+FEW = 150
 # Orders for each process that is killed.
 EACH = 250
 SEED = 6
@@ -46,7 +46,7 @@ def tried(places: tuple[str, str], messages: int, kills: int) -> str:
 def test_what_a_commits_b_does_once_over_a_bad_wire_while_both_are_killed(
     places: tuple[str, str],
 ) -> None:
-    print(tried(places, FEW, kills=4))
+    print(tried(places, FEW, kills=2))
 
 
 @pytest.mark.long

@@ -16,6 +16,8 @@ from tests.processes import Led, until
 from tests.processes.leading import PATIENCE
 
 LEASE = 0.4
+# Of a worker that may not lose its lease because a busy machine forgets it for a while.
+STEADY = 30.0
 
 
 class Bench:
@@ -54,6 +56,10 @@ class Bench:
         while self.ledger.is_sqlite and not free(self.url):
             worker.go_on()
             worker.pause()
+
+    def bury(self, worker: Led) -> None:
+        """Let its lease have run out, now: others take its jobs."""
+        self.ledger.bury(worker.pid)
 
     def __enter__(self) -> Self:
         return self

@@ -27,6 +27,7 @@ def test_killed_in_the_middle_of_its_transaction_a_job_has_left_nothing_and_runs
     with bench.worker("closed") as worker:
         hear(worker, "at the gate")
         worker.kill()
+    bench.bury(worker)
     assert bench.ledger.effects() == {}
     with bench.worker("open") as other:
         bench.done()
@@ -42,6 +43,7 @@ def test_one_attempt_jobs_that_a_killed_worker_held_still_run(bench: Bench) -> N
             hear(worker, "at the gate")
         until(lambda: len(bench.ledger.given()) > QUICK + SLOTS or None)
         worker.kill()
+    bench.bury(worker)
     with bench.worker("open"):
         bench.done(QUICK + 2 * SLOTS)
     effects = bench.ledger.effects()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.working.benches import Bench, hear
+from tests.faults.working.benches import STEADY, Bench, hear
 from tests.processes import until
 
 LOST = "was lost"
@@ -31,6 +31,7 @@ def stopped_and_replaced(bench: Bench) -> None:
     with bench.worker("closed") as zombie:
         hear(zombie, "at the gate")
         bench.stop(zombie)
+        bench.bury(zombie)
         with bench.worker("open"):
             bench.done()
         [(_, winner)] = bench.ledger.ask("SELECT name, worker FROM effects")
@@ -69,7 +70,8 @@ def refused_beside_another(bench: Bench) -> None:
     with bench.worker("closed") as zombie:
         hear(zombie, "at the gate")
         bench.stop(zombie)
-        with bench.worker("closed") as other:
+        bench.bury(zombie)
+        with bench.worker("closed", STEADY) as other:
             hear(other, "at the gate")
             zombie.send("open")
             zombie.go_on()

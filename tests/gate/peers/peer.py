@@ -18,7 +18,7 @@ from duly.gate.schemes.base import Scheme  # noqa: TC001  # named in a helper's 
 
 LONG = os.environ.get("DULY_LONG") == "1"
 SETTINGS = settings(
-    max_examples=1000 if LONG else 50,
+    max_examples=1000 if LONG else 15,
     deadline=None,
     database=None,
     print_blob=True,

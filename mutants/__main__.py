@@ -1,0 +1,7 @@
+"""Runs the command."""
+
+import sys
+
+from mutants.command import main
+
+sys.exit(main())

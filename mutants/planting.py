@@ -1,0 +1,103 @@
+"""Plants bugs: each in a copy of its own, some at a time, and one copy without any."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from tests.servers.memory import temporary_folder
+
+from mutants.copies import Copy, copy_of, first_copy
+from mutants.trials import Verdict, judged, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from mutants.shelf import Mutant
+    from mutants.trials import Run
+
+T = TypeVar("T")
+RED = "this command is red without any bug, so it says nothing about one: mend that first"
+MISSED = "nobody noticed: the command ended as if nothing were wrong"
+HUNG = "the command did not end; what it said last"
+OTHERWISE = "the command failed, but never said {phrase!r}; what it said last"
+
+
+class Field(NamedTuple):
+    """Where bugs are planted: a folder, the copy that has none, and who hears of each verdict."""
+
+    folder: Path
+    first: Copy
+    told: Callable[[Verdict], None]
+
+    def plant(self, mutant: Mutant) -> Verdict:
+        """One bug, and whether its command finds it."""
+        copy = copy_of(self.first, self.folder / mutant.name, mutant.changes)
+        try:
+            found = run(copy, mutant.command)
+        finally:
+            copy.remove()
+        return self._heard(verdict_on(mutant, found))
+
+    def without(self, command: str) -> Verdict:
+        """One command where no bug is planted."""
+        found = run(self.first, command)
+        if found.status == 0:
+            return self._heard(Verdict("no bug", "green", command, found.seconds))
+        told = f"{RED}\n{found.tail()}"
+        return self._heard(Verdict("no bug", "red", command, found.seconds, told))
+
+    def _heard(self, verdict: Verdict) -> Verdict:
+        self.told(verdict)
+        return verdict
+
+
+def verdict_on(mutant: Mutant, found: Run) -> Verdict:
+    """What a command has made of a bug, with what to say about it."""
+    judgement = judged(found, mutant.phrase)
+    told = {
+        "missed": MISSED,
+        "hung": f"{HUNG}\n{found.tail()}",
+        "wrong reason": f"{OTHERWISE.format(phrase=mutant.phrase)}\n{found.tail()}",
+    }.get(judgement, "")
+    return Verdict(mutant.name, judgement, mutant.command, found.seconds, told)
+
+
+@contextmanager
+def field(told: Callable[[Verdict], None]) -> Iterator[Field]:
+    """A folder for the copies and for all that the commands write; in memory where there is room.
+
+    It is gone afterwards, whatever happens.
+    """
+    with temporary_folder(os.environ) as chosen:
+        before = dict(os.environ)
+        os.environ |= chosen
+        try:
+            with tempfile.TemporaryDirectory(prefix="duly-mutants-") as name:
+                yield Field(Path(name), first_copy(Path(name) / "first"), told)
+        finally:
+            os.environ.clear()
+            os.environ |= before
+
+
+def at_once(lanes: int, call: Callable[[T], Verdict], each: Iterable[T]) -> list[Verdict]:
+    """Some at a time."""
+    with ThreadPoolExecutor(lanes) as pool:
+        return list(pool.map(call, each))
+
+
+def planted(
+    mutants: Sequence[Mutant], told: Callable[[Verdict], None], *, lanes: int, baseline: bool
+) -> list[Verdict]:
+    """Everything: the commands without a bug, then each bug; only the former where one is red."""
+    with field(told) as place:
+        if baseline:
+            commands = dict.fromkeys(one.command for one in mutants)
+            without = at_once(lanes, place.without, commands)
+            if not all(one.good for one in without):
+                return without
+        return at_once(lanes, place.plant, mutants)

@@ -1,0 +1,89 @@
+"""Runs one command in one copy, and judges what it said."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from mutants.copies import Copy
+
+# Seconds; each takes a few alone, and a busy machine twenty times as long.
+PATIENCE = 600.0
+# Seconds for what a command has started to go with it.
+GOING = 15.0
+# So many of the last lines are shown where a command said something else than it should.
+SHOWN = 25
+Judged = Literal["caught", "missed", "wrong reason", "hung", "stale", "green", "red"]
+
+
+class Run(NamedTuple):
+    """How a command ended; no exit status where it did not."""
+
+    status: int | None
+    said: str
+    seconds: float
+
+    def tail(self) -> str:
+        """The end of what it said."""
+        return "\n".join(self.said.splitlines()[-SHOWN:])
+
+
+class Verdict(NamedTuple):
+    """What came of one planted bug, or of one command without any."""
+
+    name: str
+    judged: Judged
+    command: str
+    seconds: float = 0.0
+    told: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether it is as it must be."""
+        return self.judged in ("caught", "green")
+
+
+def run(copy: Copy, command: str) -> Run:
+    """Run a command in a copy, with all that it starts, and end it where it does not end."""
+    words = [sys.executable if word == "python" else word for word in shlex.split(command)]
+    begun = time.monotonic()
+    process = subprocess.Popen(
+        words, cwd=copy.folder, env=copy.environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        said, _ = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        said = ended(process)
+        return Run(None, said, time.monotonic() - begun)
+    except BaseException:
+        ended(process)
+        raise
+    return Run(process.returncode, said, time.monotonic() - begun)
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    """End a command and what it started: politely, then not; returns what it had said."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=GOING)[0]
+    return ""  # somebody keeps its output open
+
+
+def judged(found: Run, phrase: str) -> Judged:
+    """Whether a command that should have found a bug has, and that very bug."""
+    if found.status is None:
+        return "hung"
+    if found.status == 0:
+        return "missed"
+    return "caught" if phrase in found.said else "wrong reason"

@@ -1,0 +1,61 @@
+"""``duly demo``: twenty seconds of storm on SQLite, for whoever wants to see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.tools.commands.storm import add_seed, seed_of
+from duly.tools.output import add_json_option
+from duly.tools.serving.options import whole
+from duly.tools.storm.settings import Settings, file_url
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+SUMMARY = "Twenty seconds of webhooks while processes are killed; then the books."
+EXAMPLES = """\
+examples:
+  duly demo                 in a temporary folder, nothing to prepare
+  duly demo --seconds 60
+
+A sender delivers signed webhooks, badly: copies, copies at the same instant,
+forgeries, hung-up connections. Two processes receive them, three run jobs,
+one sends messages on; they are killed with -9, stopped past their leases and
+restarted. At the end what was sent is compared with what took effect. The
+exit code is 0 if every line balances. `duly storm` is the same with options,
+and on PostgreSQL."""
+
+SECONDS, LONGEST = 20, 3600
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.add_argument(
+        "--seconds",
+        type=whole("a number of seconds", 5, LONGEST),
+        default=SECONDS,
+        metavar="S",
+        help=f"how long the faults last (default {SECONDS})",
+    )
+    add_seed(parser)
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Demonstrate."""
+    from duly.tools.storm.command import stormed
+
+    seed = seed_of(arguments)
+
+    def settings(folder: Path) -> Settings:
+        return Settings(
+            file_url(folder / "storm.db"),
+            folder,
+            seed=seed,
+            deliveries=None,
+            seconds=float(arguments.seconds),
+            workers=3,
+        )
+
+    return stormed(settings, as_json=arguments.json)

@@ -1,0 +1,201 @@
+"""What one process of a case does: deliver, work, relay; to its end, or to its death."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import traceback
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from duly.runtime.crew import Crew
+from duly.tools.proving.databases.finding import Finder, store_of
+from duly.tools.proving.recording import Answers, Net, Recorder, recording
+from duly.tools.proving.sites import living
+from duly.tools.proving.trace import Notes, Wording
+from duly.tools.proving.watch import Watch
+from duly.tools.proving.where import address
+from duly.tools.steps import watching
+from duly.tools.steps.watching import replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from duly.app import Duly
+    from duly.runtime.runs import Run
+    from duly.tools.proving.asks import Ask
+    from duly.tools.proving.watch import Trap
+    from duly.tools.proving.where import Load, Subject
+
+# Longer than any case: whoever is to lose a lease loses it because the clock is put forward.
+LEASE = timedelta(minutes=10)
+# As many times as a job may fail, or lose its worker, and one more.
+ROUNDS = 7
+# A sender comes again when it is told to.
+TRIES, PAUSE = 40, 0.05
+CALLS = "calls.jsonl"
+# Seconds for all processes of a case to be ready.
+WAITING = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One process of a case.
+
+    Args:
+        folder: where the files of the case are.
+        number: which process of the case it is.
+        deliveries: what is delivered, one after the other.
+        copies: how many copies of them at once.
+        trap: where it dies, or is stopped.
+        aging: whether leases of others run out, and waits are over.
+        gate: a file; nothing is delivered before it is there.
+        copied: where SQLite files are copied to before they are first used.
+    """
+
+    folder: Path
+    number: int
+    deliveries: tuple[Ask, ...] = ()
+    copies: int = 1
+    trap: Trap | None = None
+    aging: bool = False
+    gate: Path | None = None
+    copied: Path | None = None
+    answers: dict[str, Any] = field(default_factory=dict)
+    allowed: frozenset[tuple[str, int]] = frozenset()
+
+    def file(self, kind: str) -> Path:
+        """A file of this process."""
+        return self.folder / f"{self.number}.{kind}"
+
+
+@dataclass(slots=True)
+class Report:
+    """What a process says at its end."""
+
+    replies: list[tuple[int, str]] = field(default_factory=list)
+    done: int = 0
+    failed: int = 0
+    problem: str = ""
+
+
+class Stage:
+    """An application with every statement watched and every call recorded.
+
+    Both begin before it is imported, so that nothing of it can hold on to what was there before.
+    """
+
+    def __init__(self) -> None:
+        self.watch = Watch()
+        self.recorder = Recorder(self.watch.call)
+        self.net = Net()
+        self._stack = ExitStack()
+        self._subject: Subject | None = None
+
+    def load(self, load: Load) -> Subject:
+        """Import the application, the first time."""
+        if self._subject is None:
+            self._stack.enter_context(watching(self.watch))
+            self._stack.enter_context(recording(self.recorder, self.net))
+            self._stack.enter_context(told_of_jobs(self.watch))
+            self._subject = load()
+        return self._subject
+
+    def begin(self, app: Duly, act: Act) -> None:
+        """From here on everything counts."""
+        # What comes at its own time is not about this event.
+        app.schedules._of.clear()
+        self.recorder.begin(act.folder / CALLS, Answers(act.answers))
+        self.net.close(act.allowed)
+        self.watch.begin(
+            Wording(app.store.names),
+            Notes(act.file("marks")),
+            act.trap,
+            None if act.copied is None else Finder(act.copied).met,
+        )
+
+
+@contextmanager
+def told_of_jobs(watch: Watch) -> Iterator[None]:
+    """Tell the watch of each job that a worker is about to begin with."""
+    launch = Crew._launch
+
+    def launched(self: Crew, run: Run) -> None:
+        watch.taken(run.handler.name)
+        launch(self, run)
+
+    with replaced(Crew, "_launch", launched):
+        yield
+
+
+def perform(stage: Stage, load: Load, act: Act) -> None:
+    """Do it; the report is a file, which is not there if the process was killed before."""
+    report = Report()
+    try:
+        subject = stage.load(load)
+        stage.begin(subject.app, act)
+        asyncio.run(played(subject, act, stage.watch, report))
+    except BaseException as problem:
+        report.problem = "".join(traceback.format_exception_only(problem)).strip()
+        traceback.print_exc()
+    told = {name: getattr(report, name) for name in Report.__slots__}
+    act.file("report").write_text(json.dumps(told))
+
+
+async def played(subject: Subject, act: Act, watch: Watch, report: Report) -> None:
+    """Deliver, work and relay until there is nothing to do."""
+    app = subject.app
+    await asyncio.to_thread(app.store.open)
+    if act.gate is not None:
+        await passed(act.gate)
+    store = store_of(address(app), app.store.names)
+    if act.aging:
+        await asyncio.to_thread(store.age)
+    watch.phase = "receive"
+    async with living(subject.site if act.deliveries else None):
+        for delivery in act.deliveries:
+            watch.claimed = False
+            copies = (delivered(subject, delivery) for _ in range(act.copies))
+            report.replies += await asyncio.gather(*copies)
+    for _ in range(ROUNDS if act.aging else 1):
+        watch.phase = "work"
+        worked = await app.aio.work(lease=LEASE)
+        watch.phase = "relay"
+        if await asyncio.to_thread(store.staged):
+            await app.aio.relay(lease=LEASE)
+        report.done += worked.done
+        report.failed += worked.again
+        if not act.aging or all(one.state == "dead" for one in await asyncio.to_thread(store.left)):
+            return
+        await asyncio.to_thread(store.age)
+
+
+async def delivered(subject: Subject, delivery: Ask) -> tuple[int, str]:
+    """Deliver as a sender does: again, while it is told to come later."""
+    for _ in range(TRIES):
+        status, word = await delivery.deliver(subject)
+        if status != 503:
+            return status, word
+        await asyncio.sleep(PAUSE)
+    return 503, "it could not be received"
+
+
+async def passed(gate: Path) -> None:
+    """Wait until everybody may begin."""
+    async with asyncio.timeout(WAITING):
+        while not os.access(gate, os.F_OK):  # noqa: ASYNC110  # another process makes it
+            await asyncio.sleep(0.001)
+
+
+def read_report(act: Act) -> Report | None:
+    """What a process said; None if it did not come to that."""
+    file = act.file("report")
+    if not file.exists():
+        return None
+    told = json.loads(file.read_text())
+    replies: Sequence[Any] = told.pop("replies")
+    return Report(replies=[(status, word) for status, word in replies], **told)

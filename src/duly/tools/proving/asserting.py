@@ -1,0 +1,143 @@
+"""The same proof inside a test: `assert_effectively_once`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import Misuse
+from duly._kernel.inputs import kind
+from duly.app import Duly
+from duly.tools.proving.asks import EventAsk, JobAsk
+from duly.tools.proving.playing import Wishes
+from duly.tools.proving.recording import Answers
+from duly.tools.proving.showing import tried_text, wrapped
+from duly.tools.proving.trial import Manner, tried
+from duly.tools.proving.where import as_it_is, by_name
+
+if TYPE_CHECKING:
+    from duly.tools.proving.asks import Ask
+    from duly.tools.proving.proof import Verdict
+
+
+def assert_effectively_once(  # noqa: PLR0913  # each by its name
+    app: Duly | str,
+    event: object = None,
+    *,
+    source: str = "",
+    effects: Iterable[str] | Callable[[Any], Any] | None = None,
+    answers: Mapping[str, Any] | None = None,
+    job: str | None = None,
+    payload: Any = None,
+    id: str | None = None,  # the word that everybody uses
+    type: str | None = None,
+    through: Any = None,
+    path: str | None = None,
+    let_through: Iterable[tuple[str, int]] = (),
+    only: str | None = None,
+    disposable: bool = False,
+) -> None:
+    """Fail unless the handler of an event takes effect once, whatever happens to it.
+
+    It is delivered twice, 20 times at once, in another order if later events are given, killed
+    after each of its statements and calls, and paused past its lease; each time in a process of its
+    own that is forked from this one. Then the database is put back as it was.
+
+    Args:
+        app: the application, or its name as in ``shop:app``.
+        event: the body as a dict, bytes or the path of a file; or several of them, in their order.
+        source: the source it comes from, where several could have sent it.
+        effects: the names of the tables to compare; or a function of a connection to the database,
+            whose value is compared instead. All tables that are not duly's unless given.
+        answers: what outgoing calls are answered, as ``--answers`` of ``duly prove``.
+        job: the name of a job to prove instead of an event.
+        payload: what it is enqueued with.
+        id: the event id, where it travels in a header.
+        type: the event type, where it travels in a header.
+        through: your own site, ASGI or WSGI, to deliver through it; what its routes do before they
+            hand the event to duly is then proved, too.
+        path: where it takes the event: ``/webhooks/orders``.
+        let_through: hosts and ports that may really be connected to.
+        only: the one case to try, such as ``kill:7``.
+        disposable: whether a PostgreSQL database may be filled and put back whatever it is called.
+
+    Raises:
+        AssertionError: with the story of the first case that did not end as a single run does.
+        Misuse: if it cannot be proved as it is, for example because a single run fails.
+    """
+    __tracebackhide__ = True
+    given = {} if answers is None else dict(answers)
+    Answers(given)  # refused before anything is run
+    wishes = Wishes(
+        asks_of((event, job, payload), EventAsk(source, b"", id, type, path=path)),
+        tables_of(effects),
+        effects if callable(effects) else None,
+        given,
+        frozenset(let_through),
+        only,
+    )
+    if (through is None) != (path is None):
+        raise Misuse("through= is the site, and path= where it takes the event: give both")
+    load = by_name(app) if isinstance(app, str) else as_it_is(checked_app(app), through)
+    verdict = tried(load, wishes, Manner(disposable=disposable), lambda _: None)
+    if verdict.finding is not None:
+        raise AssertionError(told(verdict))
+
+
+def asks_of(given: tuple[object, str | None, Any], form: EventAsk) -> tuple[Ask, ...]:
+    """What is delivered."""
+    event, job, payload = given
+    if (event is None) == (job is None):
+        raise Misuse("what should be proved? Give an event, or job=")
+    if job is not None:
+        return (JobAsk(job, payload),)
+    events = list(event) if isinstance(event, list | tuple) else [event]
+    if not events:
+        raise Misuse("what should be proved? The list of events is empty")
+    return tuple(replace(form, body=body_of(one)) for one in events)
+
+
+def body_of(event: object) -> bytes:
+    """The raw bytes of an event."""
+    if isinstance(event, bytes):
+        return event
+    if isinstance(event, Mapping):
+        return json.dumps(event).encode()
+    if isinstance(event, str | Path):
+        return Path(event).read_bytes()
+    raise Misuse(f"an event is a dict, bytes or the path of a file, not {kind(event)}")
+
+
+def tables_of(effects: object) -> tuple[str, ...] | None:
+    """The tables to compare; none where a function says what counts."""
+    if effects is None:
+        return None
+    if callable(effects):
+        return ()
+    if isinstance(effects, str) or not isinstance(effects, Iterable):
+        raise Misuse('effects must be a list of tables, ["orders"], or a function of a connection')
+    return tuple(str(one).lower() for one in effects)
+
+
+def checked_app(app: object) -> Duly:
+    """Refuse what is no application of duly's."""
+    if not isinstance(app, Duly):
+        raise Misuse(f"app must be a duly.Duly, or its name as in shop:app, not {kind(app)}")
+    return app
+
+
+def told(verdict: Verdict) -> str:
+    """What the test says."""
+    finding = verdict.finding
+    if finding is None:
+        return ""
+    lines = [
+        f"not safe to repeat: {finding.mistake.name}",
+        *wrapped(finding.story),
+        f"only this case: assert_effectively_once(…, only={finding.case.name!r})",
+        *wrapped(f"tried: {tried_text(verdict)}"),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,127 @@
+"""Calls to the outside as they were recorded, and when two of them count as one."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from email import message_from_string
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+Medium = Literal["http", "mail", "message"]
+# Reading changes nothing, however often.
+SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+# By their definition the second of the same changes nothing.
+IDEMPOTENT = frozenset({"PUT", "DELETE"})
+KEYS = ("idempotency-key", "x-idempotency-key", "webhook-id", "paypal-request-id")
+# What a mail is given anew each time it is written.
+OF_THE_MOMENT = frozenset({"date", "message-id", "mime-version", "content-type"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: an HTTP request, an e-mail, or a message of duly's outbox."""
+
+    medium: Medium
+    method: str
+    url: str
+    body: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    # The id of a message, which the relay sends along in every attempt.
+    id: str | None = None
+
+    @property
+    def key(self) -> str | None:
+        """What the other side can know a repeated call by."""
+        known = {name.lower(): value for name, value in self.headers.items()}
+        return self.id or next((known[name] for name in KEYS if known.get(name)), None)
+
+    @property
+    def told(self) -> str:
+        """The call in a few words."""
+        if self.medium == "mail":
+            return f"the e-mail to {self.url.partition(':')[2]}"
+        if self.medium == "message":
+            return f"the message to {self.url}"
+        return f"{self.method} {self.url}"
+
+    @property
+    def origin(self) -> tuple[str, str, str]:
+        """What is the same of it in every run, whatever its parameters are."""
+        parts = urlsplit(self.url)
+        return self.medium, self.method, f"{parts.scheme}:{parts.netloc}{parts.path}"
+
+    @property
+    def content(self) -> Any:
+        """What it says, as far as it can be taken apart."""
+        if self.medium == "mail":
+            return mail_content(self.body)
+        query = dict(parse_qsl(urlsplit(self.url).query))
+        return {"query": query, "body": body_content(self.body, self.headers)}
+
+
+def mail_content(text: str) -> dict[str, str]:
+    """An e-mail without what is new in each copy of it."""
+    mail = message_from_string(text)
+    lines = [] if mail.is_multipart() else str(mail.get_payload()).splitlines()
+    for part in mail.walk() if mail.is_multipart() else ():
+        if not part.is_multipart():
+            lines += str(part.get_payload()).splitlines()
+    told = {name: str(value) for name, value in mail.items() if name.lower() not in OF_THE_MOMENT}
+    return {**told, "text": "\n".join(lines).strip()}
+
+
+def body_content(text: str, headers: dict[str, str]) -> Any:
+    """A body as JSON or as a form where it is one, or else as it stands."""
+    kinds = [value for name, value in headers.items() if name.lower() == "content-type"]
+    if kinds and kinds[0].startswith("application/x-www-form-urlencoded"):
+        return dict(parse_qsl(text))
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return text
+
+
+def kept(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The headers that say what a call is; never those that hold a secret."""
+    return {name: value for name, value in headers if name.lower() in (*KEYS, "content-type")}
+
+
+def append(path: Path, call: Call) -> None:
+    """Write a call down, in one write: the process may die right after it."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(file, json.dumps(asdict(call)).encode() + b"\n")
+    finally:
+        os.close(file)
+
+
+def read_calls(path: Path) -> list[Call]:
+    """The calls of a case, of all its processes, as they were made."""
+    if not path.exists():
+        return []
+    return [Call(**json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def effective(calls: Iterable[Call]) -> list[Call]:
+    """The calls that take effect: the other side knows the rest by their keys, or needs none."""
+    found: list[Call] = []
+    known: set[tuple[Any, ...]] = set()
+    for call in calls:
+        if call.method in SAFE:
+            continue
+        name: tuple[Any, ...] | None = None
+        if call.key is not None:
+            name = (*call.origin, call.key)
+        elif call.medium == "http" and call.method in IDEMPOTENT:
+            name = (*call.origin, call.url, call.body)
+        if name is None or name not in known:
+            found.append(call)
+        if name is not None:
+            known.add(name)
+    return found

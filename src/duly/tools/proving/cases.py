@@ -1,0 +1,61 @@
+"""The cases of a proof: what is done to the handler, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from duly.tools.proving.asks import Ask
+    from duly.tools.proving.points import Point
+
+Shape = Literal["twice", "at-once", "reordered", "again", "kill", "pause"]
+COPIES, PROCESSES = 20, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One way to treat the handler.
+
+    Args:
+        name: how ``--only`` knows it: ``twice``, ``kill:7``.
+        shape: what is done.
+        told: what was done, as the beginning of a sentence.
+        deliveries: what is delivered, each by a process of its own.
+        point: where it is killed or paused.
+    """
+
+    name: str
+    shape: Shape
+    told: str
+    deliveries: tuple[Ask, ...]
+    point: Point | None = None
+
+
+def cases_of(asks: tuple[Ask, ...], kills: list[Point], pauses: list[Point]) -> list[Case]:
+    """Every case, the quick and plain ones first."""
+    first = asks[0]
+    found = [
+        Case("twice", "twice", "delivered twice", (first, first)),
+        Case("at-once", "at-once", f"delivered {COPIES} times at once", (first,)),
+    ]
+    if len(asks) > 1:
+        found += [
+            Case("reordered", "reordered", "delivered in the other order", asks[::-1]),
+            Case("again", "again", "delivered again after a later one", (*asks, first)),
+        ]
+    found += [
+        Case(f"kill:{number}", "kill", f"killed {point.told}", (first,), point)
+        for number, point in enumerate(kills)
+    ]
+    found += [
+        Case(
+            f"pause:{number}",
+            "pause",
+            f"paused {point.told} until its lease was over and another worker had done the job",
+            (first,),
+            point,
+        )
+        for number, point in enumerate(pauses)
+    ]
+    return found

@@ -1,0 +1,90 @@
+"""What the prover does with a database, whatever it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+Rows = list[dict[str, Any]]
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    name: str
+    # Whether the database fills it in: a sequence, an identity, a random default.
+    made: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the user's."""
+
+    name: str
+    columns: tuple[Column, ...]
+    # The columns of its primary key.
+    key: tuple[str, ...]
+
+    @property
+    def made(self) -> frozenset[str]:
+        """The columns that the database fills in."""
+        return frozenset(column.name for column in self.columns if column.made)
+
+
+class Left(NamedTuple):
+    """A job or a message that was not done when all was quiet."""
+
+    what: str
+    name: str
+    state: str
+    error: str
+
+
+class Base(Protocol):
+    """A database that cases begin with, always in the same state."""
+
+    @property
+    def name(self) -> str:
+        """What people know it by."""
+
+    def put_back(self) -> None:
+        """Bring it to the state in which cases begin."""
+
+    def end(self) -> None:
+        """Bring it to the state in which it was found, and remove what was kept for that."""
+
+    def keep(self, place: Path) -> str:
+        """Keep its present state for a person to look at; where it is."""
+
+    def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
+        """What is in the tables that are not duly's, or in those that are wanted."""
+
+
+def asked_for(name: str, wanted: Sequence[str] | None) -> bool:
+    """Whether a table is to be compared; a name without its schema will do."""
+    known = name.lower()
+    return wanted is None or known in wanted or known.rpartition(".")[2] in wanted
+
+
+# Leases run out and waits are over, but only of what was tried before: a job that is meant for
+# later stays where it is.
+AGING = (
+    "UPDATE {jobs} SET deadline = {past} WHERE state = 'leased'",
+    "UPDATE {jobs} SET run_at = {now}, waiting = {no}"
+    " WHERE state = 'ready' AND (attempts > 0 OR rescues > 0)",
+    "UPDATE {outbox} SET lease_until = {past} WHERE state = 'leased'",
+    "UPDATE {outbox} SET run_at = {now}, waiting = {no}"
+    " WHERE state = 'ready' AND (attempts > 0 OR rescues > 0)",
+    "UPDATE {claims} SET lease_until = {past} WHERE state = 'held'",
+)
+LEFT = (
+    "SELECT 'job', name, state, last_error FROM {jobs}"
+    " WHERE state <> 'ready' OR attempts > 0 OR rescues > 0 OR NOT {waiting}"
+    " UNION ALL SELECT 'message', destination, state, last_error FROM {outbox}"
+    " WHERE state <> 'ready' OR attempts > 0 OR rescues > 0 OR NOT {waiting}"
+)
+STAGED = "SELECT 1 FROM {outbox} WHERE state <> 'dead'"

@@ -1,0 +1,221 @@
+"""PostgreSQL: the database itself steps aside, and copies of it take its place, one for each case.
+
+It is renamed, so that nothing of it can be lost, and serves as the template. A proof that was ended
+in the middle leaves it under that name; the next one takes it up from there.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import Misuse
+from duly._kernel.extras import needs
+from duly.tools.proving.databases.base import AGING, LEFT, STAGED, Column, Left, Table, asked_for
+from duly.tools.proving.databases.sqlite import words
+
+with needs("postgres", "psycopg"):
+    import psycopg
+    from psycopg import sql
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    from psycopg.rows import dict_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from duly._kernel.options import Names
+    from duly.tools.proving.databases.base import Rows
+
+SUFFIX = "_before_duly_prove"
+FOR_TESTS = re.compile(r"test|prove", re.IGNORECASE)
+MAINTENANCE = "postgres"
+# Seconds for a connection to the server.
+PATIENCE = 10
+TABLES = """
+SELECT space.nspname AS schema, one.relname AS name, one.oid AS oid
+  FROM pg_class AS one JOIN pg_namespace AS space ON space.oid = one.relnamespace
+ WHERE one.relkind = 'r' AND space.nspname !~ '^(pg_|information_schema$)'
+ ORDER BY 1, 2
+"""
+COLUMNS = """
+SELECT one.attname AS name,
+       one.attidentity <> '' OR one.attgenerated <> ''
+         OR coalesce(pg_get_expr(fallback.adbin, fallback.adrelid), '') ~ '(nextval|random|uuid)'
+         AS made,
+       coalesce((SELECT array_position(found.indkey::int2[], one.attnum)
+                   FROM pg_index AS found
+                  WHERE found.indrelid = one.attrelid AND found.indisprimary), -1) AS place
+  FROM pg_attribute AS one
+  LEFT JOIN pg_attrdef AS fallback
+         ON fallback.adrelid = one.attrelid AND fallback.adnum = one.attnum
+ WHERE one.attrelid = %s AND one.attnum > 0 AND NOT one.attisdropped
+ ORDER BY one.attnum
+"""
+
+
+class PostgresBase:
+    """One database.
+
+    Args:
+        url: its address.
+        names: what duly's tables in it are called.
+        disposable: whether it may be dropped although its name does not say that it is for tests.
+    """
+
+    def __init__(self, url: str, names: Names, *, disposable: bool) -> None:
+        self._url = url
+        self._names = names
+        self.name = str(conninfo_to_dict(url).get("dbname") or "")
+        if not self.name:
+            raise Misuse(
+                "the application's address must name its database: postgresql://…/shop_test"
+            )
+        if not disposable and FOR_TESTS.search(self.name) is None:
+            raise Misuse(
+                f"the database {self.name!r} may be in use: a proof fills it and puts it back many "
+                "times. Use one whose name holds 'test' or 'prove', or say --database-is-disposable"
+            )
+        self._aside = f"{self.name[: 63 - len(SUFFIX)]}{SUFFIX}"
+        self._step_aside()
+
+    def _step_aside(self) -> None:
+        with self._server() as server:
+            if exists(server, self._aside):  # a proof was ended in the middle
+                drop(server, self.name)
+            else:
+                run(server, "ALTER DATABASE {} RENAME TO {}", self.name, self._aside)
+
+    def put_back(self) -> None:
+        """A fresh copy."""
+        with self._server() as server:
+            drop(server, self.name)
+            run(server, "CREATE DATABASE {} TEMPLATE {}", self.name, self._aside)
+
+    def end(self) -> None:
+        """The database itself again."""
+        with self._server() as server:
+            drop(server, self.name)
+            run(server, "ALTER DATABASE {} RENAME TO {}", self._aside, self.name)
+
+    def keep(self, place: Path) -> str:  # noqa: ARG002  # it stays in the server
+        """A copy of it as it is now, in the same server."""
+        kept = f"{self.name[: 63 - len('_failed')]}_failed"
+        with self._server() as server:
+            drop(server, kept)
+            run(server, "CREATE DATABASE {} TEMPLATE {}", kept, self.name)
+        return f"the database {kept}"
+
+    @contextmanager
+    def _server(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection to the server, not to the database."""
+        with closing(maintained(self._url)) as server:
+            try:
+                yield server
+            except psycopg.errors.InsufficientPrivilege as problem:
+                raise Misuse(
+                    f"{problem.diag.message_primary}: a proof makes copies of {self.name}. Let its "
+                    "role own it, and ALTER ROLE … CREATEDB"
+                ) from None
+            except psycopg.errors.ObjectInUse as problem:
+                told = f"{problem.diag.message_primary} ({problem.diag.message_detail})"
+                raise Misuse(
+                    f"{told}. A proof makes copies of it: close your own connections, and stop "
+                    "whatever uses it"
+                ) from None
+
+    def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
+        """What is in the tables that are not duly's."""
+        with closing(psycopg.connect(self._url, row_factory=dict_row)) as connection:
+            found = connection.execute(TABLES).fetchall()
+            tables = [
+                described(connection, row)
+                for row in found
+                if not row["name"].startswith(self._names.prefix)
+                and asked_for(f"{row['schema']}.{row['name']}", wanted)
+            ]
+            return [(table, rows_of(connection, table)) for table in tables]
+
+
+class PostgresStore:
+    """duly's own tables: for the end of leases, and for what is left."""
+
+    def __init__(self, url: str, names: Names) -> None:
+        self._url = url
+        self._names = names
+
+    @contextmanager
+    def connected(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection for the user's own questions."""
+        with closing(psycopg.connect(self._url)) as connection:
+            yield connection
+
+    def age(self) -> None:
+        """Let every lease run out, and every wait for another attempt be over."""
+        past = "clock_timestamp() - interval '1 microsecond'"
+        with closing(psycopg.connect(self._url)) as connection, connection:
+            for statement in self._filled(AGING, past=past, now="clock_timestamp()", no="false"):
+                connection.execute(statement.encode())
+
+    def staged(self) -> bool:
+        """Whether there are messages."""
+        with closing(psycopg.connect(self._url)) as connection:
+            [statement] = self._filled((STAGED,))
+            return connection.execute(statement.encode()).fetchone() is not None
+
+    def left(self) -> list[Left]:
+        """What was begun and is not done."""
+        with closing(psycopg.connect(self._url)) as connection:
+            [statement] = self._filled((LEFT,), waiting="waiting")
+            found = connection.execute(statement.encode()).fetchall()
+            return [Left(what, name, state, words(error)) for what, name, state, error in found]
+
+    def _filled(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
+        tables = {one: self._names.table(one) for one in ("jobs", "outbox", "claims")}
+        return (statement.format(**tables, **values) for statement in statements)
+
+
+def described(connection: psycopg.Connection[Any], found: dict[str, Any]) -> Table:
+    """A table by what the catalogue says of it."""
+    columns = connection.execute(COLUMNS, [found["oid"]]).fetchall()
+    keyed = sorted((row["place"], row["name"]) for row in columns if row["place"] >= 0)
+    name = found["name"] if found["schema"] == "public" else f"{found['schema']}.{found['name']}"
+    return Table(
+        name,
+        tuple(Column(row["name"], row["made"]) for row in columns),
+        tuple(name for _, name in keyed),
+    )
+
+
+def rows_of(connection: psycopg.Connection[Any], table: Table) -> Rows:
+    """Every row."""
+    asked = sql.SQL("SELECT * FROM {}").format(sql.Identifier(*table.name.split(".")))
+    return connection.execute(asked).fetchall()
+
+
+def maintained(url: str) -> psycopg.Connection[Any]:
+    """A connection to a database of the server that a proof leaves alone."""
+    try:
+        return psycopg.connect(
+            make_conninfo(url, dbname=MAINTENANCE), autocommit=True, connect_timeout=PATIENCE
+        )
+    except psycopg.OperationalError as problem:
+        raise Misuse(f"a proof needs the server's database {MAINTENANCE}: {problem}") from None
+
+
+def exists(server: psycopg.Connection[Any], name: str) -> bool:
+    """Whether there is a database of this name."""
+    found = server.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
+    return found is not None
+
+
+def drop(server: psycopg.Connection[Any], name: str) -> None:
+    """Remove a database, whoever is connected to it."""
+    run(server, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
+
+
+def run(server: psycopg.Connection[Any], statement: str, *names: str) -> None:
+    """Run a statement about databases."""
+    told = sql.SQL(statement).format(*(sql.Identifier(name) for name in names))
+    server.execute(told)

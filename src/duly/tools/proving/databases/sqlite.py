@@ -1,0 +1,196 @@
+"""SQLite files: copied through SQLite itself, so that whoever has them open sees a transaction."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import time
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import Misuse
+from duly.tools.proving.databases.base import AGING, LEFT, STAGED, Column, Left, Table, asked_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from duly._kernel.options import Names
+    from duly.tools.proving.databases.base import Rows
+
+# Seconds; whoever has the lock was killed, or is about to let go.
+BUSY = 10.0
+TABLES = """
+SELECT name FROM sqlite_master
+ WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name
+"""
+BESIDE = ".before-duly-prove"
+COMPANIONS = ("", "-wal", "-shm", "-journal")
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection that begins no transaction by itself."""
+    return sqlite3.connect(path, timeout=BUSY, isolation_level=None)
+
+
+class SqliteBase:
+    """One file.
+
+    Its state in which cases begin is kept beside it, empty where the file did not exist, and locked
+    while a proof lasts: a proof that was ended in the middle is known by it.
+
+    Args:
+        path: where it is.
+        names: what duly's tables in it are called.
+    """
+
+    def __init__(self, path: Path, names: Names) -> None:
+        self._path = path
+        self._copy = beside(path)
+        self._names = names
+        self.name = path.name
+        self._lock = os.open(self._copy, os.O_RDONLY)
+        fcntl.flock(self._lock, fcntl.LOCK_SH)
+
+    def put_back(self) -> None:
+        """Bring it to the state in which cases begin."""
+        put_back(self._copy, self._path)
+
+    def end(self) -> None:
+        """It began as it was found."""
+        self.put_back()
+        os.close(self._lock)
+        removed(self._copy)
+
+    def keep(self, place: Path) -> str:
+        """Copy it as it is now."""
+        kept = place / self.name
+        if self._path.exists():
+            copied(self._path, kept)
+        return str(kept)
+
+    def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
+        """What is in the tables that are neither duly's nor SQLite's own."""
+        if not self._path.exists():
+            return []
+        with closing(connect(self._path)) as connection:
+            connection.row_factory = sqlite3.Row
+            names = [str(name) for (name,) in connection.execute(TABLES)]
+            tables = [
+                described(connection, name)
+                for name in names
+                if not name.startswith((self._names.prefix, "sqlite_")) and asked_for(name, wanted)
+            ]
+            return [(table, rows_of(connection, table)) for table in tables]
+
+
+class SqliteStore:
+    """duly's own tables in a file: for the end of leases, and for what is left."""
+
+    def __init__(self, path: Path, names: Names) -> None:
+        self._path = path
+        self._names = names
+
+    @contextmanager
+    def connected(self) -> Iterator[sqlite3.Connection]:
+        """A connection for the user's own questions."""
+        with closing(sqlite3.connect(self._path, timeout=BUSY)) as connection:
+            yield connection
+
+    def age(self) -> None:
+        """Let every lease run out, and every wait for another attempt be over."""
+        now = time.time_ns() // 1000
+        with closing(connect(self._path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in self._filled(AGING, past=now - 1, now=now, no=0):
+                connection.execute(statement)
+            connection.execute("COMMIT")
+
+    def staged(self) -> bool:
+        """Whether there are messages."""
+        with closing(connect(self._path)) as connection:
+            [statement] = self._filled((STAGED,))
+            return connection.execute(statement).fetchone() is not None
+
+    def left(self) -> list[Left]:
+        """What was begun and is not done."""
+        with closing(connect(self._path)) as connection:
+            [statement] = self._filled((LEFT,), waiting="waiting")
+            return [
+                Left(what, name, state, words(error))
+                for what, name, state, error in connection.execute(statement)
+            ]
+
+    def _filled(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
+        tables = {one: self._names.table(one) for one in ("jobs", "outbox", "claims")}
+        return (statement.format(**tables, **values) for statement in statements)
+
+
+def words(error: Any) -> str:
+    """What a job or a message failed with, in one line."""
+    if error is None:
+        return ""
+    told = json.loads(bytes(error))
+    return " ".join(f"{told.get('type', '')}: {told.get('message', '')}".split())
+
+
+def beside(path: Path) -> Path:
+    """Where the state of a file is kept during a proof."""
+    return path.with_name(f"{path.name}{BESIDE}")
+
+
+def put_back(copy: Path, path: Path) -> None:
+    """Bring a file to a state that was kept."""
+    if copy.stat().st_size == 0:
+        removed(path)
+    else:
+        copied(copy, path)
+
+
+def removed(path: Path) -> None:
+    """Remove a database with everything that SQLite puts beside it."""
+    for companion in COMPANIONS:
+        Path(f"{path}{companion}").unlink(missing_ok=True)
+
+
+def recovered(path: Path) -> None:
+    """Put back what a proof has left that was ended in the middle."""
+    for copy in path.parent.glob(f"*{BESIDE}"):
+        with copy.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Misuse(
+                    f"another proof is using a database in {path.parent}: wait until it is over"
+                ) from None
+            put_back(copy, copy.with_name(copy.name.removesuffix(BESIDE)))
+            removed(copy)
+
+
+def copied(source: Path, target: Path) -> None:
+    """Make one file say what the other says, in one transaction."""
+    with closing(connect(source)) as reading, closing(connect(target)) as writing:
+        writing.execute("PRAGMA synchronous = OFF")  # nobody needs it after a power cut
+        reading.backup(writing)
+
+
+def described(connection: sqlite3.Connection, name: str) -> Table:
+    """A table by what SQLite says of it."""
+    found = connection.execute(f"PRAGMA table_info({quoted(name)})").fetchall()
+    key = tuple(row[1] for row in sorted(found, key=lambda row: row[5]) if row[5])
+    # SQLite numbers the rows through such a column.
+    numbered = {row[1] for row in found if key == (row[1],) and row[2].upper() == "INTEGER"}
+    return Table(name, tuple(Column(row[1], row[1] in numbered) for row in found), key)
+
+
+def rows_of(connection: sqlite3.Connection, table: Table) -> Rows:
+    """Every row, in the order in which it was written."""
+    found = connection.execute(f"SELECT * FROM {quoted(table.name)}").fetchall()  # noqa: S608
+    return [{name: row[name] for name in row.keys()} for row in found]  # noqa: SIM118
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,104 @@
+"""What a proof finds: a difference, how it came about, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from duly.tools.proving.states import HIDDEN, Difference
+from duly.tools.proving.talks import CallDifference
+
+if TYPE_CHECKING:
+    from duly._kernel.results import Json
+    from duly.tools.proving.cases import Case
+    from duly.tools.proving.databases import Left
+
+LONGEST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """Work that was given up, although the single run did it."""
+
+    left: Left
+
+
+@dataclass(frozen=True, slots=True)
+class OtherValue:
+    """The user's own function of the database says something else."""
+
+    expected: Any
+    actual: Any
+
+
+Wrong = Difference | CallDifference | Undone | OtherValue
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A known mistake by its name, and what to do about it."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The first case that did not end as the single run did."""
+
+    case: Case
+    wrong: Wrong
+    mistake: Mistake
+
+    @property
+    def story(self) -> str:
+        """All of it, as one sentence after the other."""
+        return f"{self.case.told}: {difference_text(self.wrong)}. {self.mistake.why}"
+
+    def document(self) -> dict[str, Json]:
+        """The same for programs."""
+        return {
+            "case": self.case.name,
+            "what": self.case.told,
+            "difference": difference_text(self.wrong),
+            "mistake": self.mistake.name,
+            "why": self.mistake.why,
+            "story": self.story,
+        }
+
+
+def difference_text(wrong: Wrong) -> str:
+    """What is not as it should be."""
+    if isinstance(wrong, CallDifference):
+        done = "made" if wrong.call.medium == "http" else "sent"
+        counts = f"{times(wrong.actual)} instead of {times(wrong.expected)}"
+        return f"{wrong.call.told} was {done} {counts}"
+    if isinstance(wrong, OtherValue):
+        return f"effects= is {shown(wrong.actual)} instead of {shown(wrong.expected)}"
+    if isinstance(wrong, Undone):
+        left = wrong.left
+        end = "is dead" if left.state == "dead" else f"is left {left.state}"
+        return f"the {left.what} {left.name} {end}{': ' if left.error else ''}{left.error[:200]}"
+    if wrong.column is not None:
+        where = f" of {named(wrong.row)}" if wrong.row else ""
+        values = f"{shown(wrong.actual)} instead of {shown(wrong.expected)}"
+        return f"{wrong.table}.{wrong.column}{where} is {values}"
+    counts = f"{times(wrong.actual)} instead of {times(wrong.expected)}"
+    return f"{wrong.table} has the row ({named(wrong.row)}) {counts}"
+
+
+def named(row: dict[str, Any]) -> str:
+    """A row by what is in it."""
+    telling = [f"{name}={shown(value)}" for name, value in row.items() if value != HIDDEN]
+    return ", ".join(telling[:4]) or "of new values only"
+
+
+def shown(value: Any) -> str:
+    """A value as a person reads it."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def times(count: int) -> str:
+    """How often."""
+    return {0: "not at all", 1: "once"}.get(count, f"{count} times")

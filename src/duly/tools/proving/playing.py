@@ -1,0 +1,236 @@
+"""Plays cases: starts their processes, kills or pauses them, and gathers what is left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import Misuse
+from duly.tools.proving.acting import CALLS, Act, read_report
+from duly.tools.proving.calls import read_calls
+from duly.tools.proving.cases import COPIES, PROCESSES
+from duly.tools.proving.databases.finding import found_files, store_of
+from duly.tools.proving.states import State, read_state
+from duly.tools.proving.trace import read_marks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from duly.tools.proving.acting import Report
+    from duly.tools.proving.asks import Ask
+    from duly.tools.proving.calls import Call
+    from duly.tools.proving.cases import Case
+    from duly.tools.proving.databases import Base, Left
+    from duly.tools.proving.nursery import Ending, Nursery
+    from duly.tools.proving.trace import Mark
+    from duly.tools.proving.watch import Trap
+    from duly.tools.proving.where import Told
+
+
+REFUSALS = {
+    "duplicate": "the database knows it already; begin with one that does not, or give --id",
+    "ignored": "no handler of the source matches its type; is it the right event?",
+    "too_old": "its own time is before what the ledger remembers; let it be younger",
+    "conflict": "the database knows its body under another id; give another one",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What was asked for.
+
+    Args:
+        asks: the event, or the job; and further ones that come after it.
+        tables: the only tables to compare; None for all.
+        effects: a function of a connection whose value is compared instead.
+        answers: what calls are answered.
+        allowed: addresses that may really be connected to.
+        only: the one case to try.
+    """
+
+    asks: tuple[Ask, ...]
+    tables: tuple[str, ...] | None = None
+    effects: Callable[[Any], Any] | None = None
+    answers: dict[str, Any] = field(default_factory=dict)
+    allowed: frozenset[tuple[str, int]] = frozenset()
+    only: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a case left behind."""
+
+    state: State
+    # What the user's own function of the database says.
+    value: Any
+    calls: list[Call]
+    left: list[Left]
+    # What its processes did, one after the other.
+    marks: list[Mark]
+
+
+class Player:
+    """One application with its databases, brought back to where they were for each case."""
+
+    def __init__(self, nursery: Nursery, told: Told, wishes: Wishes, folder: Path) -> None:
+        self._nursery = nursery
+        self._told = told
+        self._wishes = wishes
+        self._folder = folder
+        self._store = store_of(told.url, told.names)
+        self._bases: list[Base] = []
+        self._number = 0
+
+    def find(self, base: Base | None) -> State:
+        """Learn which databases there are by a first run; the state in which every case begins.
+
+        Args:
+            base: the one that duly's tables are in, where that is no file.
+        """
+        self._bases = [] if base is None else [base]
+        folder = self._begun()
+        act = self._act(folder, 0, self._wishes.asks[:1], copied=self._folder)
+        try:
+            refuse_failed(self._ended(act), self._store.left())
+        finally:
+            self._bases += found_files(self._folder, self._told.names)
+            self.put_back()
+        return read_state(self._bases, self._wishes.tables)
+
+    def put_back(self) -> None:
+        """Everything as it was."""
+        for base in self._bases:
+            base.put_back()
+
+    def end(self) -> None:
+        """Everything as it was found, and nothing left behind."""
+        for base in self._bases:
+            base.end()
+
+    def keep(self, place: Path) -> list[str]:
+        """Copies of the databases as they are now."""
+        return [base.keep(place) for base in self._bases]
+
+    def alone(self, asks: tuple[Ask, ...]) -> Outcome:
+        """Each of them once; it must succeed, or there is nothing to compare with."""
+        folder = self._begun()
+        reports = [self._ended(self._act(folder, n, (ask,))) for n, ask in enumerate(asks)]
+        outcome = self._outcome(folder)
+        for report in reports:
+            refuse_failed(report, outcome.left)
+        return outcome
+
+    def play(self, case: Case, marks: Sequence[Mark]) -> Outcome:
+        """One case, from the beginning; ``marks`` are those of the single run."""
+        folder = self._begun()
+        if case.shape == "at-once":
+            self._at_once(folder, case)
+        elif case.point is not None and case.shape == "kill":
+            self._killed(folder, case, case.point.trap("kill", marks))
+        elif case.point is not None:
+            self._paused(folder, case, case.point.trap("stop", marks))
+        else:
+            for number, ask in enumerate(case.deliveries):
+                self._ended(self._act(folder, number, (ask,), aging=number > 0))
+        return self._outcome(folder)
+
+    # The cases
+
+    def _at_once(self, folder: Path, case: Case) -> None:
+        gate = folder / "go"
+        copies = COPIES // PROCESSES
+        acts = [
+            self._act(folder, number, case.deliveries, copies=copies, gate=gate)
+            for number in range(PROCESSES)
+        ]
+        processes = [self._nursery.begin(act) for act in acts]
+        gate.touch()
+        for act, process in zip(acts, processes, strict=True):
+            self._heard(act, self._nursery.wait(process))
+        self._ended(self._act(folder, PROCESSES, aging=True))
+
+    def _killed(self, folder: Path, case: Case, trap: Trap) -> None:
+        ending = self._nursery.run(self._act(folder, 0, case.deliveries, trap=trap))
+        if ending.how != "killed":
+            raise Misuse(unreached(case))
+        self._ended(self._act(folder, 1, case.deliveries, aging=True))
+
+    def _paused(self, folder: Path, case: Case, trap: Trap) -> None:
+        late = self._act(folder, 0, case.deliveries, trap=trap)
+        process = self._nursery.begin(late)
+        if self._nursery.wait(process).how != "stopped":
+            raise Misuse(unreached(case))
+        self._ended(self._act(folder, 1, case.deliveries, aging=True))
+        self._nursery.resume(process)
+        self._heard(late, self._nursery.wait(process))
+        self._ended(self._act(folder, 2, aging=True))
+
+    # Their parts
+
+    def _begun(self) -> Path:
+        """Everything as it was, and a folder for the files of a case."""
+        self.put_back()
+        self._number += 1
+        folder = self._folder / str(self._number)
+        folder.mkdir()
+        return folder
+
+    def _act(self, folder: Path, number: int, asks: tuple[Ask, ...] = (), **options: Any) -> Act:
+        options |= {"answers": self._wishes.answers, "allowed": self._wishes.allowed}
+        return Act(folder, number, asks, **options)
+
+    def _ended(self, act: Act) -> Report:
+        return self._heard(act, self._nursery.run(act))
+
+    def _heard(self, act: Act, ending: Ending) -> Report:
+        """What a process said, which must have come to its end."""
+        report = read_report(act)
+        if report is None or report.problem:
+            told = f"it {ending.how} with {ending.code}" if report is None else report.problem
+            raise Misuse(f"a run ended outside of the handler: {told[:500]}{last_words(act)}")
+        return report
+
+    def _outcome(self, folder: Path) -> Outcome:
+        marks = [mark for path in sorted(folder.glob("*.marks")) for mark in read_marks(path)]
+        return Outcome(
+            read_state(self._bases, self._wishes.tables),
+            self._value(),
+            read_calls(folder / CALLS),
+            self._store.left(),
+            marks,
+        )
+
+    def _value(self) -> Any:
+        if self._wishes.effects is None:
+            return None
+        with self._store.connected() as connection:
+            return self._wishes.effects(connection)
+
+
+def refuse_failed(report: Report, left: list[Left]) -> None:
+    """A handler that fails alone cannot be proved."""
+    for status, word in report.replies:
+        if not 200 <= status < 300:
+            raise Misuse(f"the single delivery was answered {status} {word}: let it succeed first")
+        if word != "accepted":
+            raise Misuse(f"the single delivery was called {word}: {REFUSALS.get(word, '')}")
+    if left:
+        one = left[0]
+        raise Misuse(f"in the single run the {one.what} {one.name} failed: {one.error[:300]}")
+
+
+def last_words(act: Act) -> str:
+    """The last line that a process printed, for whoever has to find out."""
+    output = act.file("output")
+    lines = output.read_text(errors="replace").split("\n") if output.exists() else []
+    said = [line for line in lines if line.strip()]
+    return f" (it said: {said[-1][:200]})" if said else ""
+
+
+def unreached(case: Case) -> str:
+    """A run that did not come to where it was to be killed."""
+    return (
+        f"the run did not come to the point of {case.name} again ({case.told}): a handler whose "
+        "statements differ from run to run cannot be proved point by point"
+    )

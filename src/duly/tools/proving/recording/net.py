@@ -1,0 +1,91 @@
+"""What goes past the recorder does not go out, either: it fails, and says what to do."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from duly.tools.steps.watching import replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class NotRecorded(OSError):
+    """A call by means that are not recorded."""
+
+
+def refused(host: object, port: object) -> NotRecorded:
+    """The error of such a call."""
+    return NotRecorded(
+        f"this process may not connect to {host}:{port} while it is being proved: only calls by "
+        "httpx, http.client, urllib, requests and smtplib can be answered here. Name it with "
+        f"--let-through {host}:{port} if it belongs to the application's own machinery"
+    )
+
+
+class Net:
+    """Lets nobody out, once it is closed, but to some addresses and to sockets that are files."""
+
+    def __init__(self) -> None:
+        self._allowed: set[tuple[str, int]] | None = None
+
+    def close(self, allowed: frozenset[tuple[str, int]]) -> None:
+        """From here on, only to these."""
+        self._allowed = set(allowed)
+
+    def check(self, family: socket.AddressFamily, address: Any) -> None:
+        """Refuse a connection."""
+        if self._allowed is None or family.name == "AF_UNIX" or not isinstance(address, tuple):
+            return
+        if (str(address[0]), int(address[1])) not in self._allowed:
+            raise refused(address[0], address[1])
+
+    def look_up(self, host: Any, port: Any, look: Callable[[], Any]) -> Any:
+        """Look up a name; where it leads to is allowed if the name is."""
+        name = host.decode() if isinstance(host, bytes) else host
+        allowed = self._allowed is None or (name, port) in self._allowed
+        if not allowed and not numeric(name):
+            raise refused(name, port)
+        found = look()
+        if allowed and self._allowed is not None:
+            self._allowed.update((str(one[4][0]), int(one[4][1])) for one in found)
+        return found
+
+    @contextmanager
+    def laid(self) -> Iterator[None]:
+        """Be in the way of every connection inside the block."""
+        connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+        look_up = socket.getaddrinfo
+
+        def checked(this: socket.socket, address: Any) -> None:
+            self.check(this.family, address)
+            connect(this, address)
+
+        def checked_ex(this: socket.socket, address: Any) -> int:
+            self.check(this.family, address)
+            return connect_ex(this, address)
+
+        def looked_up(host: Any, port: Any, *rest: Any, **options: Any) -> Any:
+            return self.look_up(host, port, lambda: look_up(host, port, *rest, **options))
+
+        with (
+            replaced(socket.socket, "connect", checked),
+            replaced(socket.socket, "connect_ex", checked_ex),
+            replaced(socket, "getaddrinfo", looked_up),
+        ):
+            yield
+
+
+def numeric(host: object) -> bool:
+    """Whether looking up this name asks nobody; what it leads to is looked at when connecting."""
+    if host is None or host == "localhost":
+        return True
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, str(host))
+        except OSError:
+            continue
+        return True
+    return False

@@ -1,0 +1,98 @@
+"""The calls of a run, and how they differ from those of the single run."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from duly.tools.proving.calls import effective
+from duly.tools.proving.moments import Span, is_moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from duly.tools.proving.calls import Call
+
+Path = tuple[str, ...]
+Origin = tuple[str, str, str]
+HIDDEN = "…"
+
+
+class CallDifference(NamedTuple):
+    """A call that was made more or less often than in the single run."""
+
+    call: Call
+    expected: int
+    actual: int
+
+
+class CallMasks:
+    """What is not compared of calls, because it differs from one single run to the next."""
+
+    def __init__(self, one: Sequence[Call], other: Sequence[Call], span: Span) -> None:
+        first, second = by_origin(one), by_origin(other)
+        # An address that is a new one each time is told by its host alone.
+        self._hosts_only = set(first) != set(second)
+        self._hidden: dict[Origin, set[Path]] = defaultdict(set)
+        if self._hosts_only:
+            first, second = by_origin(one, hosts=True), by_origin(other, hosts=True)
+        for origin, calls in first.items():
+            for here, there in zip(calls, second.get(origin, []), strict=False):
+                told, again = dict(leaves(here.content)), dict(leaves(there.content))
+                self._hidden[origin] |= {
+                    path
+                    for path in {*told, *again}
+                    if told.get(path) != again.get(path) or is_moment(told.get(path), span)
+                }
+
+    def first_difference(
+        self, expected: Sequence[Call], actual: Sequence[Call]
+    ) -> CallDifference | None:
+        """The first call that was not made as often as in the single run."""
+        known: dict[Any, Call] = {}
+        good, bad = self._counted(expected, known), self._counted(actual, known)
+        for name in [*(bad - good), *(good - bad)]:
+            return CallDifference(known[name], good[name], bad[name])
+        return None
+
+    def _counted(self, calls: Sequence[Call], known: dict[Any, Call]) -> Counter[Any]:
+        found: Counter[Any] = Counter()
+        for call in effective(calls):
+            name = self._canonical(call)
+            known.setdefault(name, call)
+            found[name] += 1
+        return found
+
+    def _canonical(self, call: Call) -> Any:
+        origin = told_by(call, hosts=self._hosts_only)
+        hidden = self._hidden.get(origin, set())
+        content = tuple(
+            (path, HIDDEN if path in hidden else value) for path, value in leaves(call.content)
+        )
+        return origin, content
+
+
+def by_origin(calls: Iterable[Call], *, hosts: bool = False) -> dict[Origin, list[Call]]:
+    """Calls by where they go, as they were made."""
+    found: dict[Origin, list[Call]] = defaultdict(list)
+    for call in effective(calls):
+        found[told_by(call, hosts=hosts)].append(call)
+    return dict(found)
+
+
+def told_by(call: Call, *, hosts: bool) -> Origin:
+    """Where a call goes."""
+    medium, method, place = call.origin
+    return medium, method, place.partition("/")[0] if hosts else place
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every value of a document with the way to it."""
+    if isinstance(value, dict):
+        for name in sorted(value):
+            yield from leaves(value[name], (*path, str(name)))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from leaves(one, (*path, str(number)))
+    else:
+        yield path, value

@@ -1,0 +1,65 @@
+"""One proof from beginning to end: the processes, the databases, the cases, and all put back."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duly.tools.proving.databases.finding import base_of
+from duly.tools.proving.nursery import PATIENCE, Nursery
+from duly.tools.proving.playing import Player
+from duly.tools.proving.proof import Proof
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.tools.proving.playing import Wishes
+    from duly.tools.proving.proof import Verdict
+    from duly.tools.proving.where import Load, Told
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a proof is made.
+
+    Args:
+        keep: where the databases of a failing case are kept for a person.
+        disposable: whether a PostgreSQL database may be dropped whatever its name is.
+        patience: how many seconds one process may take.
+    """
+
+    keep: Path | None = None
+    disposable: bool = False
+    patience: float = PATIENCE
+
+
+def tried(load: Load, wishes: Wishes, manner: Manner, show: Callable[[str], None]) -> Verdict:
+    """Prove an application's handler of one event, or find out why that cannot be said."""
+    folder = Path(tempfile.mkdtemp(prefix="duly-prove-"))
+    nursery = Nursery(load, manner.patience)
+    try:
+        told, asks = nursery.told(wishes.asks)
+        wishes = replace(wishes, asks=asks, allowed=wishes.allowed | told.database)
+        player = Player(nursery, told, wishes, folder)
+        return with_databases(player, told, wishes, manner, show)
+    finally:
+        nursery.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def with_databases(
+    player: Player, told: Told, wishes: Wishes, manner: Manner, show: Callable[[str], None]
+) -> Verdict:
+    """The proof, with the databases put back at its end whatever happens."""
+    base = base_of(told.url, told.names, disposable=manner.disposable)
+    try:
+        verdict = Proof(player, wishes).run(base, show)
+        if verdict.finding is not None and manner.keep is not None:
+            manner.keep.mkdir(parents=True, exist_ok=True)
+            verdict.kept = player.keep(manner.keep)
+        return verdict
+    finally:
+        player.end()

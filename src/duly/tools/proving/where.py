@@ -1,0 +1,131 @@
+"""The application under proof: by its name, imported in the process that runs it, or as it is."""
+
+from __future__ import annotations
+
+import gc
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from duly._kernel.errors import Misuse
+from duly._kernel.extras import needs
+from duly.tools.serving.loading import by_name as imported_by_name
+from duly.tools.serving.loading import found, loaded
+
+if TYPE_CHECKING:
+    from duly._kernel.options import Names
+    from duly.app import Duly
+
+
+class Subject(NamedTuple):
+    """What is proved: an application, and the site through which it is reached, if any."""
+
+    app: Duly
+    site: Any = None
+
+
+Load = Callable[[], Subject]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the prover must know of the application, which lives in another process."""
+
+    url: str
+    names: Names
+    # Where the server of that database listens; nothing for a file.
+    database: frozenset[tuple[str, int]]
+    # What the import has left open, so that it must be repeated in each process.
+    inherited: str | None
+
+
+def described(app: Duly) -> Told:
+    """What there is to know before anything is run."""
+    return Told(
+        address(app),
+        app.store.names,
+        listening(app.store.url),
+        inherited(),
+    )
+
+
+def address(app: Duly) -> str:
+    """Where duly's tables are; of a temporary store, its file."""
+    if app.store.capabilities.durable:
+        return app.store.url
+    return f"sqlite:///{app.store._path}"  # type: ignore[attr-defined]
+
+
+def listening(url: str) -> frozenset[tuple[str, int]]:
+    """The addresses of the server behind an address of PostgreSQL's."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgresql", "postgres"):
+        return frozenset()
+    with needs("postgres", "psycopg"):
+        from psycopg.conninfo import conninfo_to_dict
+    told = conninfo_to_dict(url)
+    hosts = str(told.get("hostaddr") or told.get("host") or "localhost").split(",")
+    ports = str(told.get("port") or 5432).split(",")
+    return frozenset((host, int(port)) for host in hosts for port in ports if port)
+
+
+def inherited() -> str | None:
+    """What of this process a forked one must not have: open connections, and threads."""
+    if threading.active_count() > 1:
+        return "threads"
+    return "connections" if any(is_connection(one) for one in gc.get_objects()) else None
+
+
+def is_connection(value: object) -> bool:
+    """Whether it is an open connection to a database."""
+    if isinstance(value, sqlite3.Connection):
+        return sqlite_is_open(value)
+    psycopg, asyncpg = sys.modules.get("psycopg"), sys.modules.get("asyncpg")
+    if psycopg is not None and isinstance(value, psycopg.Connection | psycopg.AsyncConnection):
+        return not value.closed
+    if asyncpg is not None and isinstance(value, asyncpg.Connection):
+        return not value.is_closed()
+    return False
+
+
+def sqlite_is_open(connection: sqlite3.Connection) -> bool:
+    """SQLite's own words tell a closed connection from one that belongs to another thread."""
+    try:
+        connection.total_changes  # noqa: B018
+    except sqlite3.ProgrammingError as problem:
+        return "closed" not in str(problem)
+    return True
+
+
+def by_name(name: str, site: str | None = None) -> Load:
+    """Import the application, and the site that it is in, when they are asked for."""
+
+    def load() -> Subject:
+        app = loaded(name)
+        if not app.store.capabilities.durable:
+            raise Misuse(
+                "a memory: store is one process's own, so that nothing of it is left when that is "
+                "killed: let the application use a SQLite file or PostgreSQL for its proof"
+            )
+        return Subject(app, None if site is None else named_site(site))
+
+    return load
+
+
+def named_site(name: str) -> Any:
+    """The site that a name means: a module and an attribute of it."""
+    module, colon, attribute = name.partition(":")
+    if not colon or not attribute.isidentifier():
+        raise Misuse(
+            f"--through must be like web:api, a module and what it calls the site: {name!r:.60}"
+        )
+    return found(imported_by_name(module), attribute, name)
+
+
+def as_it_is(app: Duly, site: Any = None) -> Load:
+    """An application of this process: its forked children have it, too."""
+    return lambda: Subject(app, site)

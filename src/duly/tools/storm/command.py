@@ -1,0 +1,97 @@
+"""One storm from its options to its report: for `duly storm`, and for `duly demo`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from duly._kernel.extras import needs
+from duly.tools.storm.display import PlainDisplay, display_for
+from duly.tools.storm.play import Play
+from duly.tools.storm.report import document, markdown, marks, opening, story, table, verdict
+from duly.tools.storm.signals import Quit, Signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.tools.storm.play import Outcome
+    from duly.tools.storm.settings import Settings
+
+FAILED = 1
+
+
+def refuse_without_parts() -> None:
+    """Say how to install what serves and sends, before anything else is done."""
+    with needs("serve,http", "uvicorn, httptools, uvloop and httpx"):
+        import httptools  # noqa: F401
+        import httpx  # noqa: F401
+        import uvicorn  # noqa: F401
+        import uvloop  # noqa: F401
+
+
+def stormed(
+    settings: Callable[[Path], Settings],
+    *,
+    as_json: bool,
+    keep: Path | None = None,
+    report: Path | None = None,
+) -> int:
+    """Run it in a folder, and tell; returns the exit code.
+
+    The folder is removed unless it is to be kept, or somebody will want to look at it.
+    """
+    refuse_without_parts()
+    # Settings of the user's own application would move the tables of this one.
+    for name in ("DULY_PREFIX", "DULY_SCHEMA"):
+        os.environ.pop(name, None)
+    folder = keep or Path(tempfile.mkdtemp(prefix="duly-storm-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = keep is not None
+    try:
+        with Signals() as signals:
+            chosen = settings(folder)
+            outcome = played(chosen, signals, sys.stderr if as_json else sys.stdout)
+        kept = kept or bool(outcome.wrong)
+        told(chosen, outcome, as_json=as_json)
+        if kept and not as_json:
+            print(f"Kept: {folder}")
+        if report is not None:
+            reported(chosen, outcome, report)
+    except Quit as quitting:
+        return quitting.code
+    finally:
+        if not kept:
+            shutil.rmtree(folder, ignore_errors=True)
+    return FAILED if outcome.wrong else 0
+
+
+def played(settings: Settings, signals: Signals, output: TextIO) -> Outcome:
+    """Run it, and show it."""
+    print(opening(settings), file=output, flush=True)
+    display = display_for(output) if output is sys.stdout else PlainDisplay(output)
+    with closing(display):
+        return Play(settings, display, signals.hurried).run()
+
+
+def told(settings: Settings, outcome: Outcome, *, as_json: bool) -> None:
+    """Print the last page, or the document."""
+    if as_json:
+        print(json.dumps(document(settings, outcome)))
+        return
+    display = display_for(sys.stdout)
+    display.close()
+    display.page([*table(outcome.lines, marks(sys.stdout)), *story(outcome), verdict(outcome)])
+
+
+def reported(settings: Settings, outcome: Outcome, report: Path) -> None:
+    """Write the report, and the log of the faults beside it."""
+    log = report.with_suffix(".log")
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.write_text(markdown(settings, outcome, log.name))
+    shutil.copyfile(settings.folder / "nemesis.log", log)

@@ -1,0 +1,277 @@
+"""The database as whoever runs the storm sees it: made, looked at from beside, struck, cleared.
+
+Every look is a connection of its own that is closed again: processes are forked all the time, and
+none of them may inherit one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sqlite3
+import struct
+import time
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+from duly._kernel.errors import Misuse
+from duly._kernel.extras import needs
+from duly.stores.opening import store
+from duly.tools.storm.settings import SCHEMA
+from duly.tools.storm.tables import ON_POSTGRES, ON_SQLITE, TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly.tools.storm.settings import Settings
+
+OURS = ("effects", "accounts", "leases", "breaches", "lease", "breach")
+# Nobody has minutes here to wait for a job that comes back for the fourth time.
+HURRY = "UPDATE {jobs} SET run_at = {now} WHERE state = 'ready' AND rescues > 0 AND run_at > {now}"
+LOOK = "SELECT sum(n), (SELECT count(*) FROM {jobs} WHERE state = 'dead') FROM {accounts}"
+LEFT = "SELECT (SELECT count(*) FROM {jobs} WHERE state <> 'dead'), (SELECT count(*) FROM {outbox})"
+# Locks that others hold on what is the storm's, or for nobody knows what.
+LOCKS = """
+SELECT count(*)
+  FROM pg_locks AS held
+  LEFT JOIN pg_class AS relation ON relation.oid = held.relation
+  LEFT JOIN pg_namespace AS schema ON schema.oid = relation.relnamespace
+ WHERE held.pid <> pg_backend_pid()
+   AND (schema.nspname = '{schema}' OR held.locktype = 'advisory')
+"""
+# What fcntl(2) takes and gives back on Linux, and the byte that a writer locks (SQLite: walformat).
+FLOCK = struct.Struct("hhqqi4x")
+WRITE_LOCK = 120
+# Seconds for a server that was struck down to be back.
+BACK = 60.0
+
+
+class Look(NamedTuple):
+    """How far everything is."""
+
+    handled: int
+    """Effects there are."""
+    dead: int
+    """Events that were given up."""
+
+
+class Left(NamedTuple):
+    """What is still to be done."""
+
+    jobs: int
+    messages: int
+
+
+class Unreachable(Exception):
+    """The database cannot be asked just now."""
+
+
+class Asked:
+    """What both kinds of database share."""
+
+    now = ""
+    bytes_type = ""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        names = ("jobs", "outbox", "events", "history", "workers")
+        self._names = {name: settings.table(f"duly_{name}") for name in names}
+        self._names |= {name: settings.table(name) for name in OURS}
+        self._names |= {"now": self.now, "bytes": self.bytes_type, "schema": SCHEMA}
+
+    def written(self, statement: str) -> str:
+        """A statement with the names that the tables have."""
+        return statement.format(**self._names)
+
+    def look(self) -> Look:
+        """See how far everything is, and hurry; raises `Unreachable` where it cannot be seen."""
+        [row] = self.asked(LOOK)
+        self.hurry()
+        return Look(*map(int, row))
+
+    def left(self) -> Left:
+        """Count what is still to be done: not to be asked often while there is much."""
+        [row] = self.asked(LEFT)
+        return Left(*map(int, row))
+
+    def hurry(self) -> None:
+        """Let jobs that come back after a rescue come back now."""
+        raise NotImplementedError
+
+    def asked(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of one statement, on a connection of its own."""
+        raise NotImplementedError
+
+
+class SqliteDatabase(Asked):
+    """One file."""
+
+    now = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
+    bytes_type = "blob"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.path = Path(unquote(settings.url.removeprefix("sqlite:///")))
+
+    def prepare(self) -> None:
+        """Make the file and its tables."""
+        if self.path.exists():
+            raise Misuse(
+                f"{self.path} exists already: a storm makes a file of its own, name another"
+            )
+        with store(self._settings.url):
+            pass
+        with self._connected() as connection:
+            for statement in (*TABLES, *ON_SQLITE):
+                connection.execute(self.written(statement))
+
+    def asked(self, statement: str) -> list[tuple[Any, ...]]:
+        """Ask the file."""
+        try:
+            with self._connected() as connection:
+                return connection.execute(self.written(statement)).fetchall()
+        except sqlite3.OperationalError as problem:
+            raise Unreachable(str(problem)) from problem
+
+    def hurry(self) -> None:
+        """Write only where there is something to hurry: writing makes everybody wait."""
+        waiting = "SELECT 1 FROM {jobs} WHERE state = 'ready' AND rescues > 0 AND run_at > {now}"
+        if self.asked(f"{waiting} LIMIT 1"):
+            self.asked(HURRY)
+
+    def rows(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a statement, as they come."""
+        with self._connected() as connection:
+            yield from connection.execute(self.written(statement))
+
+    def writer(self) -> int:
+        """The process that has the write lock at this instant; 0 for nobody.
+
+        In WAL mode the lock is one byte of the file beside the database.
+        """
+        asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, WRITE_LOCK, 1, 0)
+        with self.path.with_name(f"{self.path.name}-shm").open("rb") as memory:
+            kind, _, _, _, process = FLOCK.unpack(fcntl.fcntl(memory, fcntl.F_GETLK, asked))
+        return 0 if kind == fcntl.F_UNLCK else int(process)
+
+    def leftovers(self) -> int:
+        """Whether anything is locked, or broken."""
+        with self._connected() as connection:
+            [(found,)] = connection.execute("PRAGMA integrity_check").fetchall()
+            [(busy, _, _)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return int(found != "ok") + int(busy)
+
+    def clear(self) -> None:
+        """Nothing: the file goes with its folder."""
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(self.path, isolation_level=None, timeout=5.0)
+        with closing(connection):
+            yield connection
+
+
+class PostgresDatabase(Asked):
+    """A schema of its own in a database on a server."""
+
+    now = "clock_timestamp()"
+    bytes_type = "bytea"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        with needs("postgres", "psycopg"):
+            import psycopg
+        self._driver = psycopg
+
+    def prepare(self) -> None:
+        """Make the schema and its tables."""
+        if self.asked(f"SELECT 1 FROM pg_namespace WHERE nspname = '{SCHEMA}'"):  # noqa: S608
+            raise Misuse(
+                f"there is a schema {SCHEMA} already, from a storm that runs or was cut short: "
+                f"DROP SCHEMA {SCHEMA} CASCADE, or name another database"
+            )
+        self.asked(f"CREATE SCHEMA {SCHEMA}")
+        store(self._settings.url, schema=SCHEMA).migrate()
+        for statement in (*TABLES, *ON_POSTGRES):
+            self.asked(statement)
+
+    def asked(self, statement: str) -> list[tuple[Any, ...]]:
+        """Ask the server."""
+        try:
+            with self._connected() as connection:
+                cursor = connection.execute(self.written(statement))
+                return cursor.fetchall() if cursor.description else []
+        except self._driver.OperationalError as problem:
+            raise Unreachable(str(problem)) from problem
+
+    def hurry(self) -> None:
+        """Let them come: they are few, and have an index of their own."""
+        self.asked(HURRY)
+
+    def rows(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a statement, in portions."""
+        with (
+            self._connected() as connection,
+            connection.transaction(),
+            connection.cursor("storm") as cursor,
+        ):
+            cursor.itersize = 10_000
+            yield from cursor.execute(self.written(statement))
+
+    def leftovers(self) -> int:
+        """Locks that transactions of somebody still hold."""
+        [(locks,)] = self.asked(LOCKS)
+        return int(locks)
+
+    def clear(self) -> None:
+        """Drop the schema."""
+        self.asked(f"DROP SCHEMA {SCHEMA} CASCADE")
+
+    def strike(self) -> int:
+        """End the server at once, in the middle of everything; whoever keeps it starts it again.
+
+        The signal is what ``pg_ctl stop -m immediate`` sends.
+        """
+        assert self._settings.cluster is not None  # noqa: S101  # or nobody asks for this
+        pid = server_pid(self._settings.cluster)
+        os.kill(pid, signal.SIGQUIT)
+        return pid
+
+    def wait(self) -> None:
+        """Wait until the server answers."""
+        until = time.monotonic() + BACK
+        while True:
+            try:
+                self.asked("SELECT 1")
+            except Unreachable:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
+            else:
+                return
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        with self._driver.connect(
+            self._settings.url, autocommit=True, connect_timeout=5
+        ) as connection:
+            yield connection
+
+
+def server_pid(cluster: Path) -> int:
+    """The process of the server that serves this folder."""
+    try:
+        return int((cluster / "postmaster.pid").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        raise Misuse(
+            f"no server serves {cluster}: --cluster takes the data directory of the server at the "
+            "address, as SHOW data_directory says it"
+        ) from None
+
+
+def database_of(settings: Settings) -> SqliteDatabase | PostgresDatabase:
+    """The database of a storm."""
+    return SqliteDatabase(settings) if settings.on_sqlite else PostgresDatabase(settings)

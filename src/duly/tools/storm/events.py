@@ -1,0 +1,123 @@
+"""The events of a storm: each follows from the seed and its number, so nobody keeps a list."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Kind(StrEnum):
+    """What an event does to whoever handles it, or what its sender does to it."""
+
+    PLAIN = "plain"
+    FLAKY = "flaky"  # its handler fails a few times, then succeeds
+    POISON = "poison"  # its handler always fails
+    KILLER = "killer"  # its handler kills the process it runs in
+    CHANGED = "changed"  # sent again with another body under its signed id
+    CONFLICT = "conflict"  # the same where the id is not signed
+
+
+# Of ten thousand events. Each killer costs five processes: more of them would be a measurement of
+# how fast Python starts.
+SHARES = {
+    Kind.FLAKY: 200,
+    Kind.POISON: 100,
+    Kind.CHANGED: 50,
+    Kind.CONFLICT: 50,
+    Kind.KILLER: 10,
+}
+WHOLE = 10_000
+# Of a hundred plain events: those that come from the source whose ids are not signed, and those
+# that have a second handler, which works under a lease for a while.
+HUB, GIFT = 5, 4
+# How often a flaky event's handler fails before it succeeds.
+MOST_FAILURES = 3
+SHOP, HUB_SOURCE = "shop", "hub"
+
+
+class Event(NamedTuple):
+    """What was meant, however often it is delivered."""
+
+    number: int
+    kind: Kind
+    amount: int
+    fails: int
+    gift: bool
+    source: str
+
+    @property
+    def id(self) -> str:
+        """Its name, for the sender and the database."""
+        return f"evt_{self.number}"
+
+    @property
+    def tells(self) -> bool:
+        """Whether its handler also has a message to send: half of them have."""
+        return tells(self.number)
+
+    @property
+    def dies(self) -> bool:
+        """Whether its job must end as a dead letter."""
+        return self.kind in (Kind.POISON, Kind.KILLER)
+
+    @property
+    def type(self) -> str:
+        """Its type: which handlers want it. Some of them block, some are awaited."""
+        name = "paid" if self.number % 2 else "refunded"
+        return f"{name}.gift" if self.gift else name
+
+    def body(self, *, amount: int | None = None) -> bytes:
+        """What is delivered; another amount makes it a changed body."""
+        return json.dumps(
+            {
+                "type": self.type,
+                "data": {
+                    "event": self.number,
+                    "amount": self.amount if amount is None else amount,
+                    "kind": self.kind,
+                    "fails": self.fails,
+                },
+            }
+        ).encode()
+
+
+class Catalog:
+    """Every event there can be. From ``calm_from`` on none of them kills."""
+
+    def __init__(self, seed: int, calm_from: int | None = None) -> None:
+        self._key = hashlib.sha256(str(seed).encode()).digest()
+        self.calm_from = calm_from
+
+    def event(self, number: int) -> Event:
+        """The event of that number."""
+        drawn = hashlib.blake2b(number.to_bytes(8, "big"), key=self._key, digest_size=10).digest()
+        kind = kind_of(int.from_bytes(drawn[0:4], "big") % WHOLE)
+        if kind is Kind.KILLER and self.calm_from is not None and number >= self.calm_from:
+            kind = Kind.PLAIN
+        plain = kind is Kind.PLAIN
+        chance = drawn[4] % 100
+        hub = kind is Kind.CONFLICT or (plain and chance < HUB)
+        return Event(
+            number,
+            kind,
+            amount=1 + int.from_bytes(drawn[5:8], "big") % 999,
+            fails=1 + drawn[8] % MOST_FAILURES if kind is Kind.FLAKY else 0,
+            gift=plain and not hub and chance >= 100 - GIFT,
+            source=HUB_SOURCE if hub else SHOP,
+        )
+
+
+def tells(number: int) -> bool:
+    """Whether the handler of the event of that number has a message to send."""
+    return number % 4 < 2
+
+
+def kind_of(drawn: int) -> Kind:
+    """The kind that a number below ``WHOLE`` falls on."""
+    for kind, share in SHARES.items():
+        if drawn < share:
+            return kind
+        drawn -= share
+    return Kind.PLAIN

@@ -1,0 +1,88 @@
+"""What a worker's process writes down beside the database: which runs came to their end, and how.
+
+One line is one write, so a process that is killed at any instruction has written it or has not.
+The files outlive the processes; the ledger compares them with the rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Note(StrEnum):
+    """What is noted of a run."""
+
+    THROUGH = "T"  # the handler is through: next its end is written, under the fence of its lease
+    LOST = "L"  # the worker was told that the lease was not its own any more
+    AGAIN = "A"  # the run failed, and the job was given back
+
+
+class Line(NamedTuple):
+    """One note."""
+
+    note: str
+    process: int
+    job: str
+    epoch: int
+
+
+# Runs of which a process knows the lease; what is said of a run is said soon after its end.
+REMEMBERED = 5000
+# How duly's log begins what it says of a run that has ended.
+SAID = {
+    "the lease on job %s ": Note.LOST,
+    "job %s (%s) failed ": Note.AGAIN,
+}
+
+
+class Journal(logging.Handler):
+    """Writes the notes of one process; what duly's log says of its runs, it hears itself."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(logging.WARNING)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._process = os.getpid()
+        self._running: dict[str, int] = {}
+        # Jobs that were lost before their handlers had begun.
+        self._lost: set[str] = set()
+
+    def begin(self, job: str, epoch: int) -> None:
+        """A handler begins; it may be one that was waiting for its transaction, and too long."""
+        self._running[job] = epoch
+        if len(self._running) > REMEMBERED:
+            del self._running[next(iter(self._running))]
+        if job in self._lost:
+            self._lost.discard(job)
+            self._write(Note.LOST, job, epoch)
+
+    def through(self, job: str, epoch: int) -> None:
+        """A handler has done its work."""
+        self._write(Note.THROUGH, job, epoch)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note what is said of a run."""
+        for beginning, note in SAID.items():
+            if str(record.msg).startswith(beginning) and isinstance(record.args, tuple):
+                job = str(record.args[0])
+                if job in self._running:
+                    self._write(note, job, self._running[job])
+                elif note is Note.LOST:
+                    self._lost.add(job)
+
+    def _write(self, note: Note, job: str, epoch: int) -> None:
+        os.write(self._file, f"{note} {self._process} {job} {epoch}\n".encode())
+
+
+def read_journal(path: Path) -> Iterator[Line]:
+    """Every note of every process that used the file."""
+    with path.open() as lines:
+        for line in lines:
+            note, process, job, epoch = line.split()
+            yield Line(note, int(process), job, int(epoch))

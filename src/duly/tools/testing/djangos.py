@@ -1,0 +1,84 @@
+"""The database that Django's test runner made, for an app with ``begin=duly.django(…)``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import Misuse
+from duly._kernel.extras import needs
+from duly._kernel.onestep import finish
+from duly._kernel.options import WAIT, names
+from duly.stores.begins import begin_of, django
+from duly.tools.output import without_passwords
+from duly.tools.testing.databases import store_at
+from duly.tools.testing.guarding import NotATestDatabase, test_database
+
+if TYPE_CHECKING:
+    from duly._kernel.options import Names
+    from duly._kernel.session import Session
+
+# Every table that has rows of work in it; what the installation is stays.
+TABLES = (
+    *("claims", "counters", "deliveries", "effects", "events", "history", "jobs", "outbox"),
+    *("schedules", "versions", "workers"),
+)
+
+
+def django_test_database(
+    alias: str = "default", *, prefix: str | None = None, schema: str | None = None
+) -> str:
+    """The address of Django's test database, with duly's tables in it and nothing in them.
+
+    Refused unless Django's test runner, or pytest-django, has put its test database in the place
+    of the real one. Django empties its own tables between the tests, and not duly's.
+
+    Args:
+        alias: which of Django's databases.
+        prefix: as in ``Duly``.
+        schema: as in ``Duly``.
+    """
+    with needs("django", "Django"):
+        from django.db import connections
+    connection, where = connections[alias], names(prefix, schema)
+    refuse_in_memory(connection)
+    url = begin_of(django(alias), where, None).url()
+    if connection.settings_dict["NAME"] != expected_name(connection):
+        raise NotATestDatabase(
+            f"Django's database {alias!r} is {without_passwords(url)}, which is not the one that "
+            "its test runner makes: ask for the fixture transactional_db of pytest-django, or use "
+            "a TransactionTestCase"
+        )
+    if connection.in_atomic_block:
+        raise NotATestDatabase(
+            f"Django's database {alias!r} is inside of a transaction that this test rolls back, "
+            "and duly's own connections cannot see into it: ask for transactional_db instead of "
+            "db, or use a TransactionTestCase"
+        )
+    store = store_at(url, where, None)
+    try:
+        store.migrate()
+        finish(store.blocking.run(lambda session: emptied(session, where), wait=WAIT))
+    finally:
+        store.close()
+    return test_database(url)
+
+
+def expected_name(connection: Any) -> str:
+    """What Django's test runner calls its database."""
+    return str(connection.creation._get_test_db_name())
+
+
+def refuse_in_memory(connection: Any) -> None:
+    """Refuse Django's usual test database on SQLite, which has one connection only."""
+    if connection.vendor == "sqlite" and connection.is_in_memory_db():
+        raise Misuse(
+            "Django tests on an in-memory SQLite unless told otherwise, and duly's own connection "
+            f'cannot see that: write "TEST": {{"NAME": "test.sqlite3"}} into '
+            f"DATABASES[{connection.alias!r}]"
+        )
+
+
+async def emptied(session: Session, where: Names) -> None:
+    """Remove what earlier tests left behind."""
+    for table in TABLES:
+        await session.execute(f"DELETE FROM {where.table(table)}", {})  # noqa: S608

@@ -1,0 +1,128 @@
+"""What ran, for a test to look at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, overload
+
+from duly._kernel.failures import read
+from duly.runtime.tally import Worked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.jobs.endings import Ended
+    from duly.jobs.leases import Leased
+
+RunOutcome = Literal["done", "stale", "again", "dead", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run of a job.
+
+    Args:
+        name: of its handler.
+        outcome: ``done``; ``stale``: passed over, a later version was applied before; ``again``: to
+            be run again later; ``dead``: given up; ``lost``: somebody else had taken it over.
+        job: its id.
+        attempt: 1 for the first.
+        error: what went wrong, type and message; None where nothing did.
+        traceback: where, as a dead letter has it.
+    """
+
+    name: str
+    outcome: RunOutcome
+    job: str
+    attempt: int
+    error: str | None = None
+    traceback: str | None = None
+
+    def __repr__(self) -> str:
+        told = "" if self.error is None else f": {self.error}"
+        return f"<{self.name} {self.outcome} in attempt {self.attempt}{told}>"
+
+
+class Runs(Sequence[Ran]):
+    """What ran, in the order in which it ended."""
+
+    def __init__(self, runs: Sequence[Ran]) -> None:
+        self._runs = tuple(runs)
+
+    @overload
+    def __getitem__(self, index: int) -> Ran: ...
+    @overload
+    def __getitem__(self, index: slice) -> Runs: ...
+
+    def __getitem__(self, index: int | slice) -> Ran | Runs:
+        return Runs(self._runs[index]) if isinstance(index, slice) else self._runs[index]
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def _ended(self, outcome: RunOutcome) -> list[str]:
+        return [run.name for run in self._runs if run.outcome == outcome]
+
+    @property
+    def done(self) -> list[str]:
+        """The handlers of those that are done."""
+        return self._ended("done")
+
+    @property
+    def stale(self) -> list[str]:
+        """Of those that were passed over."""
+        return self._ended("stale")
+
+    @property
+    def again(self) -> list[str]:
+        """Of those that will run again."""
+        return self._ended("again")
+
+    @property
+    def dead(self) -> list[str]:
+        """Of those that were given up."""
+        return self._ended("dead")
+
+    @property
+    def errors(self) -> list[str]:
+        """What went wrong, each time that something did."""
+        return [run.error for run in self._runs if run.error is not None]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many ended in which way."""
+        return dict(Counter(run.outcome for run in self._runs))
+
+    def __repr__(self) -> str:
+        return f"<ran: {', '.join(map(repr, self._runs)) or 'nothing'}>"
+
+
+class Noting(Worked):
+    """Counts as ever, and tells of each run."""
+
+    __slots__ = ("_heard",)
+
+    def __init__(self, heard: Callable[[Ran], None]) -> None:
+        super().__init__()
+        self._heard = heard
+
+    def count(self, leased: Leased, ended: Ended, *, held: bool) -> None:
+        """Count one run, and tell of it."""
+        super().count(leased, ended, held=held)
+        self._heard(ran(leased, ended, held=held))
+
+
+def ran(leased: Leased, ended: Ended, *, held: bool) -> Ran:
+    """One run, as a test sees it."""
+    kind: str = ended.outcome if ended.kind == "settled" else ended.kind
+    failure = read(ended.error)
+    return Ran(
+        leased.name,
+        kind if held else "lost",  # type: ignore[arg-type]  # one of these words
+        leased.id,
+        leased.attempts + 1,
+        None if failure is None else f"{failure.type}: {failure.message}".rstrip(": "),
+        None if failure is None else failure.traceback,
+    )
