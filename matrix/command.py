@@ -96,9 +96,8 @@ def drive(queue: SimpleQueue[dict[str, Any]], findings: Findings, shown: Shown) 
         if not obeyed(lane, order, findings, shown):
             lane.kill()
             lane = None
-    if lane is not None and lane.stdin is not None:
-        lane.stdin.close()
-        lane.wait()
+    if lane is not None:
+        lane.communicate()
 
 
 def started() -> subprocess.Popen[str]:

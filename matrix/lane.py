@@ -75,7 +75,8 @@ class Lane:
             [sys.executable, "-m", "matrix.receiver", self._journal.path], stdout=subprocess.PIPE
         )
         assert self._receiver.stdout is not None
-        port = int(self._receiver.stdout.readline())
+        with self._receiver.stdout as told:
+            port = int(told.readline())
         self._origin = f"http://127.0.0.1:{port}"
 
     def warm(self, mode: str) -> None:

@@ -57,7 +57,7 @@ def run_lane(
         kept = recording.keep().relative_to(ROOT) if verdict.findings else None
         return Report(
             store="sqlite",
-            setting=told_of(record, took),
+            setting=told_of(record, "recorded" if folder is None else "read", took),
             states=verdict.states,
             recovered=len(verdict.recovered),
             flows=verdict.flows,
@@ -67,13 +67,13 @@ def run_lane(
         )
 
 
-def told_of(record: Record, seconds: float) -> str:
-    """What was recorded, in a line."""
+def told_of(record: Record, done: str, seconds: float) -> str:
+    """What the record holds, in a line."""
     writes = sum(isinstance(step, Written) for step in record.steps)
     syncs = sum(isinstance(step, Synced) for step in record.steps)
     answers = sum(words[0] == "answered" for words in record.told)
     return (
-        f"recorded in {seconds:.1f} s: {writes:,} writes, {syncs:,} syncs, {answers} deliveries "
+        f"{done} in {seconds:.1f} s: {writes:,} writes, {syncs:,} syncs, {answers} deliveries "
         "answered, by two processes"
     )
 

@@ -52,9 +52,10 @@ class Nemesis:
         """Heads or tails."""
         return self._dice.random() < 0.5
 
-    def _costs(self, fault: str) -> None:
+    def _costs(self, fault: str, leases: int = 1) -> None:
+        """Count a fault that can cost a job so many leases."""
         self.appetite -= 1
-        self.costly += 1
+        self.costly += leases
         self._world.faults[fault] += 1
 
     def breaks_connection(self) -> bool:
@@ -129,7 +130,8 @@ class Nemesis:
 
     def _jump(self) -> None:
         if self.appetite:
-            self._costs("clock set ahead")
+            # Each worker is unseen until its next beat, also one that has just taken the job over.
+            self._costs("clock set ahead", sum(one.leases for one in self.actors))
             seconds = JUMPS[int(self._dice.random() * len(JUMPS))]
             self._world.ahead += int(seconds * 1_000_000)
             self._world.tell("the world", f"sets the clock ahead by {seconds:g} s")

@@ -1,6 +1,7 @@
 """A shop on Django with four mistakes in it, and two handlers that are right.
 
-    duly prove examples/mistakes_django/django_shop.py:app --event examples/mistakes/events/points.json
+    cd examples/mistakes_django
+    duly prove django_shop:app --event ../mistakes/events/points.json
 
 One file instead of a project: settings, models, a view, and the handlers.
 """

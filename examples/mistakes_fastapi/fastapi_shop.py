@@ -1,12 +1,10 @@
 """A shop on FastAPI and SQLAlchemy with four mistakes in it, and two handlers that are right.
 
-    duly prove examples/mistakes_fastapi/fastapi_shop.py:app --event examples/mistakes/events/points.json
-
-Its route does something before duly is asked whether the event is new. To prove that, too:
-
     cd examples/mistakes_fastapi
-    duly prove fastapi_shop:app --event ../mistakes/events/partner.json \\
-        --through fastapi_shop:api --path /partners
+    duly prove fastapi_shop:app --event ../mistakes/events/points.json
+
+Its route does something before duly is asked whether the event is new. To prove that, too, add
+``--through fastapi_shop:api --path /partners``.
 """
 
 import os
@@ -17,7 +15,7 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI, Request
-from sqlalchemy import create_engine, make_url, select
+from sqlalchemy import create_engine, insert, make_url, select
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
@@ -77,7 +75,7 @@ def prepare() -> None:
     Base.metadata.create_all(engine)
     with engine.begin() as connection:
         if connection.execute(select(Account.id)).first() is None:
-            connection.execute(Account.__table__.insert().values(id=7, balance=100))
+            connection.execute(insert(Account).values(id=7, balance=100))
     engine.dispose()
 
 
@@ -151,8 +149,8 @@ async def refund(event: duly.Event, job: Any) -> None:
     """A key that stays the same, and a row that can be there only once."""
     data = event.json["data"]
     await job.http.post("https://bank.example/refunds", key="refund", json=data)
-    insert = sqlite_insert(Refund) if LITE else postgres_insert(Refund)
+    adding = sqlite_insert(Refund) if LITE else postgres_insert(Refund)
     async with Session.begin() as session:
         await session.execute(
-            insert.values(event=event.id, amount=data["amount"]).on_conflict_do_nothing()
+            adding.values(event=event.id, amount=data["amount"]).on_conflict_do_nothing()
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,10 +17,18 @@ if TYPE_CHECKING:
 
     from tests.hostile.servers import Server
 
-
+HERE = Path(__file__).parent
 # How long the bodies and the headers of slow senders may take here.
 BODY_SECONDS = 2.0
 HEADER_SECONDS = 3.0
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have a module's tests of one server run in one process, or each would start one."""
+    for item in items:
+        if item.path.parent == HERE and "server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="module")

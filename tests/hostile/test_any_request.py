@@ -21,13 +21,14 @@ from tests.gate.hostile import BODIES
 from tests.hostile.application import application
 from tests.hostile.gateways import environ_of
 from tests.hostile.wire import BODY, signed
+from tests.sizes import sized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
 
     from duly import Duly
 
-EXAMPLES = 400
+EXAMPLES = sized(120, whole=400)
 TOKEN = re.compile(rb"[a-z0-9!#$%&'*+.^_`|~-]+")
 PATHS = ("/hooks", "/hooks/", "/inline", "/packed", "/large", "/github")
 Scope = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Ten thousand malformed requests change nothing for anybody else."""
+"""Thousands of malformed requests change nothing for anybody else."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.hostile.crowds import healthy_meanwhile, provoked, sent
 from tests.hostile.malformed import KINDS, malformed, odd_body
 from tests.hostile.servers import MEGABYTE, serving
 from tests.hostile.wire import BODY, delivery
+from tests.sizes import sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.hostile.servers import Server
 
-REQUESTS = 10_000
+REQUESTS = sized(3_000, whole=10_000)
 CONNECTIONS = 32
 SEED = 20260101
 # How long a client waits for more before it hangs up.
@@ -46,11 +47,11 @@ async def provoke_all(server: Server, requests: int) -> tuple[Counter[str], str]
     numbers = iter(range(requests))
     async with healthy_meanwhile(server.address, "healthy") as healthy:
         await asyncio.gather(*[provoke(server, numbers, seen) for _ in range(CONNECTIONS)])
-    healthy.check(at_least=20, within=2.0)
+    healthy.check(at_least=20, within=5.0)
     return seen, str(healthy)
 
 
-def test_ten_thousand_malformed_requests_break_nothing(
+def test_thousands_of_malformed_requests_break_nothing(
     tmp_path: Path, say: Callable[[str], None]
 ) -> None:
     path = tmp_path / "duly.db"
@@ -60,8 +61,8 @@ def test_ten_thousand_malformed_requests_break_nothing(
         peak = server.memory("VmHWM")
         server.check_alive()
         assert peak - before < ROOM, f"{before} bytes became {peak}"
-    assert seen["400"] > 1000
-    assert seen["200"] > 100
+    assert seen["400"] > REQUESTS / 20
+    assert seen["200"] > REQUESTS / 200
     check_rows(path)
     told = ", ".join(f"{status} x {count}" for status, count in sorted(seen.items()))
     say(

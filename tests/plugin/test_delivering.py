@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -13,6 +13,7 @@ from duly.tools.testing import HandClock, Trial, isolated
 from tests.plugin.shops import PAID, SECRET, payments
 
 SEEN: list[duly.Event] = []
+WRONG: tuple[Literal["body", "signature"], ...] = ("body", "signature")
 
 
 def see(event: duly.Event) -> None:
@@ -143,7 +144,8 @@ def test_a_source_that_knows_its_url_is_sent_to_as_its_provider_would(
     url = "https://shop.example/hooks"
     with isolated(an_observer(tmp_path, name, "key-of-the-shop", url=url)) as trial:
         assert trial.deliver(name, payload).word == "accepted"
-        assert trial.deliver(name, payload, wrong="signature").word == "BAD_SIGNATURE"
+        for wrong in WRONG:
+            assert trial.deliver(name, payload, wrong=wrong).word == "BAD_SIGNATURE"
 
 
 def test_it_is_signed_with_the_first_secret_that_is_still_good(tmp_path: Path) -> None:

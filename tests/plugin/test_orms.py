@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
@@ -86,6 +87,23 @@ async def test_the_same_holds_for_sessions_that_are_awaited(
             assert len((await connection.execute(text("SELECT id FROM payments"))).all()) == 2
         await app.release_loop()
     assert not (tmp_path / "real.db").exists()
+
+
+def test_sessions_that_do_not_sync_are_good_enough_for_a_test(tmp_path: Path) -> None:
+    own = create_engine(f"sqlite:///{tmp_path / 'real.db'}", poolclass=NullPool)
+    app = a_shop(sessionmaker(own), write)
+    with Databases().fresh() as url:
+        engine = create_engine(url, poolclass=NullPool)
+        sqlalchemy.event.listen(engine, "connect", hurry)
+        with isolated(app, url=url, begin=sessionmaker(engine)) as trial:
+            with trial.app.transaction() as tx:
+                tx.execute(TABLE)
+            assert trial.deliver("now", PAID).word == "accepted"
+
+
+def hurry(connection: Any, record: object) -> None:
+    """What many do in tests: nobody cuts the power."""
+    connection.execute("PRAGMA synchronous = OFF")
 
 
 def test_sessions_that_lead_to_another_database_are_refused(tmp_path: Path) -> None:

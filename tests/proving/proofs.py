@@ -6,38 +6,46 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duly._kernel.options import names
 from duly.tools.proving.asks import EventAsk
 from duly.tools.proving.playing import Wishes
+from duly.tools.proving.recording import by_http_client, by_httpx, by_outbox, by_smtplib  # noqa: F401
+from duly.tools.proving.trace import named
 from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import Subject
+from duly.tools.proving.where import Subject, named_site
 from duly.tools.serving.loading import loaded
 
 if TYPE_CHECKING:
     from duly.tools.proving.proof import Verdict
     from duly.tools.proving.where import Load
 
+# Read and imported once, before the forks.
+named(names())
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "mistakes" / "shop.py"
 EVENTS = ROOT / "examples" / "mistakes" / "events"
 APPS = Path(__file__).parent / "apps"
 
 
-def shop(file: Path, database: str) -> Load:
+def shop(file: Path, database: str, site: str | None = None) -> Load:
     """A sample application over a database; imported in the process that asks for it."""
 
     def load() -> Subject:
         os.environ["SHOP_DATABASE"] = database
-        return Subject(loaded(f"{file}:app"))
+        app = loaded(f"{file}:app")
+        return Subject(app, None if site is None else named_site(f"{file.stem}:{site}"))
 
     return load
 
 
-def events(*names: str) -> tuple[EventAsk, ...]:
-    """Sample events by their names."""
-    return tuple(EventAsk("", (EVENTS / f"{name}.json").read_bytes()) for name in names)
+def event(name: str, path: str | None = None) -> EventAsk:
+    """A sample event by its name."""
+    return EventAsk("", (EVENTS / f"{name}.json").read_bytes(), path=path)
 
 
-def proof(load: Load, *names: str, **wishes: Any) -> Verdict:
-    """The verdict on how an application handles events."""
-    manner = Manner(disposable=True, patience=120)
-    return tried(load, Wishes(events(*names), **wishes), manner, lambda _: None)
+def proof(load: Load, *names: str, path: str | None = None, **wishes: Any) -> Verdict:
+    """The verdict on how an application handles sample events."""
+    asks = tuple(event(name, path) for name in names)
+    # A busy machine may take its time.
+    manner = Manner(disposable=True, patience=200)
+    return tried(load, Wishes(asks, **wishes), manner, lambda _: None)

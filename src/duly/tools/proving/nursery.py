@@ -6,6 +6,7 @@ as good as a new process, and much quicker.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -155,6 +156,7 @@ class Server:
             if word == "describe":
                 app, _ = self._stage.load(self._load)
                 named(app.store.names)  # read once, before the forks
+                gc.freeze()  # or each child would copy what it only looks at
                 return described(app), tuple(ask.settled(app) for ask in value)
             if word == "begin":
                 child = self._born(value)

@@ -96,6 +96,9 @@ class Player:
         finally:
             self._bases += found_files(self._folder, self._told.names)
             self.put_back()
+        self._store.prepare()
+        for known in self._bases:
+            known.begin_here(self._folder)
         return read_state(self._bases, self._wishes.tables)
 
     def put_back(self) -> None:
@@ -148,7 +151,7 @@ class Player:
         gate.touch()
         for act, process in zip(acts, processes, strict=True):
             self._heard(act, self._nursery.wait(process))
-        self._ended(self._act(folder, PROCESSES, aging=True))
+        self._finished(folder, PROCESSES)
 
     def _killed(self, folder: Path, case: Case, trap: Trap) -> None:
         ending = self._nursery.run(self._act(folder, 0, case.deliveries, trap=trap))
@@ -164,7 +167,7 @@ class Player:
         self._ended(self._act(folder, 1, case.deliveries, aging=True))
         self._nursery.resume(process)
         self._heard(late, self._nursery.wait(process))
-        self._ended(self._act(folder, 2, aging=True))
+        self._finished(folder, 2)
 
     # Their parts
 
@@ -182,6 +185,11 @@ class Player:
 
     def _ended(self, act: Act) -> Report:
         return self._heard(act, self._nursery.run(act))
+
+    def _finished(self, folder: Path, number: int) -> None:
+        """Let what is left be done, if anything is."""
+        if self._store.left():
+            self._ended(self._act(folder, number, aging=True))
 
     def _heard(self, act: Act, ending: Ending) -> Report:
         """What a process said, which must have come to its end."""

@@ -127,7 +127,9 @@ def store_at(url: str, where: Names, clock: Clock | None) -> Store:
         from duly.stores.sqlite.store import SqliteStore
 
         path = Path(place(url)[1])
-        return SqliteStore(url, path, Names(where.prefix), clock, durable=False)
+        found = SqliteStore(url, path, Names(where.prefix), clock, durable=False)
+        found.strict = False
+        return found
     return named_store(url, prefix=where.prefix, schema=where.schema, clock=clock, durability="any")
 
 

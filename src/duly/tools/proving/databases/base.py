@@ -54,6 +54,9 @@ class Base(Protocol):
     def put_back(self) -> None:
         """Bring it to the state in which cases begin."""
 
+    def begin_here(self, place: Path) -> None:
+        """Let cases begin in the state that it is in now; a folder for what has to be kept."""
+
     def end(self) -> None:
         """Bring it to the state in which it was found, and remove what was kept for that."""
 

@@ -31,7 +31,7 @@ def file_of(url: str) -> Path:
 def store_of(url: str, names: Names) -> Any:
     """Duly's own tables, wherever they are."""
     if is_sqlite(url):
-        return SqliteStore(file_of(url), names)
+        return SqliteStore(url, file_of(url), names)
     from duly.tools.proving.databases.postgres import PostgresStore
 
     return PostgresStore(url, names)

@@ -93,6 +93,9 @@ class PostgresBase:
             drop(server, self.name)
             run(server, "CREATE DATABASE {} TEMPLATE {}", self.name, self._aside)
 
+    def begin_here(self, place: Path) -> None:
+        """Cases begin with the template: its tables are made by `duly migrate`, not by a case."""
+
     def end(self) -> None:
         """The database itself again."""
         with self._server() as server:
@@ -144,6 +147,9 @@ class PostgresStore:
     def __init__(self, url: str, names: Names) -> None:
         self._url = url
         self._names = names
+
+    def prepare(self) -> None:
+        """Make nothing: whether duly's tables are there is said by the first case."""
 
     @contextmanager
     def connected(self) -> Iterator[psycopg.Connection[Any]]:

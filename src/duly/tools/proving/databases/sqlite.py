@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
+from duly.stores.opening import store
 from duly.tools.proving.databases.base import AGING, LEFT, STAGED, Column, Left, Table, asked_for
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class SqliteBase:
 
     def __init__(self, path: Path, names: Names) -> None:
         self._path = path
-        self._copy = beside(path)
+        self._copy = self._start = beside(path)
         self._names = names
         self.name = path.name
         self._lock = os.open(self._copy, os.O_RDONLY)
@@ -56,11 +57,17 @@ class SqliteBase:
 
     def put_back(self) -> None:
         """Bring it to the state in which cases begin."""
-        put_back(self._copy, self._path)
+        put_back(self._start, self._path)
+
+    def begin_here(self, place: Path) -> None:
+        """Let cases begin in the state that it is in now."""
+        if self._path.exists():
+            self._start = place / f"{self._copy.stat().st_ino}.db"
+            copied(self._path, self._start)
 
     def end(self) -> None:
-        """It began as it was found."""
-        self.put_back()
+        """As it was found."""
+        put_back(self._copy, self._path)
         os.close(self._lock)
         removed(self._copy)
 
@@ -89,9 +96,16 @@ class SqliteBase:
 class SqliteStore:
     """duly's own tables in a file: for the end of leases, and for what is left."""
 
-    def __init__(self, path: Path, names: Names) -> None:
+    def __init__(self, url: str, path: Path, names: Names) -> None:
+        self._url = url
         self._path = path
         self._names = names
+
+    def prepare(self) -> None:
+        """Make duly's tables now, where they are missing: each case would."""
+        opened = store(self._url, prefix=self._names.prefix)
+        opened.open()
+        opened.close()
 
     @contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
