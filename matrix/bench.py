@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ class Delivery:
     def __init__(self, source: str, id: str, amount: int = 1) -> None:
         self.source, self.id = source, id
         self.body = json.dumps({"type": "order.paid", "id": id, "amount": amount}).encode()
+        self.named = (source, id, self.body.decode())
 
     def signed(self, at: float) -> duly.Signed:
         """The same event, signed anew."""
@@ -74,8 +76,9 @@ class Bench:
         signed = delivery.signed(clock().timestamp())
         reply = await self._verb("receive", delivery.source, signed.headers, signed.body)
         said = json.loads(reply.body or b"{}").get("status", "")
+        source, id, body = delivery.named
         self.terms.journal.write(
-            "reply", source=delivery.source, id=delivery.id, status=reply.status, said=said
+            "reply", source=source, id=id, body=body, status=reply.status, said=said
         )
 
     async def enqueue(self, name: str, of: str, **options: Any) -> None:
@@ -89,7 +92,7 @@ class Bench:
     async def work(self, **options: Any) -> duly.Worked:
         """Work until there is nothing to do."""
         done: duly.Worked = await self._verb("work", concurrency=2, **{"lease": LEASE} | options)
-        self.terms.journal.write("worked", lost=done.lost)
+        self.terms.journal.write("worked", lost=done.lost, who=os.getpid())
         return done
 
     async def relay(self) -> duly.Relayed:

@@ -56,7 +56,8 @@ def planned(mode: str, flow: str, passed: Iterable[Passed], *, quick: bool) -> I
         if each.at.number >= most:
             continue
         fitting = [fault for fault in FAULTS.values() if fits(fault, store, colour, each)]
-        fitting = [fault for fault in fitting if fault.name not in FLOWS[flow].without]
+        without = FLOWS[flow].without + (() if FLOWS[flow].rivals(store) else ("rival",))
+        fitting = [fault for fault in fitting if fault.name not in without]
         cases = [Case(mode, flow, each.at, fault.name) for fault in fitting]
         yield from chosen(cases) if quick else cases
 

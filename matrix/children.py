@@ -25,6 +25,7 @@ class Child:
     """One forked process."""
 
     def __init__(self, work: Callable[[], None]) -> None:
+        self._code: int | None = None
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
@@ -36,25 +37,37 @@ class Child:
         deadline = time.monotonic() + PATIENCE
         pause = 0.001
         while True:
+            if self._code is not None:
+                return self._code
             found, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
             if found:
                 if os.WIFSTOPPED(status):
                     return STOPPED
-                return os.waitstatus_to_exitcode(status)
+                self._code = os.waitstatus_to_exitcode(status)
+                return self._code
             if time.monotonic() > deadline:
                 self.kill()
                 raise Hung(f"it was still running after {PATIENCE:.0f} s")
             time.sleep(pause)
             pause = min(pause * 1.5, 0.02)
 
+    def ended(self) -> bool:
+        """Whether it has ended; where it stands is not asked again then."""
+        if self._code is None:
+            found, status = os.waitpid(self.pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if found else None
+        return self._code is not None
+
     def go_on(self) -> None:
         """Let a stopped one go on."""
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it."""
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+        """End it, unless it has ended."""
+        if self._code is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self._code = -signal.SIGKILL
 
 
 def lived(work: Callable[[], None]) -> None:

@@ -66,6 +66,11 @@ def pause(step: Step, world: World) -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def rival(step: Step, world: World) -> None:
+    """Stop here; another takes over, and is at work when this one goes on."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def cancel(step: Step, world: World) -> None:
     """The client hangs up, or the server is told to end."""
     world.cancel()
@@ -159,6 +164,7 @@ FAULTS = {
     for fault in (
         Fault("kill", kill, drivers=ANY),
         Fault("pause", pause, inside_sqlite=False, drivers=ANY),
+        Fault("rival", rival, inside_sqlite=False, drivers=ANY),
         Fault("cancel", cancel, colours=("async",), drivers=ANY),
         Fault("reset", reset, after=False, **ONLY_POSTGRES),
         Fault("reply-lost", lose_reply, before=False, **ONLY_POSTGRES),

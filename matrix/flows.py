@@ -33,7 +33,9 @@ INLINE = Delivery("counter", "evt_9")
 PUSH, FORGED = Delivery("hub", "id_1"), Delivery("hub", "id_1", amount=1_000_000)
 SHORT, GRACE = timedelta(seconds=3), timedelta(seconds=10)
 BEATS, PATIENCE = 3, 10.0
-CLAIM = ("INSERT INTO effects (what) VALUES ('claim')", COUNT)
+# How long a claim in a transaction of the user's waits for another one; for ever, unless told.
+MOMENT = timedelta(seconds=1)
+CLAIM = ("INSERT INTO effects (what, who) VALUES ('claim', 0)", COUNT)
 
 
 async def nothing(bench: Bench, place: Place) -> None:
@@ -65,11 +67,18 @@ class Flow:
     make: Callable[[Terms], duly.Duly] = shop
     # Only these statements, where the others are those of another flow.
     only: tuple[str, ...] = ()
-    # What holds the slow job.
+    # What holds its jobs.
     gate: Callable[[Place], None] = open_gate
     empty: bool = False  # there are no tables yet
     without: tuple[str, ...] = ()  # faults that say nothing here
+    # Whether a job of it can be held by two: at work, and in a transaction at work.
+    leased: bool = False
+    inside: bool = False
     extra: dict[str, Any] = field(default_factory=dict)
+
+    def rivals(self, store: str) -> bool:
+        """Whether two can be at work on one job; on SQLite there is one transaction at a time."""
+        return self.leased or (self.inside and store != "sqlite")
 
 
 def delivering(*deliveries: Delivery) -> Part:
@@ -79,6 +88,30 @@ def delivering(*deliveries: Delivery) -> Part:
         await bench.deliver(*deliveries)
 
     return deliver
+
+
+def delivering_again(*deliveries: Delivery) -> Part:
+    """Send those of which no sender has heard 2xx; the others are through with theirs."""
+
+    async def deliver(bench: Bench, place: Place) -> None:
+        told = {
+            (reply["source"], reply["id"], reply["body"])
+            for reply in bench.terms.journal.of("reply")
+            if 200 <= reply["status"] < 300
+        }
+        await bench.deliver(*(each for each in deliveries if each.named not in told))
+
+    return deliver
+
+
+def unless_told(part: Part) -> Part:
+    """Do it again, unless it had come to its end: who has heard of that does not ask again."""
+
+    async def again(bench: Bench, place: Place) -> None:
+        if not bench.terms.journal.of("completed"):
+            await part(bench, place)
+
+    return again
 
 
 def enqueuing(name: str, **options: Any) -> Part:
@@ -125,7 +158,7 @@ async def claim_sqlite3(url: str) -> None:
     """With the standard library's."""
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
         connection.execute("BEGIN IMMEDIATE")
-        if duly.dedup(connection, "matrix", "claim").first:
+        if duly.dedup(connection, "matrix", "claim", wait=MOMENT).first:
             for statement in CLAIM:
                 connection.execute(statement)
 
@@ -134,7 +167,7 @@ async def claim_aiosqlite(url: str) -> None:
     """With aiosqlite."""
     async with aiosqlite.connect(url.removeprefix("sqlite:///")) as connection:
         await connection.execute("BEGIN IMMEDIATE")
-        if (await duly.aio.dedup(connection, "matrix", "claim")).first:
+        if (await duly.aio.dedup(connection, "matrix", "claim", wait=MOMENT)).first:
             for statement in CLAIM:
                 await connection.execute(statement)
         await connection.commit()
@@ -143,7 +176,7 @@ async def claim_aiosqlite(url: str) -> None:
 async def claim_psycopg(url: str) -> None:
     """With psycopg."""
     with psycopg.connect(url) as connection:
-        if duly.dedup(connection, "matrix", "claim").first:
+        if duly.dedup(connection, "matrix", "claim", wait=MOMENT).first:
             for statement in CLAIM:
                 connection.execute(statement)
 
@@ -153,7 +186,7 @@ async def claim_asyncpg(url: str) -> None:
     connection = await asyncpg.connect(url, statement_cache_size=0)
     try:
         async with connection.transaction():
-            if (await duly.aio.dedup(connection, "matrix", "claim")).first:
+            if (await duly.aio.dedup(connection, "matrix", "claim", wait=MOMENT)).first:
                 for statement in CLAIM:
                     await connection.execute(statement)
     finally:
@@ -260,7 +293,7 @@ FLOWS = {
         Flow(
             "receive-new",
             delivering(ONE),
-            again=delivering(ONE),
+            again=delivering_again(ONE),
             effects=("book evt_1", "follow evt_1"),
             messages=("/ok/evt_1",),
             events=("evt_1",),
@@ -269,7 +302,7 @@ FLOWS = {
             "receive-duplicate",
             delivering(ONE),
             prepare=delivering(ONE),
-            again=delivering(ONE),
+            again=delivering_again(ONE),
             effects=("book evt_1", "follow evt_1"),
             messages=("/ok/evt_1",),
             events=("evt_1",),
@@ -277,7 +310,7 @@ FLOWS = {
         Flow(
             "receive-inline",
             delivering(INLINE),
-            again=delivering(INLINE),
+            again=delivering_again(INLINE),
             effects=("serve evt_9",),
             events=("evt_9",),
         ),
@@ -285,7 +318,7 @@ FLOWS = {
             "receive-batch",
             delivering(ONE, TWO, TWO, THREE),
             prepare=delivering(ONE),
-            again=delivering(ONE, TWO, THREE),
+            again=delivering_again(ONE, TWO, THREE),
             effects=tuple(f"{name} evt_{n}" for name in ("book", "follow") for n in (1, 2, 3)),
             messages=tuple(f"/ok/evt_{n}" for n in (1, 2, 3)),
             events=("evt_1", "evt_2", "evt_3"),
@@ -294,27 +327,33 @@ FLOWS = {
             "receive-conflict",
             delivering(FORGED),
             prepare=delivering(PUSH),
-            again=delivering(FORGED),
+            again=delivering_again(FORGED),
             effects=("book id_1", "follow id_1"),
             messages=("/ok/id_1",),
             events=("id_1", "id_1"),
             extra={"conflict": True},
         ),
-        Flow("claim", claiming, again=claiming, effects=("claim",)),
-        Flow("enqueue", enqueuing("follow"), again=enqueuing("follow"), effects=("follow it",)),
+        Flow("claim", claiming, again=unless_told(claiming), effects=("claim",)),
+        Flow(
+            "enqueue",
+            enqueuing("follow"),
+            again=unless_told(enqueuing("follow")),
+            effects=("follow it",),
+        ),
         Flow(
             "job-tx",
             working,
             prepare=delivering(ONE),
+            inside=True,
             effects=("book evt_1", "follow evt_1"),
             messages=("/ok/evt_1",),
             events=("evt_1",),
         ),
-        Flow("job-leased", working, prepare=enqueuing("mail"), calls=("mail it",)),
-        Flow("job-effect", working, prepare=enqueuing("charge"), calls=("charge it",)),
+        Flow("job-leased", working, prepare=enqueuing("mail"), calls=("mail it",), leased=True),
+        Flow("job-effect", working, prepare=enqueuing("charge"), calls=("charge it",), leased=True),
         Flow("job-retry", working, prepare=enqueuing("flaky"), effects=("flaky it",)),
         Flow("job-dead", working, prepare=enqueuing("doomed"), dead=("doomed",)),
-        Flow("rescue", working, prepare=abandoned, effects=("follow it",)),
+        Flow("rescue", working, prepare=abandoned, effects=("follow it",), inside=True),
         Flow(
             "heartbeat",
             beating,
@@ -330,8 +369,10 @@ FLOWS = {
             calls=("slow one", "slow two", "slow three"),
             only=("return", "leave", "release", "counters"),
         ),
-        Flow("replay", replaying, prepare=buried, again=replaying, effects=("flaky it",)),
-        Flow("send", sending("/ok/1"), again=sending("/ok/1"), messages=("/ok/1",)),
+        Flow(
+            "replay", replaying, prepare=buried, again=unless_told(replaying), effects=("flaky it",)
+        ),
+        Flow("send", sending("/ok/1"), again=unless_told(sending("/ok/1")), messages=("/ok/1",)),
         Flow("relay-ok", relaying, prepare=sending("/ok/1", "/ok/2"), messages=("/ok/1", "/ok/2")),
         Flow(
             "relay-failed",
@@ -344,13 +385,13 @@ FLOWS = {
             "prune",
             pruning,
             prepare=old_and_new,
-            again=pruning,
+            again=unless_told(pruning),
             effects=tuple(f"{name} evt_{n}" for name in ("book", "follow") for n in (1, 2)),
             messages=("/ok/evt_1", "/ok/evt_2"),
             events=("evt_1", "evt_2"),
         ),
         Flow("cron", working, make=scheduled, extra={"slots": True}),
         # Beside a migrator that stands still others wait: that is what its lock is for.
-        Flow("migrate", migrating, again=migrating, empty=True, without=("pause",)),
+        Flow("migrate", migrating, again=unless_told(migrating), empty=True, without=("pause",)),
     )
 }

@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +25,7 @@ from duly.stores.postgres import runners
 from duly.tools.steps import watching
 from matrix.audit import Audit
 from matrix.bench import Bench
-from matrix.children import STOPPED, Child, Hung
+from matrix.children import PATIENCE, STOPPED, Child, Hung
 from matrix.faults import FAULTS, World
 from matrix.flows import FLOWS
 from matrix.journal import Journal
@@ -131,11 +132,12 @@ class Lane:
             code = child.wait()
             if code == STOPPED:
                 zombies = 1
-                found += self._passed_over(flow, terms)
-                child.go_on()
-                code = child.wait()
+                beside = self._rivalled if case.fault == "rival" else self._passed_over
+                code, seen = beside(flow, terms, child)
+                found += seen
         except Hung as hung:
             found.append(f"I6: {hung}")
+            child.kill()
             code = 0
         self._release()
         if not self._journal.of("struck"):
@@ -153,18 +155,49 @@ class Lane:
         with watching(Doom(number)):
             recover(flow, terms, self.place)
 
-    def _passed_over(self, flow: Flow, terms: Terms) -> list[str]:
-        """While one is stopped, others do what there is to do."""
+    def _passed_over(self, flow: Flow, terms: Terms, stopped: Child) -> tuple[int, list[str]]:
+        """While one is stopped, others do all there is to do; then it goes on."""
         code = self._child(lambda: self._beside(flow, terms)).wait()
-        return [] if code == 0 else [f"nobody could go on beside it:\n{self.said()}"]
+        found = [] if code == 0 else [f"nobody could go on beside it:\n{self.said()}"]
+        stopped.go_on()
+        return stopped.wait(), found
+
+    def _rivalled(self, flow: Flow, terms: Terms, stopped: Child) -> tuple[int, list[str]]:
+        """While one is stopped, another takes over; the first one goes on while that is at work."""
+        opened = self._stderr.with_name("opened")
+        opened.unlink(missing_ok=True)
+        held = terms._replace(gate=lambda: self._hold(opened))
+        other = self._child(lambda: self._beside(flow, held))
+        while not self._journal.of("holding") and not other.ended():
+            time.sleep(0.005)
+        took_over = bool(self._journal.of("holding"))
+        before = self._effects_of(stopped)
+        stopped.go_on()
+        code = stopped.wait()
+        late = self._effects_of(stopped) - before
+        opened.touch()
+        other.wait()
+        found = [f"I8: {what!r} was left by one whose lease was lost" for what in late if took_over]
+        for line in self._journal.of("worked"):
+            if took_over and line["who"] == other.pid and line["lost"]:
+                found.append("I8: the newest holder of a lease was refused")
+        return code, found
+
+    def _hold(self, opened: Path) -> None:
+        """Keep a job at work until the other one has ended."""
+        self._journal.write("holding")
+        until = time.monotonic() + PATIENCE / 2
+        while not opened.exists() and time.monotonic() < until:
+            time.sleep(0.005)
+
+    def _effects_of(self, child: Child) -> set[str]:
+        rows = self.place.rows(f"SELECT what FROM effects WHERE who = {child.pid}")
+        return {what for (what,) in rows}
 
     def _beside(self, flow: Flow, terms: Terms) -> None:
-        """A recovery, which may find the one that is stopped in possession of SQLite's lock."""
-        try:
+        """A recovery, which may be told that the stopped one has the lock of a key, or SQLite's."""
+        with suppress(duly.Held):
             recover(flow, terms, self.place)
-        except (duly.Held, duly.StoreUnavailable):
-            if not terms.url.startswith("sqlite"):
-                raise
 
     def _recovered(self, flow: Flow, terms: Terms) -> list[str]:
         """Everything brought to its end, and looked at."""
@@ -235,6 +268,7 @@ class Lane:
                 world = world._replace(cancel=canceller(bench))
                 trap.arm()
                 await flow.run(bench, self.place)
+                self._journal.write("completed")
 
             try:
                 bench.run(whole())

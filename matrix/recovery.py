@@ -38,7 +38,7 @@ class Ahead:
 def recover(flow: Flow, terms: Terms, place: Place) -> None:
     """Bring everything to its end, as far as duly can."""
     clock = Ahead()
-    bench = Bench(terms._replace(clock=clock, gate=lambda: None), flow.make)
+    bench = Bench(terms._replace(clock=clock), flow.make)
     bench.run(recovered(flow, bench, place, clock))
 
 

@@ -7,6 +7,7 @@ hide.
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -23,11 +24,11 @@ Colour = Literal["sync", "async"]
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 HUB_SECRET = "a secret of the hub"
 TABLES = (
-    "CREATE TABLE effects (what text)",
+    "CREATE TABLE effects (what text, who integer)",
     "CREATE TABLE totals (total integer)",
     "INSERT INTO totals VALUES (0)",
 )
-WRITE = "INSERT INTO effects (what) VALUES (:what)"
+WRITE = "INSERT INTO effects (what, who) VALUES (:what, :who)"
 COUNT = "UPDATE totals SET total = total + 1"
 QUICK = duly.Backoff(first=timedelta(milliseconds=10))
 
@@ -40,7 +41,7 @@ class Terms(NamedTuple):
     colour: Colour
     journal: Journal
     clock: Callable[[], datetime] | None = None
-    # Holds the slow job for as long as the flow wants.
+    # Holds every job for as long as somebody wants.
     gate: Callable[[], None] = lambda: None
 
 
@@ -90,6 +91,7 @@ class Blocking(Outside):
     def book(self, event: Any, tx: duly.Tx) -> None:
         """Everything in one transaction: the effect, further work and a message."""
         note(tx, f"book {event.id}")
+        self._gate()
         tx.enqueue("follow", {"of": event.id})
         tx.send(f"{self._origin}/ok/{event.id}", json={"of": event.id})
 
@@ -100,14 +102,17 @@ class Blocking(Outside):
     def follow(self, job: duly.Job, tx: duly.Tx) -> None:
         """An effect of a job."""
         note(tx, f"follow {job.payload['of']}")
+        self._gate()
 
     def mail(self, job: duly.Job) -> None:
         """A call to the outside, which may have to be repeated."""
         self._call(f"mail {job.payload['of']}", job.key("mail"))
+        self._gate()
 
     def charge(self, job: duly.Job) -> None:
         """A step outside whose outcome is remembered."""
         job.effect("charge", lambda key: self._call(f"charge {job.payload['of']}", key))
+        self._gate()
 
     def flaky(self, job: duly.Job, tx: duly.Tx) -> None:
         """Fails after its effect, the first time."""
@@ -136,6 +141,7 @@ class Awaited(Outside):
     async def book(self, event: Any, tx: AsyncTx) -> None:
         """Everything in one transaction."""
         await note_awaited(tx, f"book {event.id}")
+        await asyncio.to_thread(self._gate)
         await tx.enqueue("follow", {"of": event.id})
         await tx.send(f"{self._origin}/ok/{event.id}", json={"of": event.id})
 
@@ -146,10 +152,12 @@ class Awaited(Outside):
     async def follow(self, job: AsyncJob, tx: AsyncTx) -> None:
         """An effect of a job."""
         await note_awaited(tx, f"follow {job.payload['of']}")
+        await asyncio.to_thread(self._gate)
 
     async def mail(self, job: AsyncJob) -> None:
         """A call to the outside."""
         self._call(f"mail {job.payload['of']}", job.key("mail"))
+        await asyncio.to_thread(self._gate)
 
     async def charge(self, job: AsyncJob) -> None:
         """A step outside whose outcome is remembered."""
@@ -158,6 +166,7 @@ class Awaited(Outside):
             return self._call(f"charge {job.payload['of']}", key)
 
         await job.effect("charge", call)
+        await asyncio.to_thread(self._gate)
 
     async def flaky(self, job: AsyncJob, tx: AsyncTx) -> None:
         """Fails after its effect, the first time."""
@@ -182,11 +191,11 @@ class Awaited(Outside):
 
 def note(tx: duly.Tx, what: str) -> None:
     """One effect, and the counter with it."""
-    tx.execute(WRITE, what=what)
+    tx.execute(WRITE, what=what, who=os.getpid())
     tx.execute(COUNT)
 
 
 async def note_awaited(tx: AsyncTx, what: str) -> None:
     """The same, awaited."""
-    await tx.execute(WRITE, what=what)
+    await tx.execute(WRITE, what=what, who=os.getpid())
     await tx.execute(COUNT)

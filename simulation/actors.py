@@ -7,7 +7,6 @@ sends through a transport of the application's own, so that no HTTP client is lo
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from simulation.application import application
 from simulation.stores import SimulatedStore
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Mapping
 
     from duly.edge.replies import Reply
@@ -88,7 +88,7 @@ class Actor:
         pause = BACK[int(self.world.dice.random() * len(BACK))]
         self.world.later(pause, self.boot)
 
-    def run(self, work: Any) -> asyncio.Task[Any]:
+    def run(self, work: Any) -> None:
         """Run the main task of the process; when that ends, so does the process."""
         process = self.process
 
@@ -99,9 +99,7 @@ class Actor:
             self.world.tell(process, "ends" if problem is None else f"ends: {problem!r}")
             process.die()
 
-        task: asyncio.Task[Any] = process.loop.create_task(work)
-        task.add_done_callback(ended)
-        return task
+        process.loop.create_task(work).add_done_callback(ended)
 
     def count(self) -> None:
         """Say what happened in this life, for the report."""
@@ -127,6 +125,11 @@ class Actor:
     def idle(self) -> bool:
         """Whether it has nothing in its hands."""
         return not self.requests
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it is there, and has nothing in its hands."""
+        return self.process.alive and self.idle
 
     def task(self, work: Any) -> asyncio.Task[Any]:
         """Something to be answered, which may be cancelled meanwhile."""

@@ -17,12 +17,13 @@ from simulation.scene import Declined
 
 if TYPE_CHECKING:
     from duly import Event
+    from duly._kernel.results import Json
     from duly.jobs.context import AsyncJob, Job
     from duly.jobs.tx import AsyncTx, Tx
     from duly.outbox.messages import Message
     from simulation.scene import Scene
 
-SECRET = "a secret that everybody knows"  # noqa: S105
+SECRET = "a secret that everybody knows"
 SIGNED = Provider(
     "signed", scheme=Hmac(header="X-Signature"), id="body:id", type="body:type",
     retry_horizon=timedelta(0), tolerance=None,
@@ -97,8 +98,13 @@ async def charge(event: Event, job: AsyncJob) -> None:
     plan = scene().plan(event, "charge")
     await plan.begin(job)
     await plan.last()
-    await job.effect("charge", scene().charge, unknown=plan.unknown(), not_done=(Declined,))
+    await job.effect("charge", charged, unknown=plan.unknown(), not_done=(Declined,))
     plan.end(job)
+
+
+async def charged(key: str) -> Json:
+    """Ask the bank."""
+    return {"charge": await scene().charge(key)}
 
 
 async def follow(event: Event, job: AsyncJob, tx: AsyncTx) -> None:

@@ -58,6 +58,11 @@ class CallerActor(Actor):
         """Whether it has nothing left to do."""
         return self.done
 
+    @property
+    def at_rest(self) -> bool:
+        """The same: it need not be there any more."""
+        return self.done
+
     async def _work(self) -> None:
         while not self.done:
             try:

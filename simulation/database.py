@@ -44,7 +44,7 @@ def leased_triggers(what: str, table: str) -> list[str]:
     """Triggers for a table of what can be leased."""
     after = "NEW.state, NEW.epoch, NEW.token, NEW.attempts, NEW.rescues, NEW.max_attempts"
     before = "OLD.epoch, OLD.token, OLD.attempts, OLD.rescues, OLD.max_attempts"
-    insert = f"INSERT INTO moves ({COLUMNS}) VALUES"  # noqa: S608  # names of our own
+    insert = f"INSERT INTO moves ({COLUMNS}) VALUES"  # names of our own
     return [
         f"""CREATE TRIGGER {what}_made AFTER INSERT ON {table} BEGIN
             {insert} ('{what}', NEW.id, NULL, {after}); END""",
@@ -60,19 +60,19 @@ TRIGGERS = [
     *leased_triggers("message", "duly_outbox"),
     f"""CREATE TRIGGER claim_made AFTER INSERT ON duly_claims BEGIN
         INSERT INTO moves ({COLUMNS}) VALUES ('claim', hex(NEW.digest), NULL, NEW.state, NEW.epoch,
-            NEW.token, 0, 0, 0); END""",  # noqa: S608
+            NEW.token, 0, 0, 0); END""",
     f"""CREATE TRIGGER claim_moved AFTER UPDATE ON duly_claims BEGIN
         INSERT INTO moves ({COLUMNS}) VALUES ('claim', hex(NEW.digest), OLD.state, NEW.state,
-            NEW.epoch, NEW.token, 0, 0, 0); END""",  # noqa: S608
+            NEW.epoch, NEW.token, 0, 0, 0); END""",
     f"""CREATE TRIGGER claim_left AFTER DELETE ON duly_claims BEGIN
         INSERT INTO moves ({COLUMNS}) VALUES ('claim', hex(OLD.digest), OLD.state, NULL, OLD.epoch,
-            OLD.token, 0, 0, 0); END""",  # noqa: S608
+            OLD.token, 0, 0, 0); END""",
     f"""CREATE TRIGGER history_made AFTER INSERT ON duly_history BEGIN
         INSERT INTO moves ({COLUMNS}) VALUES ('history', NEW.job, NULL, NEW.outcome, 0, NULL,
-            NEW.attempts, 0, 0); END""",  # noqa: S608
+            NEW.attempts, 0, 0); END""",
     f"""CREATE TRIGGER event_noted AFTER INSERT ON duly_events BEGIN
         INSERT INTO moves ({COLUMNS}) VALUES ('event', NEW.id, NULL, NEW.flags, 0, NULL, 0, 0, 0);
-        END""",  # noqa: S608
+        END""",
     """CREATE TRIGGER event_made AFTER INSERT ON duly_events BEGIN
         INSERT INTO accepted VALUES (NEW.id, NEW.scope, NEW.event_id, NEW.flags, NEW.received_at,
             NEW.fingerprint); END""",
@@ -105,9 +105,9 @@ class Database:
         self.statements = statements("sqlite", names(prefix="duly_", schema=None), "named")
         self._migrate()
         # Registered once: another function would have SQLite prepare every statement anew.
-        self._noise = random.Random()  # noqa: S311  # that of the schedule, once one plays
-        self.connection.create_function("random", 0, lambda: self._noise.getrandbits(64) - 2**63)
-        self.connection.create_function("randomblob", 1, lambda size: self._noise.randbytes(size))
+        self._noise = random.Random()  # that of the schedule, once one plays
+        self.connection.create_function("random", 0, self._random)
+        self.connection.create_function("randomblob", 1, self._random_bytes)
         self.holder: Transaction | None = None
 
     def _migrate(self) -> None:
@@ -120,6 +120,12 @@ class Database:
         for trigger in TRIGGERS:
             self.connection.execute(trigger)
 
+    def _random(self) -> int:
+        return self._noise.getrandbits(64) - 2**63
+
+    def _random_bytes(self, size: int) -> bytes:
+        return self._noise.randbytes(size)
+
     def begin_anew(self, world: World) -> None:
         """Empty every table, and draw from the dice of a schedule."""
         self._noise = world.noise
@@ -128,7 +134,7 @@ class Database:
         self.holder = None
         duly = [f"duly_{table}" for table in TABLES if table != "meta"]
         for table in (*duly, *OWN_TABLES):
-            self.connection.execute(f"DELETE FROM {table}")  # noqa: S608  # names of our own
+            self.connection.execute(f"DELETE FROM {table}")  # names of our own
         self.connection.execute("INSERT INTO counter VALUES (0)")
 
     def begin(self, process: Process) -> Transaction:

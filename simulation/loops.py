@@ -57,8 +57,8 @@ class Handle:
             self.process.run()
 
 
-class Loop(asyncio.AbstractEventLoop):
-    """The event loop of one simulated process."""
+class Loop:
+    """The event loop of one simulated process, as much of one as asyncio and duly ask for."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -75,7 +75,7 @@ class Loop(asyncio.AbstractEventLoop):
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> Any:
+    ) -> Handle:
         """Call it after what is ready now."""
         handle = Handle(self._process, callback, args, context)
         self._process.ready.append(handle)
@@ -89,7 +89,7 @@ class Loop(asyncio.AbstractEventLoop):
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> Any:
+    ) -> Handle:
         """Call it after so many seconds."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
@@ -99,7 +99,7 @@ class Loop(asyncio.AbstractEventLoop):
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> Any:
+    ) -> Handle:
         """Call it at that time, or later."""
         handle = Handle(self._process, callback, args, context, round(when * 1_000_000))
         self._world.at(handle.time, handle)
@@ -107,14 +107,16 @@ class Loop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
-        return asyncio.Future(loop=self)
+        loop: Any = self
+        return asyncio.Future(loop=loop)
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         """Run a coroutine; what is taken apart begins nothing new."""
         if not self._process.alive:
             coro.close()
             raise Crashed
-        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, **options)
+        loop: Any = self
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **options)
         self.tasks.append(task)
         return task
 

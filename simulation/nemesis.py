@@ -58,6 +58,13 @@ class Nemesis:
         self.costly += leases
         self._world.faults[fault] += 1
 
+    def _lost_by_all(self) -> int:
+        """What is lost where nobody was seen for long: each is unseen until its next heartbeat.
+
+        So is one that has just taken a job over from another.
+        """
+        return sum(one.leases for one in self.actors)
+
     def breaks_connection(self) -> bool:
         """Whether a connection is lost before a statement arrives; its transaction goes with it."""
         if self.quiet or not self.appetite or self._dice.random() >= BREAKS:
@@ -111,7 +118,9 @@ class Nemesis:
         one = self._one()
         if one is None or not self.appetite or self._blocks_all(one):
             return
-        self._costs("stall")
+        holder = self._world.database.holder
+        locks = holder is not None and holder.process is one.process
+        self._costs("stall", self._lost_by_all() if locks else 1)
         seconds = AWAY[int(self._dice.random() * len(AWAY))]
         process = one.process
         self._world.tell(process, f"is stopped for {seconds:g} s")
@@ -130,8 +139,7 @@ class Nemesis:
 
     def _jump(self) -> None:
         if self.appetite:
-            # Each worker is unseen until its next beat, also one that has just taken the job over.
-            self._costs("clock set ahead", sum(one.leases for one in self.actors))
+            self._costs("clock set ahead", self._lost_by_all())
             seconds = JUMPS[int(self._dice.random() * len(JUMPS))]
             self._world.ahead += int(seconds * 1_000_000)
             self._world.tell("the world", f"sets the clock ahead by {seconds:g} s")

@@ -8,7 +8,6 @@ from duly._ledger.replaying import replay
 from duly.jobs.dead import Selection
 from duly.jobs.replaying import plan_of
 from simulation.errors import Violation
-from simulation.running import here
 from simulation.stores import SimulatedStore
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class Operators:
         for name in ("operator-1", "operator-2"):
             self.waiting += 1
             process = self._world.process(name)
-            process.soon(lambda work: here().loop.create_task(work), self._replay(process))
+            process.soon(process.loop.create_task, self._replay(process))
             process.run()
         return True
 

@@ -46,10 +46,11 @@ class Process:
             return
         steps = 0
         RUNNING.append(self)
+        loop: Any = self.loop
         before = events._get_running_loop()
-        events._set_running_loop(self.loop)
+        events._set_running_loop(loop)
         try:
-            while self.ready and self.alive and not self.stalled:
+            while self.ready:
                 handle = self.ready.popleft()
                 if not handle.gone:
                     handle.context.run(handle.callback, *handle.arguments)
@@ -66,8 +67,7 @@ class Process:
 
     def later(self, seconds: float, call: Callable[[], object]) -> Handle:
         """Have something called after so many seconds."""
-        handle: Handle = self.loop.call_later(seconds, call)
-        return handle
+        return self.loop.call_later(seconds, call)
 
     def begin_thread(self, work: Callable[[], object]) -> Strand:
         """Begin a thread of this process."""
@@ -82,8 +82,9 @@ class Process:
         events._set_running_loop(None)
 
         def end() -> None:
+            loop: Any = self.loop
             self._strand = before
-            events._set_running_loop(self.loop)
+            events._set_running_loop(loop)
 
         return end
 
@@ -124,8 +125,9 @@ class Process:
     def take_apart(self) -> None:
         """Free what a crash left half-way."""
         self.ready.clear()
+        loop: Any = self.loop
         before = events._get_running_loop()
-        events._set_running_loop(self.loop)
+        events._set_running_loop(loop)
         RUNNING.append(self)
         try:
             for strand in self._strands:

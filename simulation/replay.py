@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simulation.campaign import theatre
 from simulation.errors import Violation
-from simulation.invariants import check
+from simulation.promises import check
 from simulation.running import RUNNING
 from simulation.schedules import Schedule, digest_of
 from simulation.stories import Listener, lines

@@ -167,12 +167,12 @@ class Scene:
 
     # The bank
 
-    async def charge(self, key: str) -> dict[str, int]:
+    async def charge(self, key: str) -> int:
         """Take money, once for each key."""
-        answer: dict[str, int] = await Request(here(), "charge", lambda: self._charge(key)).answer()
-        return answer
+        number: int = await Request(here(), "charge", lambda: self._charge(key)).answer()
+        return number
 
-    def _charge(self, key: str) -> dict[str, int]:
+    def _charge(self, key: str) -> int:
         self.asked[key] = self.asked.get(key, 0) + 1
         fault = self._draw(
             ("effect declined", 0.08), ("effect fails", 0.04), ("effect's reply lost", 0.08)
@@ -184,11 +184,12 @@ class Scene:
         number = self.charges.setdefault(key, len(self.charges) + 1)
         if fault:
             raise Trouble(fault)
-        return {"charge": number}
+        return number
 
     async def look(self, key: str) -> dict[str, int] | None:
         """Ask the bank whether it was done."""
-        found: dict[str, int] | None = await Request(here(), "look", lambda: self._look(key)).answer()
+        asked = Request(here(), "look", lambda: self._look(key))
+        found: dict[str, int] | None = await asked.answer()
         return found
 
     def _look(self, key: str) -> dict[str, int] | None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from simulation.actors import Actor, ReceiverActor, RelayActor, WorkerActor
 from simulation.callers import Books, CallerActor
 from simulation.errors import Endless
-from simulation.invariants import check
 from simulation.operators import Operators
+from simulation.promises import check
 from simulation.scripts import Script
 from simulation.senders import Post
 from simulation.world import World
@@ -19,6 +19,7 @@ from simulation.world import World
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator
+    from random import Random
 
     from simulation.database import Database
 
@@ -53,14 +54,12 @@ class Schedule:
         database.begin_anew(world)
         dice = world.dice
         self.receivers = [
-            ReceiverActor(world, f"receiver-{n + 1}") for n in range(1 + int(dice.random() * 1.5))
+            ReceiverActor(world, f"receiver-{n + 1}") for n in range(some(dice, 0.67, 0.33))
         ]
         self.workers = [
-            WorkerActor(world, f"worker-{n + 1}") for n in range(1 + int(0.85 + dice.random() * 1.45))
+            WorkerActor(world, f"worker-{n + 1}") for n in range(some(dice, 0.12, 0.68, 0.2))
         ]
-        self.relays = [
-            RelayActor(world, f"relay-{n + 1}") for n in range(1 + int(dice.random() * 1.6))
-        ]
+        self.relays = [RelayActor(world, f"relay-{n + 1}") for n in range(some(dice, 0.6, 0.4))]
         self.books = Books()
         self.callers = [
             CallerActor(world, f"caller-{n + 1}", self.books)
@@ -109,9 +108,18 @@ class Schedule:
             and not self.operators.waiting
             and self.world.database.holder is None
             and not self.world.database.rows(OPEN)[0][0]
-            and all(one.process.alive and one.idle for one in self.actors if one not in self.callers)
-            and all(one.done for one in self.callers)
+            and all(one.at_rest for one in self.actors)
         )
+
+
+def some(dice: Random, *chances: float) -> int:
+    """One, two or more of something, by their chances."""
+    draw = dice.random()
+    for number, chance in enumerate(chances, start=1):
+        draw -= chance
+        if draw < 0:
+            return number
+    return len(chances)
 
 
 def played(seed: int, database: Database, *, digest: bool = False) -> Verdict:
@@ -135,7 +143,7 @@ def digest_of(world: World) -> str:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """duly's log of crashes and lost leases would be all that one sees."""
+    """Duly's log of crashes and lost leases would be all that one sees."""
     loggers = [logging.getLogger(name) for name in ("duly", "asyncio")]
     before = [logger.level for logger in loggers]
     for logger in loggers:

@@ -24,7 +24,7 @@ HANDLERS = {
     ("brief", ""): ("pay",),
 }
 SOURCES = (("shop", 0.52), ("hook", 0.22), ("till", 0.14), ("brief", 0.12))
-TYPES = ("paid", "paid", "told", "both", "state", "state")
+TYPES = ("paid", "told", "told", "both", "state")
 # Seconds that a run takes at most: less than its timeout.
 LONGEST = 2.8
 # Seconds over which copies are sent at once, and over which those are that come late.

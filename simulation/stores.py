@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from duly._kernel.clock import MICROSECOND, from_microseconds
@@ -34,6 +33,7 @@ from simulation.stories import summary
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+    from datetime import timedelta
 
     from duly._kernel.session import Operation, Row, Rows, Value
     from simulation.database import Transaction

@@ -19,9 +19,6 @@ from functools import lru_cache
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-import duly.runtime.crew
-import duly.runtime.relaying.relay
-import duly.runtime.worker
 from duly._kernel.failures import plain
 from duly._kernel.retry import Backoff
 from simulation import threads

@@ -70,7 +70,7 @@ class Thread:
         target: Callable[..., object],
         args: tuple[Any, ...] = (),
         name: str = "",
-        daemon: bool = False,  # noqa: FBT001, FBT002  # as in the standard library
+        daemon: bool = False,  # as in the standard library
     ) -> None:
         self._target = target
         self._arguments = args

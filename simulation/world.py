@@ -45,7 +45,11 @@ class Alarm:
     """A call of the world's own, which no process can be late for."""
 
     def __init__(self, call: Callable[[], object]) -> None:
-        self.due = call
+        self._call = call
+
+    def due(self) -> None:
+        """Make it."""
+        self._call()
 
 
 class World:
@@ -54,8 +58,8 @@ class World:
     def __init__(self, seed: int, database: Database) -> None:
         self.seed = seed
         # What the schedule draws, and what duly draws: tokens, ids, jitter.
-        self.dice = random.Random(seed)  # noqa: S311  # a schedule is to be repeated
-        self.noise = random.Random(f"noise {seed}")  # noqa: S311
+        self.dice = random.Random(seed)  # a schedule is to be repeated
+        self.noise = random.Random(f"noise {seed}")
         self.database = database
         self.hub: Any = getcurrent()
         self.now = UPTIME
@@ -132,7 +136,7 @@ class World:
         timers = self._timers
         while timers and timers[0][0] <= self.now:
             heappop(timers)[2].due()
-        able = [one for one in self.asked if not (one.process.stalled or one.lock and self.locked)]
+        able = [one for one in self.asked if self._able(one)]
         if able and self.dice.random() >= TIME_PASSES:
             self._perform(self._picked(able))
         elif timers:
@@ -140,10 +144,9 @@ class World:
         elif not able:
             raise Endless("everybody waits for something that never happens")
 
-    @property
-    def locked(self) -> bool:
-        """Whether somebody has the only write lock."""
-        return self.database.holder is not None
+    def _able(self, one: Request) -> bool:
+        """Whether it can be done now: there is one write lock, and who is stopped does nothing."""
+        return not one.process.stalled and (self.database.holder is None or not one.lock)
 
     def _picked(self, able: list[Request]) -> Request:
         dice = self.dice

@@ -5,6 +5,8 @@ the gate that tells genuine deliveries from others, and the ledger that claims t
 code that blocks; `duly.aio` holds the verbs of the ledger awaited.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from duly import aio
 from duly._kernel.errors import (
     DulyError,
@@ -65,6 +67,19 @@ for _public in (
     _public.__module__ = "duly"
 DulyError.__module__ = "duly"
 
+if TYPE_CHECKING:
+    from duly.tools.proving.asserting import assert_effectively_once
+else:
+
+    def __getattr__(name: str) -> Any:
+        """What only tests need is imported when it is asked for."""
+        if name == "assert_effectively_once":
+            from duly.tools.proving.asserting import assert_effectively_once
+
+            return assert_effectively_once
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "Backoff",
     "Dead",
@@ -111,6 +126,7 @@ __all__ = [
     "Worked",
     "WrongColour",
     "aio",
+    "assert_effectively_once",
     "dedup",
     "dedup_many",
     "django",

@@ -47,7 +47,7 @@ async def provoke_all(server: Server, requests: int) -> tuple[Counter[str], str]
     numbers = iter(range(requests))
     async with healthy_meanwhile(server.address, "healthy") as healthy:
         await asyncio.gather(*[provoke(server, numbers, seen) for _ in range(CONNECTIONS)])
-    healthy.check(at_least=20, within=5.0)
+    healthy.check(at_least=3, within=5.0)
     return seen, str(healthy)
 
 

@@ -61,7 +61,7 @@ async def trickle_from_all(
         ends = await asyncio.gather(
             *[trickle(server.address, head, rest, limit) for _ in range(SOCKETS)]
         )
-    healthy.check(at_least=20, within=HEALTHY)
+    healthy.check(at_least=3, within=HEALTHY)
     return Counter(end for end, _ in ends), max(seconds for _, seconds in ends), str(healthy)
 
 

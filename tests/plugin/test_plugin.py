@@ -46,7 +46,7 @@ CONFTEST = """
 """
 TESTS = """
     import asyncio
-    from datetime import timedelta
+    from datetime import UTC, datetime, timedelta
     from pathlib import Path
 
     import pytest
@@ -90,6 +90,7 @@ TESTS = """
 
     def test_the_clock(duly_app, run_jobs, run_relay, clock, duly_clock):
         assert clock is duly_clock
+        clock.move_to(datetime(2026, 1, 1, 12, 30, tzinfo=UTC))
         assert run_jobs().done == []
         clock.advance(hours=1)
         assert run_jobs().done == ["hourly"]

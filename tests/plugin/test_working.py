@@ -1,6 +1,6 @@
 """``run_jobs``: what is due runs, one after the other, and what ran is told."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,8 @@ from duly.tools.testing import HandClock, RunJobs, Trial, clocks, isolated, test
 from tests.plugin.shops import PAID
 
 RAN: list[object] = []
+# Of an hour, so that no slot of a schedule is near.
+HALF_PAST = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 
 
 def note(job: duly.Job) -> None:
@@ -118,7 +120,7 @@ def test_every_queue_has_its_turn_until_all_are_empty(tmp_path: Path) -> None:
 
 
 def test_a_schedule_follows_the_clock(tmp_path: Path) -> None:
-    with isolated(a_desk(tmp_path)) as trial:
+    with isolated(a_desk(tmp_path), clock=HandClock(HALF_PAST)) as trial:
         assert len(trial.run_jobs()) == 0
         for _ in range(3):
             trial.clock.advance(hours=1)
@@ -146,7 +148,8 @@ async def test_jobs_run_in_the_tests_own_event_loop(tmp_path: Path, own_postgres
 
 
 def test_on_a_server_the_same_holds(tmp_path: Path, own_postgres_url: str) -> None:
-    with isolated(a_desk(tmp_path), url=test_database(own_postgres_url)) as trial:
+    url = test_database(own_postgres_url)
+    with isolated(a_desk(tmp_path), url=url, clock=HandClock(HALF_PAST)) as trial:
         trial.run_jobs()
         for number in range(5):
             trial.app.enqueue(note, number)

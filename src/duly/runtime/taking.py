@@ -64,6 +64,11 @@ class Taker:
         """Take jobs until told to stop, or until there are none."""
         while not self.stopping.is_set():
             self.stirred.clear()
+            if not self._crew.trusted():
+                # Too long since the last beat: others would take back at once what it takes, and
+                # count that as a rescue.
+                await self.nap(LATEST)
+                continue
             wants = self._crew.desk.wants()
             try:
                 taken = await self._take(wants) if wants else 0

@@ -14,6 +14,7 @@ import os
 import sqlite3
 import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
@@ -99,7 +100,15 @@ class Writer:
         """Let the next one in, unless the connection was taken away before; from any thread."""
         if self._lent is connection:
             self._borrower = self._lent = None
+            self._discard_unended(connection)
             self._lock.release()
+
+    def _discard_unended(self, connection: OwnConnection) -> None:
+        """Close one whose ROLLBACK failed: with its transaction open it would hold the lock."""
+        with suppress(sqlite3.Error):
+            if connection.in_transaction and self._connection is connection:
+                self._connection = None
+                connection.close()  # which rolls back
 
     def end(self, connection: OwnConnection) -> None:
         """Give a handler's connection back; one that was taken away is closed by who has it.

@@ -12,7 +12,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from duly.runtime.crew import Crew
-from duly.tools.proving.databases.finding import Finder, store_of
+from duly.tools.proving.databases.files import Finder
+from duly.tools.proving.databases.finding import store_of
 from duly.tools.proving.recording import Answers, Net, Recorder, recording
 from duly.tools.proving.sites import living
 from duly.tools.proving.trace import Notes, Wording
@@ -54,7 +55,7 @@ class Act:
         trap: where it dies, or is stopped.
         aging: whether leases of others run out, and waits are over.
         gate: a file; nothing is delivered before it is there.
-        copied: where SQLite files are copied to before they are first used.
+        files: the list to which SQLite files are added, and copied, before they are first used.
     """
 
     folder: Path
@@ -64,7 +65,7 @@ class Act:
     trap: Trap | None = None
     aging: bool = False
     gate: Path | None = None
-    copied: Path | None = None
+    files: Path | None = None
     answers: dict[str, Any] = field(default_factory=dict)
     allowed: frozenset[tuple[str, int]] = frozenset()
 
@@ -115,7 +116,7 @@ class Stage:
             Wording(app.store.names),
             Notes(act.file("marks")),
             act.trap,
-            None if act.copied is None else Finder(act.copied).met,
+            None if act.files is None else Finder(act.files).met,
         )
 
 

@@ -81,7 +81,7 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
     )
     if (through is None) != (path is None):
         raise Misuse("through= is the site, and path= where it takes the event: give both")
-    load = by_name(app) if isinstance(app, str) else as_it_is(checked_app(app), through)
+    load = by_name(app) if isinstance(app, str) else as_it_is(closed(app), through)
     verdict = tried(load, wishes, Manner(disposable=disposable), lambda _: None)
     if verdict.finding is not None:
         raise AssertionError(told(verdict))
@@ -122,10 +122,12 @@ def tables_of(effects: object) -> tuple[str, ...] | None:
     return tuple(str(one).lower() for one in effects)
 
 
-def checked_app(app: object) -> Duly:
-    """Refuse what is no application of duly's."""
+def closed(app: object) -> Duly:
+    """An application without connections of its own; its next use opens new ones."""
     if not isinstance(app, Duly):
         raise Misuse(f"app must be a duly.Duly, or its name as in shop:app, not {kind(app)}")
+    if app.store.capabilities.durable:  # or it would forget everything
+        app.store.close()
     return app
 
 

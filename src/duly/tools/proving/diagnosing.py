@@ -26,7 +26,7 @@ NO_KEY = "call without idempotency key"
 NEW_KEY = "idempotency key made anew"
 BEFORE_CLAIM = "side effect before the claim"
 ORDER = "order-dependent write"
-NOT_REPEATABLE = "not safe to repeat"
+NOT_REPEATABLE = "a repeat ends differently"
 
 
 def diagnosed(case: Case, wrong: Wrong, marks: Sequence[Mark], calls: Sequence[Call]) -> Mistake:
@@ -47,7 +47,7 @@ def diagnosed(case: Case, wrong: Wrong, marks: Sequence[Mark], calls: Sequence[C
         return row_mistake(trace, case, wrong)
     if isinstance(wrong, Undone):
         return undone_mistake(wrong)
-    return unknown()
+    return value_mistake(trace, case)
 
 
 class Trace:
@@ -71,11 +71,12 @@ class Trace:
             mark for mark in self.marks if mark.theirs and written_table(mark.text) == table.lower()
         ]
 
-    def outside_writes(self) -> list[Mark]:
-        """The user's statements that write outside the transaction of the claim or the job."""
+    def outside_writes(self, case: Case) -> list[Mark]:
+        """What the user's code had written outside the transaction when it was killed."""
+        reached = self.marks if case.point is None else self.marks[: case.point.index + 1]
         return [
             mark
-            for mark in self.marks
+            for mark in reached
             if mark.theirs and mark.kind == "sql" and verb_of(mark.text) and self.outside(mark)
         ]
 
@@ -108,10 +109,7 @@ def row_mistake(trace: Trace, case: Case, wrong: Difference) -> Mistake:
     if is_lost(wrong):
         return lost_mistake(trace, case)
     if is_repeated(wrong) or any(is_delta(mark.text) for mark in writes if wrong.column):
-        return Mistake(
-            DELTA,
-            "The update is a delta outside the transaction: set a state, or move it into `tx`.",
-        )
+        return delta_mistake()
     inserts = [mark for mark in writes if verb_of(mark.text) == "INSERT"]
     if wrong.column is None and (inserts or not writes):
         return insert_mistake()
@@ -166,12 +164,17 @@ def call_mistake(trace: Trace, case: Case, wrong: CallDifference, calls: Sequenc
     )
 
 
+def value_mistake(trace: Trace, case: Case) -> Mistake:
+    """Why the user's own function says something else: by what was written last."""
+    before = trace.outside_writes(case)
+    if before and is_delta(before[-1].text):
+        return delta_mistake()
+    return insert_mistake() if before and verb_of(before[-1].text) == "INSERT" else unknown()
+
+
 def lost_mistake(trace: Trace, case: Case) -> Mistake:
     """Something was not done: what was written before it made the repeat believe that it was."""
-    before = trace.outside_writes()
-    if case.point is not None:
-        reached = trace.marks[: case.point.index + 1]
-        before = [mark for mark in before if mark in reached]
+    before = trace.outside_writes(case)
     if not before:
         return unknown()
     return Mistake(
@@ -191,6 +194,13 @@ def undone_mistake(wrong: Undone) -> Mistake:
             "insert it through `tx`, or with ON CONFLICT DO NOTHING.",
         )
     return unknown()
+
+
+def delta_mistake() -> Mistake:
+    """Something that is added each time."""
+    return Mistake(
+        DELTA, "The update is a delta outside the transaction: set a state, or move it into `tx`."
+    )
 
 
 def insert_mistake() -> Mistake:

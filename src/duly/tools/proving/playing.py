@@ -9,7 +9,8 @@ from duly._kernel.errors import Misuse
 from duly.tools.proving.acting import CALLS, Act, read_report
 from duly.tools.proving.calls import read_calls
 from duly.tools.proving.cases import COPIES, PROCESSES
-from duly.tools.proving.databases.finding import found_files, store_of
+from duly.tools.proving.databases.files import found_files
+from duly.tools.proving.databases.finding import store_of
 from duly.tools.proving.states import State, read_state
 from duly.tools.proving.trace import read_marks
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from duly.tools.proving.calls import Call
     from duly.tools.proving.cases import Case
     from duly.tools.proving.databases import Base, Left
+    from duly.tools.proving.databases.finding import Ground
     from duly.tools.proving.nursery import Ending, Nursery
     from duly.tools.proving.trace import Mark
     from duly.tools.proving.watch import Trap
@@ -82,19 +84,15 @@ class Player:
         self._bases: list[Base] = []
         self._number = 0
 
-    def find(self, base: Base | None) -> State:
-        """Learn which databases there are by a first run; the state in which every case begins.
-
-        Args:
-            base: the one that duly's tables are in, where that is no file.
-        """
-        self._bases = [] if base is None else [base]
+    def find(self, ground: Ground) -> State:
+        """Learn which databases there are by a first run; the state in which every case begins."""
+        self._bases = [] if ground.base is None else [ground.base]
         folder = self._begun()
-        act = self._act(folder, 0, self._wishes.asks[:1], copied=self._folder)
+        act = self._act(folder, 0, self._wishes.asks[:1], files=ground.files)
         try:
             refuse_failed(self._ended(act), self._store.left())
         finally:
-            self._bases += found_files(self._folder, self._told.names)
+            self._bases += found_files(ground.files, self._told.names)
             self.put_back()
         self._store.prepare()
         for known in self._bases:

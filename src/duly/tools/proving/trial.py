@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.tools.proving.databases.finding import base_of
+from duly.tools.proving.databases.finding import ground
 from duly.tools.proving.nursery import PATIENCE, Nursery
 from duly.tools.proving.playing import Player
 from duly.tools.proving.proof import Proof
@@ -16,9 +16,10 @@ from duly.tools.proving.proof import Proof
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from duly.tools.proving.databases.finding import Ground
     from duly.tools.proving.playing import Wishes
     from duly.tools.proving.proof import Verdict
-    from duly.tools.proving.where import Load, Told
+    from duly.tools.proving.where import Load
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +45,19 @@ def tried(load: Load, wishes: Wishes, manner: Manner, show: Callable[[str], None
         told, asks = nursery.told(wishes.asks)
         wishes = replace(wishes, asks=asks, allowed=wishes.allowed | told.database)
         player = Player(nursery, told, wishes, folder)
-        return with_databases(player, told, wishes, manner, show)
+        with ground(told.url, told.names, folder, disposable=manner.disposable) as where:
+            return put_back(player, where, wishes, manner, show)
     finally:
         nursery.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def with_databases(
-    player: Player, told: Told, wishes: Wishes, manner: Manner, show: Callable[[str], None]
+def put_back(
+    player: Player, where: Ground, wishes: Wishes, manner: Manner, show: Callable[[str], None]
 ) -> Verdict:
-    """The proof, with the databases put back at its end whatever happens."""
-    base = base_of(told.url, told.names, disposable=manner.disposable)
+    """The proof, and the databases as they were at its end, whatever happens."""
     try:
-        verdict = Proof(player, wishes).run(base, show)
+        verdict = Proof(player, wishes).run(where, show)
         if verdict.finding is not None and manner.keep is not None:
             manner.keep.mkdir(parents=True, exist_ok=True)
             verdict.kept = player.keep(manner.keep)

@@ -27,8 +27,12 @@ KILL, STOP, FREEZE, ROLL, STRIKE, HOLD = 0.6, 4.0, 11.0, 20.0, 25.0, 9.0
 TIMES = 3
 # Whom to kill, by weight.
 TARGETS = {Role.WORKER: 6, Role.INGRESS: 3, Role.RELAY: 1}
-# Seconds for which the lock of a SQLite file is held.
-HELD = (0.3, 1.5)
+# Seconds for which the lock of a SQLite file is held; in a storm that lasts, now and then for
+# longer than anybody waits.
+HELD, HELD_LONG = (0.3, 1.5), (2.5, 4.0)
+LASTING = 60.0
+# For how many leases somebody is stopped, and seconds that he is left alone when he is awake.
+LEASES, AWAKE = (1.6, 2.4), 3.0
 # Whoever was stopped with that lock in its hands stops everybody: it is woken after so long.
 TOO_LONG = 0.5
 
@@ -47,6 +51,8 @@ class Nemesis:
         self._log = log.open("w")
         self._asleep: list[tuple[float, Slot]] = []
         self._rolling: list[Slot] = []
+        # When somebody who was stopped went on.
+        self._woken: dict[Slot, float] = {}
         self.done: Counter[str] = Counter()
         length = settings.expected
         plans: list[tuple[float, Callable[[float], bool]]] = [
@@ -113,12 +119,13 @@ class Nemesis:
     def _stop_anybody(self, now: float) -> bool:
         return self._stop(now, self._crew.standing(*TARGETS))
 
-    def _stop(self, now: float, victims: list[Slot]) -> bool:
-        """Stop somebody for longer than a lease."""
+    def _stop(self, now: float, standing: list[Slot]) -> bool:
+        """Stop somebody until his leases are lost, and others had the time to take them."""
+        victims = [slot for slot in standing if now - self._woken.get(slot, -AWAKE) >= AWAKE]
         if not victims or len(self._asleep) > 1:
             return False
         victim = self._dice.choice(victims)
-        length = self._settings.lost_after * self._dice.uniform(1.3, 2.0)
+        length = self._settings.lost_after * self._dice.uniform(*LEASES)
         self._note(now, "SIGSTOP", victim, f" for {length:.1f} s")
         self._crew.stop(victim)
         self._asleep.append((now + length, victim))
@@ -137,6 +144,7 @@ class Nemesis:
 
     def _wake(self, now: float, slot: Slot) -> None:
         if slot.state is State.STOPPED:
+            self._woken[slot] = now
             self.say(now, f"SIGCONT {slot.name} ({slot.pid})")
             self._crew.wake(slot)
 
@@ -170,7 +178,8 @@ class Nemesis:
 
     def _hold(self, now: float) -> bool:
         assert isinstance(self._database, SqliteDatabase)  # noqa: S101  # or it is not planned
-        seconds = self._dice.uniform(*HELD)
+        rarely = self._dice.random() < 0.25 and self._settings.expected > LASTING
+        seconds = self._dice.uniform(*(HELD_LONG if rarely else HELD))
         self.done["write lock held"] += 1
         self.say(now, f"write lock held for {seconds:.1f} s")
         path = self._database.path

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import sqlite3
 import time
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Misuse
 from duly.stores.opening import store
 from duly.tools.proving.databases.base import AGING, LEFT, STAGED, Column, Left, Table, asked_for
 
@@ -39,8 +36,7 @@ def connect(path: Path) -> sqlite3.Connection:
 class SqliteBase:
     """One file.
 
-    Its state in which cases begin is kept beside it, empty where the file did not exist, and locked
-    while a proof lasts: a proof that was ended in the middle is known by it.
+    The state in which it was found is kept beside it, empty where the file did not exist.
 
     Args:
         path: where it is.
@@ -52,8 +48,6 @@ class SqliteBase:
         self._copy = self._start = beside(path)
         self._names = names
         self.name = path.name
-        self._lock = os.open(self._copy, os.O_RDONLY)
-        fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     def put_back(self) -> None:
         """Bring it to the state in which cases begin."""
@@ -68,7 +62,6 @@ class SqliteBase:
     def end(self) -> None:
         """As it was found."""
         put_back(self._copy, self._path)
-        os.close(self._lock)
         removed(self._copy)
 
     def keep(self, place: Path) -> str:
@@ -167,20 +160,6 @@ def removed(path: Path) -> None:
     """Remove a database with everything that SQLite puts beside it."""
     for companion in COMPANIONS:
         Path(f"{path}{companion}").unlink(missing_ok=True)
-
-
-def recovered(path: Path) -> None:
-    """Put back what a proof has left that was ended in the middle."""
-    for copy in path.parent.glob(f"*{BESIDE}"):
-        with copy.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise Misuse(
-                    f"another proof is using a database in {path.parent}: wait until it is over"
-                ) from None
-            put_back(copy, copy.with_name(copy.name.removesuffix(BESIDE)))
-            removed(copy)
 
 
 def copied(source: Path, target: Path) -> None:

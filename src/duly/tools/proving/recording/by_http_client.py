@@ -103,9 +103,8 @@ def recorded(recorder: Recorder) -> Iterator[None]:
     """Let every connection of http.client lead to the recorder."""
 
     def connect(self: Any) -> None:
-        scheme = "https" if isinstance(self, http.client.HTTPSConnection) else "http"
-        usual = self.default_port
-        port = "" if self.port in (None, usual) else f":{self.port}"
+        scheme = "https" if self.default_port == http.client.HTTPS_PORT else "http"
+        port = "" if self.port in (None, self.default_port) else f":{self.port}"
         self.sock = Socket(recorder, f"{scheme}://{self.host}{port}")
         # urllib3 would complain about a certificate that nobody has looked at.
         self.is_verified, self.proxy_is_verified = True, None

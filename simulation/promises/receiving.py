@@ -1,0 +1,81 @@
+"""What a sender was told is true: I1, I5 and I14."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from duly._kernel.clock import MICROSECOND
+from simulation.application import BRIEF
+from simulation.promises.verdicts import broken
+
+if TYPE_CHECKING:
+    from simulation.facts import Accepted, Facts
+    from simulation.schedules import Schedule
+    from simulation.senders import Heard
+
+BRIEFLY = BRIEF // MICROSECOND
+
+
+def heard(schedule: Schedule, facts: Facts) -> None:
+    """I1: what a sender was told is there."""
+    for one in schedule.post.heard:
+        found = [row for row in meant(one, facts) if row.id in facts.kept or forgets(row)]
+        if not found:
+            broken("I1", f"{one.content.event} was answered {one.said!r}, and is not there")
+
+
+def meant(one: Heard, facts: Facts) -> list[Accepted]:
+    """The rows that an answer speaks of."""
+    content = one.content
+    rows = facts.rows_of[content.source, content.event]
+    conflict = one.said == "conflict"
+    found = [row for row in rows if bool(row.flags) == conflict]
+    if one.said == "duplicate":  # of whatever body came first
+        return found
+    return [row for row in found if row.fingerprint == content.fingerprint]
+
+
+def forgets(row: Accepted) -> bool:
+    """Whether the source forgets its events soon, on purpose."""
+    return row.scope == "brief"
+
+
+def accepted_once(schedule: Schedule, facts: Facts) -> None:
+    """I5 and I14: an event is accepted once, until its claim has run out; so is a body."""
+    for (scope, event), rows in facts.rows_of.items():
+        real = [row for row in rows if not row.flags]
+        if scope != "brief" and len(real) > 1:
+            broken("I5", f"{event} of {scope} was accepted {len(real)} times")
+        for before, after in pairwise(real):
+            if after.at - before.at < BRIEFLY:
+                broken("I5", f"{event} was accepted again while its claim was kept")
+    bodies = Counter(one.fingerprint for one in facts.processed if one.scope == "hook")
+    if any(times > 1 for times in bodies.values()):
+        broken("I14", "a body was processed under two ids that nobody has signed")
+
+
+def at_work_still(schedule: Schedule, facts: Facts) -> None:
+    """I5: an event whose claim has run out is not accepted again while it has work left."""
+    names = {one.id: (one.scope, one.event) for one in facts.processed}
+    busy: dict[tuple[str, str], set[str]] = {}
+    for move in facts.moves:
+        job = facts.jobs.get(move.id)
+        if move.what == "event" and move.id in names and busy.get(names[move.id]):
+            broken("I5", f"{names[move.id][1]} was accepted again with work left to do")
+        if move.what == "job" and job is not None and job.event in names:
+            at_work = busy.setdefault(names[job.event], set())
+            if move.after is None:
+                at_work.discard(move.id)
+            else:
+                at_work.add(move.id)
+
+
+def conflicts(schedule: Schedule, facts: Facts) -> None:
+    """I14: a conflict is recorded, which I1 looks for, and never processed."""
+    for one in facts.accepted:
+        if one.flags.startswith("conflict"):
+            schedule.world.seen["conflicts recorded"] += 1
+            if facts.jobs_of[one.id]:
+                broken("I14", f"the conflict about {one.event} has jobs")

@@ -1,0 +1,155 @@
+"""`assert_effectively_once`: the same proof in a test, of an application that is made there."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import duly
+from duly.tools.proving.asserting import assert_effectively_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SECRET = "whsec_" + "A" * 32
+EVENT = {"type": "order.paid", "data": {"order": "o-1"}}
+
+
+def shop(path: Path, handler: Callable[..., Any]) -> duly.Duly:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE orders (id TEXT, note TEXT)")
+        connection.execute("CREATE TABLE log (line TEXT)")
+    app = duly.Duly(f"sqlite:///{path}")
+    app.source("shop", provider="standard-webhooks", secret=SECRET)
+    app.on("shop", "order.*", name="handler")(handler)
+    app.job(name="ship", attempts=3)(handler)
+    return app
+
+
+def failure(app: duly.Duly, *event: Any, **options: Any) -> str:
+    """What a proof that must fail says, on one line."""
+    with pytest.raises(AssertionError) as failed:
+        assert_effectively_once(app, *event, **options)
+    return " ".join(str(failed.value).split())
+
+
+def right(tx: duly.Tx) -> None:
+    tx.execute("INSERT INTO orders (id) VALUES ('o-1')")
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Callable[[], None]:
+    def handler() -> None:
+        with closing(sqlite3.connect(tmp_path / "shop.db", timeout=10)) as own, own:
+            own.execute("INSERT INTO orders (id) VALUES ('o-1')")
+
+    return handler
+
+
+def test_a_handler_that_is_right_passes_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    app = shop(tmp_path / "shop.db", right)
+
+    assert_effectively_once(app, EVENT)
+
+    with app.transaction() as tx:
+        assert tx.execute("SELECT count(*) AS n FROM orders") == [{"n": 0}]
+    app.close()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left <= {"shop.db", "shop.db-wal", "shop.db-shm"}
+
+
+def test_a_mistake_fails_the_test_with_its_story(tmp_path: Path, wrong: Callable[[], None]) -> None:
+    app = shop(tmp_path / "shop.db", wrong)
+
+    told = failure(app, b'{"type": "order.paid"}', source="shop")
+
+    assert "not safe to repeat: blind insert" in told
+    assert "killed after INSERT INTO orders (id) VALUES ('o-1')" in told
+    assert "insert it through `tx`" in told
+    assert "only='kill:" in told
+
+
+def test_only_the_tables_that_are_named_are_compared(
+    tmp_path: Path, wrong: Callable[[], None]
+) -> None:
+    app = shop(tmp_path / "shop.db", wrong)
+
+    assert_effectively_once(app, EVENT, effects=["log"], only="kill:4")
+    told = failure(app, EVENT, effects=["orders"], only="kill:4")
+    assert "orders has the row (id='o-1', note=None) 2 times instead of once" in told
+
+
+def test_a_function_of_the_database_can_say_what_counts(
+    tmp_path: Path, wrong: Callable[[], None]
+) -> None:
+    app = shop(tmp_path / "shop.db", wrong)
+
+    def there(connection: sqlite3.Connection) -> bool:
+        [count] = connection.execute("SELECT count(*) FROM orders").fetchone()
+        return bool(count)
+
+    def how_many(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("SELECT count(*) FROM orders").fetchone()[0])
+
+    assert_effectively_once(app, EVENT, effects=there, only="kill:4")
+    told = failure(app, EVENT, effects=how_many, only="kill:4")
+    assert "effects= is 2 instead of 1. The row is inserted outside the transaction" in told
+
+
+def test_a_job_is_proved_by_its_name(tmp_path: Path, wrong: Callable[[], None]) -> None:
+    app = shop(tmp_path / "shop.db", wrong)
+
+    told = failure(app, job="ship", payload={"order": "o-1"}, only="kill:4")
+    assert "killed after INSERT INTO orders" in told
+
+
+def test_a_store_in_memory_can_be_proved_where_it_lives(tmp_path: Path) -> None:
+    app = duly.Duly("memory:")
+    app.source("shop", provider="standard-webhooks", secret=SECRET, inline=True)
+
+    @app.on("shop", name="count")
+    def count(tx: duly.Tx) -> None:
+        tx.execute("UPDATE counter SET n = n + 1")
+
+    with app.transaction() as tx:
+        tx.execute("CREATE TABLE counter (n INTEGER)")
+        tx.execute("INSERT INTO counter VALUES (0)")
+
+    assert_effectively_once(app, EVENT)
+
+    with app.transaction() as tx:
+        assert tx.execute("SELECT n FROM counter") == [{"n": 0}]
+    app.close()
+
+
+def failing(tx: duly.Tx) -> None:
+    raise ValueError("the order is unknown")
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"event": EVENT}, "in the single run the job handler failed: ValueError: the order is"),
+        ({"event": {"type": "other"}, "source": "shop"}, "no handler of the source"),
+        ({"event": EVENT, "source": "nobody"}, "there is no source 'nobody'"),
+        ({"event": {"type": "other"}}, "name it with --source"),
+        ({"job": "nobody"}, "is no job"),
+        ({}, "Give an event, or job="),
+        ({"event": []}, "empty"),
+        ({"event": 7}, "not an int"),
+        ({"event": EVENT, "effects": "orders"}, "effects must be a list"),
+        ({"event": EVENT, "answers": {"https://x": 1}}, "an answer has status"),
+        ({"event": EVENT, "path": "/x"}, "give both"),
+    ],
+)
+def test_what_cannot_be_proved_says_why(asked: dict[str, Any], told: str, tmp_path: Path) -> None:
+    app = shop(tmp_path / "shop.db", failing)
+
+    with pytest.raises(duly.Misuse) as refused:
+        assert_effectively_once(app, **asked)
+
+    assert told in str(refused.value)

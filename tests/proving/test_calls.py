@@ -1,0 +1,83 @@
+"""When two calls count as one, and what of them is compared."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from duly.tools.proving.calls import Call, effective
+from duly.tools.proving.moments import Span
+from duly.tools.proving.talks import CallMasks
+
+SPAN = Span(1_763_300_000.0, 1_763_300_002.0)
+URL = "https://bank.example/charges"
+
+
+def post(body: object = None, key: str | None = None, url: str = URL) -> Call:
+    headers = {"Content-Type": "application/json"}
+    if key is not None:
+        headers["idempotency-key"] = key
+    return Call("http", "POST", url, json.dumps(body), headers)
+
+
+def test_two_calls_with_the_same_key_to_the_same_url_are_one() -> None:
+    assert len(effective([post(key="k"), post(key="k")])) == 1
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [post(), post()],
+        [post(key="a"), post(key="b")],
+        [post(key="k"), post(key="k", url="https://bank.example/refunds")],
+    ],
+)
+def test_calls_that_the_other_side_cannot_know_again_are_two(calls: list[Call]) -> None:
+    assert len(effective(calls)) == 2
+
+
+def test_reading_is_no_effect_and_the_same_put_is_one() -> None:
+    got, put = Call("http", "GET", URL), Call("http", "PUT", URL, "{}")
+    assert effective([got, got, put, put]) == [put]
+    assert len(effective([put, Call("http", "PUT", URL, '{"n": 2}')])) == 2
+
+
+def test_a_message_is_known_by_its_id() -> None:
+    one, other = (Call("message", "POST", URL, "{}", id=id) for id in ("m1", "m2"))
+    assert len(effective([one, one, other])) == 2
+
+
+def mail(id: str, text: str = "Hooray!") -> Call:
+    told = f"To: ada@example.com\nDate: {id}\nMessage-ID: <{id}@shop>\nSubject: Sent\n\n{text}\n"
+    return Call("mail", "SEND", "mailto:ada@example.com", told)
+
+
+def test_an_e_mail_is_compared_without_what_is_new_in_each_copy() -> None:
+    single = [mail("1")]
+    known = CallMasks(single, [mail("2")], SPAN)
+    assert known.first_difference(single, [mail("3")]) is None
+    found = known.first_difference(single, [mail("3"), mail("4")])
+    assert found is not None
+    assert (found.expected, found.actual) == (1, 2)
+    assert known.first_difference(single, [mail("3", "Sorry!")]) is not None
+
+
+def test_what_differs_between_two_single_runs_is_not_compared() -> None:
+    one, other = [post({"n": 1, "ref": "a"})], [post({"n": 1, "ref": "b"})]
+    known = CallMasks(one, other, SPAN)
+    assert known.first_difference(one, [post({"n": 1, "ref": "c"})]) is None
+    assert known.first_difference(one, [post({"n": 2, "ref": "c"})]) is not None
+
+
+def test_an_address_that_is_new_each_time_is_told_by_its_host() -> None:
+    one, other = [post(url=f"{URL}/1")], [post(url=f"{URL}/2")]
+    known = CallMasks(one, other, SPAN)
+    assert known.first_difference(one, [post(url=f"{URL}/3")]) is None
+    assert known.first_difference(one, [post(url="https://other.example/1")]) is not None
+
+
+def test_a_call_that_was_not_made_is_a_difference() -> None:
+    found = CallMasks([post()], [post()], SPAN).first_difference([post()], [])
+    assert found is not None
+    assert (found.expected, found.actual) == (1, 0)
