@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -129,18 +129,19 @@ def test_a_relay_that_was_told_to_stop_before_it_began_sends_nothing() -> None:
 
 def test_a_handler_that_holds_up_the_worker_holds_up_nobody_else() -> None:
     app = duly.Duly("memory:")
-    begun: list[float] = []
+    begun, enough = threading.Event(), threading.Event()
 
     @app.job(name="rude")
     async def rude() -> None:
-        begun.append(time.monotonic())
-        time.sleep(0.3)  # noqa: ASYNC251  # as rude as that
+        begun.set()
+        assert enough.wait(PATIENCE)  # as rude as that
 
     app.enqueue(rude)
     hosted = Hosted(lambda: app.worker(SETTINGS), app.store.aclose_loop, until="idle")
     hosted.start()
-    until(lambda: begun or None)
+    assert begun.wait(PATIENCE)
     assert not hosted.wait(0)
+    enough.set()
     assert hosted.wait(PATIENCE)
     assert hosted.worked is not None
     assert hosted.worked.done == 1

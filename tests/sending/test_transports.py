@@ -190,7 +190,7 @@ async def test_a_transport_that_hangs_times_out_and_is_called_again(
             await asyncio.sleep(20)
 
     async with an_office(case, place) as office:
-        office.app.transport("mail", timeout=timedelta(milliseconds=200), backoff=AT_ONCE)(
+        office.app.transport("mail", timeout=timedelta(seconds=1), backoff=AT_ONCE)(
             hangs_awaited if office.awaited else hangs
         )
         staged = await office.send(TO)

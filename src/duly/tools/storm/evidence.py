@@ -77,7 +77,7 @@ class Late:
     accepted: list[str] = field(default_factory=list)
     """Those that were not refused, by name."""
     cut_off: int = 0
-    """Killed at about that moment: nobody knows whether they tried."""
+    """Killed, and nobody knows whether they had tried before."""
     given_back: int = 0
     """They had lost their connection, and have given the job back themselves."""
 
@@ -194,7 +194,7 @@ def judge(late: Late, noted: str, told: str, *, refused: bool, killed: bool) -> 
         late.accepted.append(told)
     elif Note.AGAIN in noted:
         late.given_back += 1
-    elif killed:
+    elif killed and Note.LOST not in noted:
         late.cut_off += 1
     else:
         late.refused += 1

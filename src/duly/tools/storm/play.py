@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # Seconds between two turns of whoever directs it.
 TICK = 0.02
 # Seconds between two looks at the database.
-LOOK = 0.4
+LOOK = 0.75
 # Seconds without any progress, after which what is left counts as lost.
 STALLED = 90.0
 BACKLOG = 4096
