@@ -1,4 +1,4 @@
-"""Play schedules of duly's real classes on a virtual clock, with crashes, by a seed.
+"""Play schedules of duly's real classes on a virtual clock, by a seed.
 
 Each schedule is one number. It decides who goes on at every await, who is
 killed, stopped or loses a reply, and when the clock is set. At its end, and at

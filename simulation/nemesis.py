@@ -15,8 +15,17 @@ if TYPE_CHECKING:
 
 # The chance of each at a step, or at a statement that it can hit, while there is appetite.
 STRIKES = 0.05
-BREAKS = 0.004
-LOSES = 0.012
+BREAKS = 0.005
+LOSES = 0.02
+# Statements that idle workers and relays repeat all the time, and how often one of them is hit
+# where another would be.
+LOOKS = frozenset(
+    {
+        *("jobs_next", "outbox_next", "jobs_held", "workers_beat", "workers_asleep"),
+        *("jobs_rescue", "outbox_rescue"),
+    }
+)
+SPARED = 0.1
 # How much of that is left where nobody has a lease that could be lost, and how often a fault is
 # aimed at one who has.
 IDLE = 0.15
@@ -44,7 +53,7 @@ class Nemesis:
         self.actors: list[Actor] = []
         self._strikes = (
             (self._crash, 25), (self._stop, 35), (self._jump, 22), (self._restart, 6),
-            (self._hurry, 5), (self._cancel, 6), (self._prune, 8),
+            (self._hurry, 5), (self._cancel, 9), (self._prune, 8),
         )  # fmt: skip
         self._weight = sum(weight for _, weight in self._strikes)
 
@@ -65,21 +74,27 @@ class Nemesis:
         """
         return sum(one.leases for one in self.actors)
 
-    def breaks_connection(self) -> bool:
+    def breaks_connection(self, label: str) -> bool:
         """Whether a connection is lost before a statement arrives; its transaction goes with it."""
-        if self.quiet or not self.appetite or self._dice.random() >= BREAKS:
+        if not self._hits(label, BREAKS):
             return False
         self._costs("connection lost")
         self._world.tell("the world", "cuts the connection: the transaction is rolled back")
         return True
 
-    def loses_reply(self) -> bool:
+    def loses_reply(self, label: str) -> bool:
         """Whether the reply of something that was committed is lost."""
-        if self.quiet or not self.appetite or self._dice.random() >= LOSES:
+        if not self._hits(label, LOSES):
             return False
         self._costs("reply of a commit lost")
         self._world.tell("the world", "loses the reply: it is committed, and nobody hears so")
         return True
+
+    def _hits(self, label: str, chance: float) -> bool:
+        """Whether a fault hits a statement; rarely one of the many that only look around."""
+        if self.quiet or not self.appetite or self._dice.random() >= chance:
+            return False
+        return label not in LOOKS or self._dice.random() < SPARED
 
     def strike(self) -> None:
         """Perhaps do something, between two steps."""

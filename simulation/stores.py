@@ -83,25 +83,35 @@ class Wire:
 
     async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
         """Run one of duly's statements for many sets of values."""
-        connection = self._database.connection
-        await self._ask(self.label, lambda: write_each(connection, text, each))
+        name, connection, process = self.label, self._database.connection, self._process
+
+        def act() -> None:
+            write_each(connection, text, each)
+            process.world.tell(process, f"{name}: {len(each)} written")
+
+        await self._ask(name, act)
 
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of a handler's."""
-        connection = self._database.connection
-        rows: Rows = await self._ask("handler's SQL", lambda: answered(connection, text, values))
+        connection, process = self._database.connection, self._process
+
+        def act() -> Rows:
+            process.world.tell(process, f"its handler: {text.split('(')[0].strip()}")
+            return answered(connection, text, values)
+
+        rows: Rows = await self._ask("handler's SQL", act)
         return rows
 
     async def _ask(self, label: str, act: Callable[[], Any]) -> Any:
         transaction, world = self._transaction, self._process.world
         if transaction is None:
-            single = Single(self._process, act)
+            single = Single(self._process, label, act)
             return await waiting(Request(self._process, label, single, lock=True), WAIT)
 
         def inside() -> Any:
             if not transaction.open:
                 raise sqlite3.ProgrammingError("this transaction was taken away")
-            if world.nemesis.breaks_connection():
+            if world.nemesis.breaks_connection(label):
                 world.database.roll_back(transaction)
                 raise LostReply
             return act()
@@ -120,17 +130,18 @@ class Wire:
 class Single:
     """A statement that is a transaction by itself; its reply may be lost."""
 
-    def __init__(self, process: Process, act: Callable[[], Any]) -> None:
+    def __init__(self, process: Process, label: str, act: Callable[[], Any]) -> None:
         self._process = process
+        self._label = label
         self._act = act
 
     def __call__(self) -> Any:
         """Do it."""
         nemesis = self._process.world.nemesis
-        if nemesis.breaks_connection():
+        if nemesis.breaks_connection(self._label):
             raise LostReply
         answer = self._act()
-        if nemesis.loses_reply():
+        if nemesis.loses_reply(self._label):
             raise LostReply
         return answer
 
@@ -302,13 +313,13 @@ class Runner:
         nemesis = self._process.world.nemesis
         if not transaction.open:
             raise ended()
-        if nemesis.breaks_connection():
+        if nemesis.breaks_connection("COMMIT"):
             self._database.roll_back(transaction)
             raise LostReply
         if transaction.doomed is not None:
             raise Violation("I8", f"{self._process} committed although {transaction.doomed}")
         self._database.commit(transaction)
-        if nemesis.loses_reply():
+        if nemesis.loses_reply("COMMIT"):
             raise LostReply
 
 

@@ -6,6 +6,7 @@ Says "ready" on its output, waits for a line, then claims every key and prints h
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 
 import duly
@@ -16,14 +17,14 @@ def main() -> None:
     url, scope, colour, keys = sys.argv[1:]
     wanted = [f"evt_{number}" for number in range(int(keys))]
     with duly.store(url) as store:
-        print("ready", flush=True)
+        print(json.dumps("ready"), flush=True)
         sys.stdin.readline()
         outcomes = (
             [claim(store, scope, key) for key in wanted]
             if colour == "sync"
             else asyncio.run(claim_all(store, scope, wanted))
         )
-    print(" ".join(outcomes), flush=True)
+    print(json.dumps(outcomes), flush=True)
 
 
 def claim(store: duly.Store, scope: str, key: str) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import duly
+from tests.processes import Led
 from tests.sizes import sized
 
 if TYPE_CHECKING:
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
 
 PROCESSES = sized(4, whole=8)
 KEYS = 40
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -31,37 +28,23 @@ def shared_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=["sync", "async"])
-def racers(request: pytest.FixtureRequest, shared_url: str, scope: str) -> Iterator[list[Racer]]:
+def racers(request: pytest.FixtureRequest, shared_url: str, scope: str) -> Iterator[list[Led]]:
     """Processes that are ready to race."""
-    started = [start(shared_url, scope, request.param) for _ in range(PROCESSES)]
-    for racer in started:
-        assert racer.stdout is not None
-        assert racer.stdout.readline() == "ready\n"
+    arguments = ("tests.conformance.racer", shared_url, scope, request.param, str(KEYS))
+    started = [Led(*arguments) for _ in range(PROCESSES)]
+    assert [racer.reply() for racer in started] == ["ready"] * PROCESSES
     yield started
     for racer in started:
         racer.kill()
-        racer.communicate()
-
-
-Racer = subprocess.Popen[str]
-
-
-def start(url: str, scope: str, colour: str) -> Racer:
-    """One process, connected and waiting for the start."""
-    command = [sys.executable, "-m", "tests.conformance.racer", url, scope, colour, str(KEYS)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT)
 
 
 @pytest.mark.slow
 def test_of_several_processes_exactly_one_is_first_for_each_key(
-    racers: list[Racer], shared_url: str, scope: str
+    racers: list[Led], shared_url: str, scope: str
 ) -> None:
     for racer in racers:
-        assert racer.stdin is not None
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    outcomes = [racer.communicate(timeout=60)[0].split() for racer in racers]
+        racer.send("go")
+    outcomes = [racer.reply() for racer in racers]
 
     assert [len(each) for each in outcomes] == [KEYS] * PROCESSES
     for nth in range(KEYS):

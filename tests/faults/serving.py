@@ -5,9 +5,9 @@ next one, and no port is ever lost to somebody else.
 """
 
 import http.client
+import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from types import TracebackType
@@ -19,8 +19,7 @@ from duly.gate.signing import Signed
 from tests.faults.books import Books
 from tests.faults.doors import Answer, answer_of
 from tests.faults.shops import Mode, Senders, shop_app
-from tests.processes import until
-from tests.processes.leading import ROOT
+from tests.processes import Led, until
 
 TIMEOUT = 20.0
 
@@ -41,24 +40,20 @@ class Served(Senders):
     def start(self) -> None:
         """Start a server; it serves whoever waits at the socket."""
         number = self._listener.fileno()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, self.books.url, self.mode, str(number)],
-            cwd=ROOT,
-            pass_fds=[number],
-        )
+        arguments = (self.books.url, self.mode, str(number))
+        self._process = Led(__name__, *arguments, pass_fds=[number])
 
     def kill(self) -> None:
         """End it with no chance to tidy up; returns when it is gone."""
         self._process.kill()
-        assert self._process.wait() == -signal.SIGKILL
 
     def terminate(self) -> None:
         """Ask it to end."""
-        self._process.terminate()
+        os.kill(self._process.pid, signal.SIGTERM)
 
     def ended(self) -> int:
         """How it ended."""
-        return self._process.wait(TIMEOUT)
+        return self._process.ended()
 
     def connect(self) -> http.client.HTTPConnection:
         """A connection of a sender's."""
@@ -93,7 +88,6 @@ class Served(Senders):
         for connection in self._connections:
             connection.close()
         self._process.kill()
-        self._process.wait()
         self._listener.close()
         if problem is None:
             self.books.check(self.sent, self.told, inline=self.mode != "deferred")

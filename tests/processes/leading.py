@@ -3,15 +3,15 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import IO, Any, Self, TypeVar
 
-ROOT = Path(__file__).parents[2]
+from tests.processes.forked import ROOT, started
+
+__all__ = ["PATIENCE", "ROOT", "Led", "Worker", "given", "until"]
+
 # Far longer than anything takes here: who waits this long waits in vain.
 PATIENCE = 60.0
 T = TypeVar("T")
@@ -20,14 +20,8 @@ T = TypeVar("T")
 class Led:
     """A process that runs a module of the tests. The opener ends it."""
 
-    def __init__(self, module: str, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,  # a line kept in a buffer of ours would be one that nobody is woken for
-        )
+    def __init__(self, module: str, *arguments: str, pass_fds: Sequence[int] = ()) -> None:
+        self._process = started(module, *arguments, pass_fds=pass_fds)
 
     def ask(self, request: str, **values: object) -> Any:
         """Send a request and wait for its reply."""

@@ -7,27 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
-from tests.processes.leading import ROOT, Worker
+from tests.processes import Led
 from tests.receiving.subjects import Case, DatabaseOf
 
 if TYPE_CHECKING:
     from tests.receiving.senders import Sender
 
 
-class Receiving(Worker):
+class Receiving(Led):
     """The test's end: a process with one application and a sender of its own."""
 
     def __init__(self, url: str, case: Case, source: str) -> None:
-        program = [sys.executable, "-m", "tests.receiving.process", url, case.server, case.way]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            [*program, source], cwd=ROOT, stdin=pipe, stdout=pipe, bufsize=0
-        )
+        super().__init__("tests.receiving.process", url, case.server, case.way, source)
 
 
 async def deliver(shop: Sender, copies: int, ids: list[str]) -> dict[str, int]:

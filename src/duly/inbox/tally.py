@@ -71,10 +71,11 @@ async def flush(runner: Runner, tally: Tally) -> None:
     """Write sums and notes in a transaction of their own."""
 
     async def write(session: Session) -> None:
-        # In one order, so that two processes can wait for each other but never both ways.
-        for (scope, name), n in sorted(tally.counts.items()):
-            await session.rows(COUNTERS_ADD, scope=scope, name=name, n=n)
         for note in tally.notes:
             await session.rows(DELIVERIES_NOTE, **note._asdict(), most=NOTES_FOR_EVENT)
+        # Last, because every other process adds to the same rows, and waits until this is over. In
+        # one order, so that two processes can wait for each other but never both ways.
+        for (scope, name), n in sorted(tally.counts.items()):
+            await session.rows(COUNTERS_ADD, scope=scope, name=name, n=n)
 
     await runner.run(write, wait=WAIT, after_loss=False)

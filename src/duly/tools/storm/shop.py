@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from duly.tools.storm.shared import Shared
 
 # Balances over which the effects spread: with one, every transaction would wait for the last.
-ACCOUNTS = 16
+ACCOUNTS = 256
 ATTEMPTS = 6
 BACKOFF = duly.Backoff(first=timedelta(milliseconds=100), cap=timedelta(seconds=2))
 # Seconds that a gift takes to wrap: long enough to be caught at it.

@@ -1,0 +1,98 @@
+"""Where processes are forked from: `python -m tests.nursery SOCKET`.
+
+To start Python and to import duly and a driver takes half a second of a core, hundreds of times in
+a run. The nursery has done both, and forks for each order. What comes of it is a process like any
+other, killed and stopped like any other, with the files and the environment that were ordered. Its
+parent is the one who ordered it, not the nursery: only so it can be told how the process ended.
+"""
+
+import ctypes
+import fcntl
+import gc
+import json
+import os
+import platform
+import runpy
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TypedDict
+
+# The kernel's number for a fork that can name another parent.
+CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform == "linux" else None
+CLONE_PARENT = 0x8000
+IMPORTED = ("duly", "duly.aio", "duly.runtime.worker", "psycopg", "psycopg_pool", "uvicorn")
+READY = b"ready"
+LARGEST = 1 << 20  # bytes of an order: most of it is the environment
+STREAMS = 3
+FREE = 200  # numbers of files from here on are used by nobody
+
+
+class Order(TypedDict):
+    """A module to run, and as which numbers it wants the files that come with the order."""
+
+    module: str
+    arguments: Sequence[str]
+    folder: str
+    environment: dict[str, str]
+    files: Sequence[int]
+
+
+def fork_for_parent() -> int:
+    """`os.fork`, but the child is one of our parent's: a sibling."""
+    ctypes.pythonapi.PyOS_BeforeFork()
+    child: int = ctypes.PyDLL(None).syscall(CLONE, CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+    if child == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+    else:
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+    if child < 0:
+        raise OSError("no process could be forked")
+    return child
+
+
+def born(orders: socket.socket) -> tuple[Order, list[int]] | None:
+    """Fork for each order; returns the order in each child, and None when nobody orders more."""
+    while True:
+        text, files, _, _ = socket.recv_fds(orders, LARGEST, FREE)
+        if not text:
+            return None
+        child = fork_for_parent()
+        if child == 0:
+            return json.loads(text), files
+        for file in files:
+            os.close(file)
+        orders.send(str(child).encode())
+
+
+def live(order: Order, files: Sequence[int]) -> None:
+    """Do what was ordered, in this process and with no other file than was ordered."""
+    moved = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, FREE) for file in files]
+    for file in files:
+        os.close(file)
+    for file, wanted in zip(moved, order["files"], strict=True):
+        os.dup2(file, wanted)
+        os.close(file)
+    os.chdir(order["folder"])
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    sys.argv = [order["module"], *order["arguments"]]
+    runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
+
+
+def main(number: str) -> None:
+    """Have everything imported, then wait for orders."""
+    for name in IMPORTED:
+        import_module(name)
+    gc.freeze()  # no child has to copy what the nursery will never change
+    with socket.socket(fileno=int(number)) as orders:
+        orders.send(READY)
+        found = born(orders)
+    if found is not None:
+        live(*found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
