@@ -26,6 +26,8 @@ LOOKS = frozenset(
     }
 )
 SPARED = 0.1
+# More leases than any job has.
+MANY = 100
 # How much of that is left where nobody has a lease that could be lost, and how often a fault is
 # aimed at one who has.
 IDLE = 0.15
@@ -68,11 +70,12 @@ class Nemesis:
         self._world.faults[fault] += 1
 
     def _lost_by_all(self) -> int:
-        """What is lost where nobody was seen for long: each is unseen until its next heartbeat.
+        """What can be lost where nobody was seen for long.
 
-        So is one that has just taken a job over from another.
+        Each worker is unseen until its next heartbeat, also one that has just taken a job from
+        another: until then they may take it from each other again and again.
         """
-        return sum(one.leases for one in self.actors)
+        return MANY
 
     def breaks_connection(self, label: str) -> bool:
         """Whether a connection is lost before a statement arrives; its transaction goes with it."""

@@ -96,7 +96,7 @@ class Wire:
         connection, process = self._database.connection, self._process
 
         def act() -> Rows:
-            process.world.tell(process, f"its handler: {text.split('(')[0].strip()}")
+            process.world.tell(process, f"its handler: {text.partition('(')[0].strip()}")
             return answered(connection, text, values)
 
         rows: Rows = await self._ask("handler's SQL", act)

@@ -1,4 +1,4 @@
-"""Where processes are forked from: `python -m tests.nursery SOCKET`.
+"""Where processes are forked from: `python -W error -m tests.nursery SOCKET`.
 
 To start Python and to import duly and a driver takes half a second of a core, hundreds of times in
 a run. The nursery has done both, and forks for each order. What comes of it is a process like any
@@ -16,28 +16,43 @@ import runpy
 import signal
 import socket
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import TypedDict
 
 # The kernel's number for a fork that can name another parent.
 CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform == "linux" else None
 CLONE_PARENT = 0x8000
-IMPORTED = ("duly", "duly.aio", "duly.runtime.worker", "psycopg", "psycopg_pool", "uvicorn")
+IMPORTED = (
+    "duly", "duly.aio", "duly.runtime.worker", "duly.tools.cli", "psycopg", "psycopg_pool",
+    "uvicorn",
+)  # fmt: skip
+# What Python keeps to itself where nobody asks for more.
+UNSAID = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
 READY = b"ready"
 LARGEST = 1 << 20  # bytes of an order: most of it is the environment
-STREAMS = 3
 FREE = 200  # numbers of files from here on are used by nobody
 
 
-class Order(TypedDict):
-    """A module to run, and as which numbers it wants the files that come with the order."""
+class Program(TypedDict):
+    """As on the command line of Python: what -m or -c says, and what follows."""
 
-    module: str
+    kind: str
+    text: str
     arguments: Sequence[str]
+    warnings: Sequence[str]
+
+
+class Order(TypedDict):
+    """A program, and as which numbers it wants the files that come with the order."""
+
+    program: Program
     folder: str
     environment: dict[str, str]
     files: Sequence[int]
+    group: int | None
 
 
 def fork_for_parent() -> int:
@@ -67,19 +82,37 @@ def born(orders: socket.socket) -> tuple[Order, list[int]] | None:
         orders.send(str(child).encode())
 
 
-def live(order: Order, files: Sequence[int]) -> None:
-    """Do what was ordered, in this process and with no other file than was ordered."""
+def settle(order: Order, files: Sequence[int]) -> None:
+    """Have no other files and no other environment than was ordered."""
     moved = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, FREE) for file in files]
     for file in files:
         os.close(file)
     for file, wanted in zip(moved, order["files"], strict=True):
         os.dup2(file, wanted)
         os.close(file)
+    if order["group"] is not None:
+        os.setpgid(0, order["group"])
     os.chdir(order["folder"])
     os.environ.clear()
     os.environ.update(order["environment"])
-    sys.argv = [order["module"], *order["arguments"]]
-    runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
+
+
+def live(program: Program, folder: str) -> None:
+    """Run the program as this process."""
+    warnings.resetwarnings()
+    for kind in UNSAID:
+        warnings.simplefilter("ignore", kind)
+    for action in program["warnings"]:
+        warnings.simplefilter(action)  # type: ignore[arg-type]
+    if program["kind"] == "-m":
+        sys.path[0] = folder
+        sys.argv = [program["text"], *program["arguments"]]
+        runpy.run_module(program["text"], run_name="__main__", alter_sys=True)
+        return
+    sys.path[0] = ""
+    sys.argv = ["-c", *program["arguments"]]
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    exec(program["text"], main.__dict__)
 
 
 def main(number: str) -> None:
@@ -91,7 +124,9 @@ def main(number: str) -> None:
         orders.send(READY)
         found = born(orders)
     if found is not None:
-        live(*found)
+        order, files = found
+        settle(order, files)
+        live(order["program"], order["folder"])
 
 
 if __name__ == "__main__":

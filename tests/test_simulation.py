@@ -12,11 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from duly.edge.batch import Batcher
-from duly.inbox.arrivals import Outcome, Status
-from duly.runtime.relaying.relay import Relay
-from duly.stores.sql.placeholders import Prepared
 from simulation.__main__ import arguments_of, main
 from simulation.campaign import (
     ENOUGH,
@@ -33,6 +28,11 @@ from simulation.errors import Violation
 from simulation.replay import replayed
 from simulation.report import document, progress, report
 from simulation.schedules import played
+
+from duly.edge.batch import Batcher
+from duly.inbox.arrivals import Outcome, Status
+from duly.runtime.relaying.relay import Relay
+from duly.stores.sql.placeholders import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -165,3 +165,9 @@ def test_tables_may_have_other_names(tmp_path: Path, own_postgres_url: str) -> N
             with trial.app.transaction() as tx:
                 [row] = tx.execute("SELECT count(*) AS events FROM hooks_events")
             assert row["events"] == 1
+
+
+@pytest.mark.parametrize("word", ["dbname=shop_production", "service=shop"])
+def test_an_address_whose_query_leads_elsewhere_is_refused(word: str) -> None:
+    with pytest.raises(duly.Misuse, match="in the path"):
+        Databases(f"postgresql://localhost/postgres?{word}")

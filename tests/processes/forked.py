@@ -1,67 +1,33 @@
-"""A process that runs a module, and starts in a moment: see the nursery."""
+"""Processes that start in a moment: `subprocess.Popen`, but forked from a nursery.
+
+See `tests.nursery` for why. Where there can be none, or where something is asked for that it does
+not know, the process is started as everybody starts it.
+"""
 
 import atexit
-import io
+import inspect
 import json
 import os
-import select
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Any, AnyStr
 
 from tests import nursery
 
 ROOT = Path(__file__).parents[2]
-
-
-class Process(Protocol):
-    """As much of `subprocess.Popen` as is needed of either kind."""
-
-    @property
-    def pid(self) -> int:
-        """Its number."""
-
-    @property
-    def stdin(self) -> IO[bytes] | None:
-        """What it reads."""
-
-    @property
-    def stdout(self) -> IO[bytes] | None:
-        """What it prints."""
-
-    def poll(self) -> int | None:
-        """How it ended; None where it has not."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait until it has ended; how."""
-
-    def send_signal(self, number: int, /) -> None:
-        """Send it a signal, unless it has ended."""
-
-    def kill(self) -> None:
-        """End it with no chance to tidy up."""
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-
-
-def started(module: str, *arguments: str, pass_fds: Sequence[int] = ()) -> Process:
-    """``python -m module arguments`` with pipes, from the nursery where there can be one.
-
-    Our ends have no buffer: a line kept there would be one that nobody is woken for.
-    """
-    if nursery.CLONE is not None:
-        return Forked(module, arguments, pass_fds)
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-m", module, *arguments]
-    return subprocess.Popen(
-        command, cwd=ROOT, stdin=pipe, stdout=pipe, bufsize=0, pass_fds=pass_fds
-    )
+# Private, and the one place where a Popen makes a process: all else of it goes for any child.
+EXECUTE, CLOSE = "_execute_child", "_close_pipe_fds"
+PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+SIGNATURE = inspect.signature(getattr(subprocess.Popen, EXECUTE))
+# What a process cannot be given here; the values are those of a Popen that asks for none of them.
+UNKNOWN = {
+    **dict.fromkeys(("executable", "preexec_fn", "gid", "gids", "uid"), None),
+    **{"shell": False, "start_new_session": False, "umask": -1},
+}
 
 
 class Nursery:
@@ -72,7 +38,7 @@ class Nursery:
         with theirs:
             number = theirs.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", nursery.__name__, str(number)],
+                [sys.executable, "-W", "error", "-m", nursery.__name__, str(number)],
                 cwd=ROOT,
                 pass_fds=[number],
                 stdin=subprocess.DEVNULL,
@@ -97,58 +63,54 @@ def the_nursery() -> Nursery:
     return Nursery()
 
 
-class Forked:
-    """A child of ours that the nursery has forked."""
+class Forked(subprocess.Popen[AnyStr]):
+    """``[sys.executable, "-W", …, "-m", module, …]`` or ``-c``, forked from the nursery."""
 
-    def __init__(self, module: str, arguments: Sequence[str], pass_fds: Sequence[int]) -> None:
-        theirs_in, ours_in = os.pipe()
-        ours_out, theirs_out = os.pipe()
+    def _execute_child(self, *positional: Any) -> None:
+        given: dict[str, Any] = SIGNATURE.bind(self, *positional).arguments
+        program = understood(given)
+        if program is None:
+            getattr(super(), EXECUTE)(*positional)
+            return
+        theirs = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        streams: list[int] = [n if file == -1 else file for n, file in enumerate(theirs)]
         order: nursery.Order = {
-            "module": module,
-            "arguments": arguments,
-            "folder": str(ROOT),
-            "environment": dict(os.environ),
-            "files": [*range(nursery.STREAMS), *pass_fds],
+            "program": program,
+            "folder": os.fspath(given["cwd"] or Path.cwd()),
+            "environment": dict(os.environ if given["env"] is None else given["env"]),
+            "files": [*range(len(streams)), *given["pass_fds"]],
+            "group": given["process_group"],
         }
         try:
-            self.pid = the_nursery().ordered(order, [theirs_in, theirs_out, 2, *pass_fds])
+            self.pid = the_nursery().ordered(order, [*streams, *given["pass_fds"]])
+            self._child_created = True
         finally:
-            os.close(theirs_in)
-            os.close(theirs_out)
-        self.stdin: IO[bytes] = io.FileIO(ours_in, "w")
-        self.stdout: IO[bytes] = io.FileIO(ours_out, "r")
-        self._code: int | None = None
+            getattr(self, CLOSE)(*(given[name] for name in PIPES))
 
-    def poll(self) -> int | None:
-        return self._reaped(os.WNOHANG)
 
-    def wait(self, timeout: float | None = None) -> int:
-        if self._code is None:
-            self._ended_within(timeout)
-        code = self._reaped(0)
-        assert code is not None
-        return code
+def understood(given: Mapping[str, Any]) -> nursery.Program | None:
+    """What to run, where a nursery can."""
+    if nursery.CLONE is None or any(given[name] != usual for name, usual in UNKNOWN.items()):
+        return None
+    python, *words = map(str, given["args"])
+    warnings: list[str] = []
+    while words[:1] == ["-W"]:
+        warnings, words = [*warnings, words[1]], words[2:]
+    if python != sys.executable or words[:1] not in (["-m"], ["-c"]):
+        return None
+    kind, text, *arguments = words
+    return {"kind": kind, "text": text, "arguments": arguments, "warnings": warnings}
 
-    def _ended_within(self, timeout: float | None) -> None:
-        file = os.pidfd_open(self.pid)
+
+def run(
+    command: Sequence[str], *, timeout: float | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """`subprocess.run`, capturing text."""
+    pipe = subprocess.PIPE
+    with Forked(command, text=True, stdout=pipe, stderr=pipe, **options) as process:
         try:
-            if not select.select([file], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
-        finally:
-            os.close(file)
-
-    def _reaped(self, how: int) -> int | None:
-        if self._code is None:
-            pid, status = os.waitpid(self.pid, how)
-            self._code = os.waitstatus_to_exitcode(status) if pid else None
-        return self._code
-
-    def send_signal(self, number: int, /) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
+            output, errors = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)

@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import IO, Any, Self, TypeVar
 
-from tests.processes.forked import ROOT, started
+from tests.processes.forked import ROOT, Forked
 
 __all__ = ["PATIENCE", "ROOT", "Led", "Worker", "given", "until"]
 
@@ -21,7 +23,14 @@ class Led:
     """A process that runs a module of the tests. The opener ends it."""
 
     def __init__(self, module: str, *arguments: str, pass_fds: Sequence[int] = ()) -> None:
-        self._process = started(module, *arguments, pass_fds=pass_fds)
+        self._process: subprocess.Popen[bytes] = Forked(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,  # a line kept in a buffer of ours would be one that nobody is woken for
+            pass_fds=pass_fds,
+        )
 
     def ask(self, request: str, **values: object) -> Any:
         """Send a request and wait for its reply."""

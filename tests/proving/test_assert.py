@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+import uuid
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 import duly
@@ -124,6 +126,44 @@ def test_a_store_in_memory_can_be_proved_where_it_lives(tmp_path: Path) -> None:
     with app.transaction() as tx:
         assert tx.execute("SELECT n FROM counter") == [{"n": 0}]
     app.close()
+
+
+def test_a_repeat_that_fails_for_ever_on_its_own_row_is_found(tmp_path: Path) -> None:
+    def handler() -> None:
+        with closing(sqlite3.connect(tmp_path / "shop.db", timeout=10)) as own, own:
+            own.execute("INSERT INTO once (id) VALUES ('o-1')")
+
+    app = shop(tmp_path / "shop.db", handler)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        connection.execute("CREATE TABLE once (id TEXT PRIMARY KEY)")
+
+    told = failure(app, EVENT, only="kill:4")
+
+    assert "blind insert" in told
+    assert "the job handler is dead: sqlite3.IntegrityError: UNIQUE constraint failed" in told
+    assert "The row of the first run is there already" in told
+
+
+def test_a_key_that_is_made_anew_for_each_attempt_is_found(tmp_path: Path) -> None:
+    def handler() -> None:
+        key = {"Idempotency-Key": str(uuid.uuid4())}
+        httpx.post("https://bank.example/charges", json={"n": 1}, headers=key)
+
+    told = failure(shop(tmp_path / "shop.db", handler), EVENT, only="kill:3")
+
+    assert "idempotency key made anew" in told
+    assert "POST https://bank.example/charges was made 2 times instead of once" in told
+    assert "use job.key(…), which is the same in every attempt" in told
+
+
+def test_a_connection_that_is_open_is_refused(tmp_path: Path) -> None:
+    app = shop(tmp_path / "shop.db", right)
+
+    with (
+        closing(sqlite3.connect(tmp_path / "shop.db")),
+        pytest.raises(duly.Misuse, match="close it before the proof"),
+    ):
+        assert_effectively_once(app, EVENT)
 
 
 def failing(tx: duly.Tx) -> None:

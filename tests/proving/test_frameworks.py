@@ -16,15 +16,15 @@ FASTAPI = ROOT / "examples" / "mistakes_fastapi" / "fastapi_shop.py"
 DJANGO = ROOT / "examples" / "mistakes_django" / "django_shop.py"
 TWICE = "2 times instead of once"
 DELTA = "balance of id=7 is 300 instead of 200"
-BY_HAND = pytest.mark.long
+LONG = pytest.mark.long
 
 
 @pytest.mark.parametrize(
     ("event", "mistake", "told"),
     [
         ("points", known.DELTA, DELTA),
-        ("confirmed", known.NO_KEY, TWICE),
-        pytest.param("invoice", known.BLIND_INSERT, TWICE, marks=BY_HAND),
+        pytest.param("confirmed", known.NO_KEY, TWICE, marks=LONG),
+        pytest.param("invoice", known.BLIND_INSERT, TWICE, marks=LONG),
     ],
 )
 def test_mistakes_of_handlers_on_sqlalchemy_are_found(
@@ -40,9 +40,9 @@ def test_mistakes_of_handlers_on_sqlalchemy_are_found(
 @pytest.mark.parametrize(
     ("event", "mistake", "told"),
     [
-        ("points", known.DELTA, DELTA),
+        pytest.param("points", known.DELTA, DELTA, marks=LONG),
         ("shipped", known.CHECK_THEN_ACT, TWICE),
-        pytest.param("invoice", known.BLIND_INSERT, TWICE, marks=BY_HAND),
+        pytest.param("invoice", known.BLIND_INSERT, TWICE, marks=LONG),
     ],
 )
 def test_mistakes_of_handlers_on_django_are_found(
@@ -68,7 +68,7 @@ def test_what_a_route_does_before_the_claim_is_found(file: Path, site: str, tmp_
     assert "visit" in verdict.finding.story
 
 
-@pytest.mark.parametrize("event", ["payment", pytest.param("refund", marks=BY_HAND)])
+@pytest.mark.parametrize("event", ["payment", pytest.param("refund", marks=LONG)])
 def test_handlers_on_sqlalchemy_that_are_right_pass(event: str, tmp_path: Path) -> None:
     verdict = proof(shop(FASTAPI, f"sqlite:///{tmp_path / 'shop.db'}"), event)
 
@@ -76,7 +76,7 @@ def test_handlers_on_sqlalchemy_that_are_right_pass(event: str, tmp_path: Path) 
     assert verdict.tried["pause"] >= 1
 
 
-@pytest.mark.parametrize("event", ["payment", pytest.param("paid", marks=BY_HAND)])
+@pytest.mark.parametrize("event", ["payment", pytest.param("paid", marks=LONG)])
 def test_handlers_on_django_that_are_right_pass(event: str, tmp_path: Path) -> None:
     verdict = proof(shop(DJANGO, str(tmp_path / "shop.db")), event)
 

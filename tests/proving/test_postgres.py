@@ -22,7 +22,7 @@ def some(cases: list[Any], *names: str) -> list[Any]:
     return [case if case in short else pytest.param(case, marks=pytest.mark.long) for case in cases]
 
 
-@pytest.mark.parametrize("planted", some(MISTAKES, "points", "state"), ids=lambda one: one.name)
+@pytest.mark.parametrize("planted", some(MISTAKES, "points"), ids=lambda one: one.name)
 def test_a_planted_mistake_is_found_and_told_with_its_remedy(
     planted: Mistaken, own_postgres_url: str
 ) -> None:

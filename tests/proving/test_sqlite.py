@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
+from duly.tools.proving.diagnosing import BLIND_INSERT
 from tests.proving.expected import MISTAKES, RIGHT, Mistaken
 from tests.proving.proofs import EXAMPLE, proof, shop
 
@@ -40,6 +41,17 @@ def test_a_handler_that_is_right_passes(right: tuple[str, ...], database: str) -
 
     assert verdict.finding is None
     assert verdict.tried["kill"] >= 3
+
+
+def test_a_worker_that_goes_on_after_its_lease_is_found(database: str) -> None:
+    verdict = proof(shop(EXAMPLE, database), "invoice", only="pause:0")
+
+    assert verdict.finding is not None
+    assert verdict.finding.mistake.name == BLIND_INSERT
+    assert verdict.finding.story.startswith(
+        "paused after a worker had taken the job until its lease was over and another worker had "
+        "done the job: bookings has the row (invoice='i-1', amount=20) 2 times instead of once."
+    )
 
 
 def test_the_database_is_put_back_as_it_was(database: str) -> None:

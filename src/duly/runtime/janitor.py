@@ -13,6 +13,7 @@ from duly._ledger.prune import prune_committed
 from duly.inbox.prune import prune_bodies, prune_counters, prune_events
 from duly.jobs.workers import (
     RESCUED_AT_ONCE,
+    beat,
     prune_effects,
     prune_history,
     prune_workers,
@@ -20,9 +21,10 @@ from duly.jobs.workers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from duly._kernel.session import Runner
+    from duly._kernel.session import Row, Runner, Session
+    from duly.jobs.workers import Identity
     from duly.runtime.tally import Worked
 
 logger = logging.getLogger("duly")
@@ -44,11 +46,11 @@ PRUNERS = (
 
 
 async def rescue_now(
-    runner: Runner, worker: str, worked: Worked, woken: Callable[[], None]
+    runner: Runner, worker: Identity, worked: Worked, woken: Callable[[], None]
 ) -> None:
     """Take back every lease that is lost."""
     while True:
-        rows = await runner.run_single(lambda session: rescue(session, worker), wait=WAIT)
+        rows = await runner.run_single(lambda session: taken_back(session, worker), wait=WAIT)
         for row in rows:
             worked.rescued += 1
             told = logger.error if row["state"] == "dead" else logger.warning
@@ -65,8 +67,20 @@ async def rescue_now(
             return
 
 
+async def taken_back(session: Session, worker: Identity) -> Sequence[Row]:
+    """Take back leases, and say at once that this worker lives.
+
+    After a step of the clock, or when nobody could write for a while, every worker looks lost. What
+    this one takes next must not be taken from it as well, and so on in turn, until it is dead.
+    """
+    rows = await rescue(session, worker.id)
+    if rows:
+        await beat(session, worker)
+    return rows
+
+
 async def rescuing(
-    runner: Runner, worker: str, worked: Worked, woken: Callable[[], None], pause: float
+    runner: Runner, worker: Identity, worked: Worked, woken: Callable[[], None], pause: float
 ) -> None:
     """Look for lost leases for as long as the worker works."""
     while True:

@@ -196,7 +196,7 @@ class Worker:
         return [
             self._watch(),
             self._taker.listen(),
-            rescuing(runner, self._identity.id, self.worked, self.wake, pause),
+            rescuing(runner, self._identity, self.worked, self.wake, pause),
             pruning(runner),
             counting(runner, self.worked),
             self._scheduler.run(),
@@ -206,7 +206,7 @@ class Worker:
         names = [handler.name for handler in self._parts.jobs.all()]
         runner = self._parts.store.awaited
         await runner.run_single(lambda session: unpark(session, names), wait=WAIT)
-        await rescue_now(runner, self._identity.id, self.worked, self.wake)
+        await rescue_now(runner, self._identity, self.worked, self.wake)
         await self._scheduler.tick()
 
     async def _watch(self) -> None:

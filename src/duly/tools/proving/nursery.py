@@ -71,9 +71,9 @@ class Nursery:
         try:
             return self._server.ask("wait", process, patience=self._patience)  # type: ignore[no-any-return]
         except TimeoutError:
-            os.kill(process, signal.SIGKILL)
-            self._server.answer(self._patience)
-            raise
+            raise Misuse(
+                f"a run took longer than {self._patience:g} seconds: it hangs, or needs --patience"
+            ) from None
 
     def resume(self, process: int) -> None:
         """Let a process that was stopped go on."""
@@ -103,6 +103,7 @@ class Server:
         self._process = forked()
         if self._process == 0:
             here.close()
+            os.setsid()  # a group of its own: Ctrl-C is the prover's to hear
             try:
                 self._serve(there)
             finally:
@@ -130,16 +131,18 @@ class Server:
         return told
 
     def close(self) -> None:
-        """End it, and what it has started."""
+        """End it, and whatever it has started, be it stopped or hanging."""
         if self._line is not None:
             self._line.close()
             self._line = None
+            with suppress(ProcessLookupError):  # it may not have come so far
+                os.killpg(self._process, signal.SIGKILL)
+            os.kill(self._process, signal.SIGKILL)
             os.waitpid(self._process, 0)
 
     # In the child
 
     def _serve(self, line: Connection) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the prover decides
         children: set[int] = set()
         while True:
             try:

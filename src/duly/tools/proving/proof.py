@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
+from duly.tools.proving.asks import EventAsk
 from duly.tools.proving.cases import cases_of
 from duly.tools.proving.diagnosing import diagnosed
 from duly.tools.proving.findings import Finding, OtherValue, Undone
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from duly.tools.proving.findings import Wrong
     from duly.tools.proving.playing import Outcome, Player, Wishes
     from duly.tools.proving.states import State
+    from duly.tools.proving.trace import Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Proof:
         ordered = single if len(asks) == 1 else self._yardstick(start, asks)
         marks = single.outcome.marks
         cases = cases_of(asks, kill_points(marks), pause_points(marks))
-        verdict = Verdict(hidden=ordered.masks.told(), notes=notes_of(asks, cases))
+        verdict = Verdict(hidden=ordered.masks.told(), notes=notes_of(asks, cases, marks))
         chosen = self._chosen(cases)
         for number, case in enumerate(chosen):
             show(f"{number + 1} of {len(chosen)}: {case.told}")
@@ -117,10 +119,12 @@ class Proof:
         return found
 
 
-def notes_of(asks: Sequence[Ask], cases: Sequence[Case]) -> list[str]:
+def notes_of(asks: Sequence[Ask], cases: Sequence[Case], marks: Sequence[Mark]) -> list[str]:
     """What was not tried, and why."""
     notes = []
-    if len(asks) == 1:
+    if not any(mark.theirs for mark in marks):
+        notes.append("the handler ran no statement and called nobody: is it the right event?")
+    if len(asks) == 1 and isinstance(asks[0], EventAsk):
         notes.append("order was not tried: give a second, later event with another --event")
     if not any(case.shape == "pause" for case in cases):
         notes.append(

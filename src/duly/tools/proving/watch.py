@@ -73,6 +73,11 @@ class Watch:
         """From here on, write down; ``met`` is told of each connection before its first use."""
         self._wording, self._notes, self._trap, self._met = wording, notes, trap, met
 
+    @property
+    def _begun(self) -> bool:
+        """Whether the delivery has begun; what the import and the opening do is not told."""
+        return self.phase != "start"
+
     # Statements
 
     def before(self, step: Step) -> None:
@@ -86,7 +91,7 @@ class Watch:
                 self._meet(connection)
             if not inside(connection):
                 self._open.pop(connection, None)  # it was ended in a way that nobody saw
-            if self._counts(step):
+            if self._begun and self._counts(step):
                 self._spring(step.text, "before")
 
     def after(self, step: Step) -> None:
@@ -102,7 +107,7 @@ class Watch:
                 transaction.counts |= counts
             if not inside(step.connection):
                 self._open.pop(step.connection, None)
-            if counts and self.phase != "start":
+            if counts and self._begun:
                 number = None if transaction is None else transaction.number
                 self._note("sql", step.text, self._wording.ours(step.text), number)
 
@@ -130,6 +135,9 @@ class Watch:
     @contextmanager
     def call(self, text: str) -> Iterator[None]:
         """Around a call to the outside."""
+        if not self._begun:
+            yield
+            return
         with self._lock:
             self._spring(text, "before")
         yield

@@ -7,12 +7,15 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from duly._kernel.errors import Misuse
 from duly._kernel.extras import needs
+from duly.stores.sqlite.own import OwnConnection
 from duly.tools.serving.loading import by_name as imported_by_name
 from duly.tools.serving.loading import found, loaded
 
@@ -99,6 +102,19 @@ def sqlite_is_open(connection: sqlite3.Connection) -> bool:
     except sqlite3.ProgrammingError as problem:
         return "closed" not in str(problem)
     return True
+
+
+def open_files() -> set[Path]:
+    """The files to which this process has SQLite connections, but for duly's: no fork sees those."""
+    found: set[Path] = set()
+    for one in gc.get_objects():
+        if isinstance(one, sqlite3.Connection) and not isinstance(one, OwnConnection):
+            with suppress(sqlite3.ProgrammingError):  # it is closed, or belongs to another thread
+                cursor = sqlite3.Cursor(one)
+                cursor.row_factory = None
+                rows = cursor.execute("PRAGMA database_list").fetchall()
+                found |= {Path(file).absolute() for _, _, file in rows if file}
+    return found
 
 
 def by_name(name: str, site: str | None = None) -> Load:

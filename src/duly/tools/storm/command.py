@@ -9,7 +9,7 @@ import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from duly._kernel.extras import needs
 from duly.tools.storm.display import PlainDisplay, display_for
@@ -56,11 +56,18 @@ def stormed(
     try:
         with Signals() as signals:
             chosen = settings(folder)
-            outcome = played(chosen, signals, sys.stderr if as_json else sys.stdout)
+            output = sys.stderr if as_json else sys.stdout
+            print(opening(chosen), file=output, flush=True)
+            display = PlainDisplay(output) if as_json else display_for(output)
+            with closing(display):
+                outcome = Play(chosen, display, signals.hurried).run()
         kept = kept or bool(outcome.wrong)
-        told(chosen, outcome, as_json=as_json)
-        if kept and not as_json:
-            print(f"Kept: {folder}")
+        if as_json:
+            print(json.dumps(document(chosen, outcome)))
+        else:
+            display.page(last_page(outcome))
+        if kept:
+            print(f"Kept: {folder}", file=output)
         if report is not None:
             reported(chosen, outcome, report)
     except Quit as quitting:
@@ -71,22 +78,9 @@ def stormed(
     return FAILED if outcome.wrong else 0
 
 
-def played(settings: Settings, signals: Signals, output: TextIO) -> Outcome:
-    """Run it, and show it."""
-    print(opening(settings), file=output, flush=True)
-    display = display_for(output) if output is sys.stdout else PlainDisplay(output)
-    with closing(display):
-        return Play(settings, display, signals.hurried).run()
-
-
-def told(settings: Settings, outcome: Outcome, *, as_json: bool) -> None:
-    """Print the last page, or the document."""
-    if as_json:
-        print(json.dumps(document(settings, outcome)))
-        return
-    display = display_for(sys.stdout)
-    display.close()
-    display.page([*table(outcome.lines, marks(sys.stdout)), *story(outcome), verdict(outcome)])
+def last_page(outcome: Outcome) -> list[str]:
+    """What stays on the screen."""
+    return [*table(outcome.lines, marks(sys.stdout)), *story(outcome), verdict(outcome)]
 
 
 def reported(settings: Settings, outcome: Outcome, report: Path) -> None:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
 
 from duly._kernel.errors import Misuse
 from duly._kernel.extras import needs
@@ -109,6 +109,12 @@ def checked_server(server: str | None) -> str | None:
         scheme = ""
     if scheme not in POSTGRES:
         raise Misuse(f"the database for tests: {FORMS}")
+    if {"dbname", "service"} & set(parse_qs(urlsplit(server).query)):
+        # To libpq they come before the path, which is where the name of a test's database goes.
+        raise Misuse(
+            "the database for tests: write the name in the path of the address, and no dbname= or "
+            "service= behind it: postgresql://user@localhost/postgres"
+        )
     return server
 
 

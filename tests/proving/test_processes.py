@@ -1,0 +1,72 @@
+"""How the processes of a proof come about, and how they end."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+import duly
+from duly.tools.proving.asks import EventAsk
+from duly.tools.proving.diagnosing import DELTA
+from duly.tools.proving.playing import Wishes
+from duly.tools.proving.trial import Manner, tried
+from duly.tools.proving.where import by_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from duly.tools.proving.proof import Verdict
+
+SHOP = """
+    import sqlite3
+    import time
+    import duly
+
+    # Open for as long as the module lives: it must not be shared with a forked process.
+    connection = sqlite3.connect("shop.db", check_same_thread=False, isolation_level=None)
+    connection.execute("CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, n INTEGER)")
+    connection.execute("INSERT INTO accounts VALUES (7, 0) ON CONFLICT DO NOTHING")
+
+    app = duly.Duly("sqlite:///shop.db")
+    app.source("shop", provider="standard-webhooks", secret="whsec_" + "A" * 32)
+
+
+    @app.on("shop", "points.earned")
+    def add():
+        connection.execute("UPDATE accounts SET n = n + 1")
+
+
+    @app.on("shop", "nothing")
+    def nothing():
+        time.sleep(60)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "shop_with_connection.py").write_text(textwrap.dedent(SHOP))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def proof(type: str, only: str, patience: float) -> Verdict:
+    wishes = Wishes((EventAsk("", f'{{"type": "{type}"}}'.encode()),), only=only)
+    load = by_name("shop_with_connection:app")
+    return tried(load, wishes, Manner(patience=patience), lambda _: None)
+
+
+def test_an_application_that_keeps_a_connection_is_imported_anew_by_each_process(
+    folder: Path,
+) -> None:
+    verdict = proof("points.earned", "kill:3", 200)
+
+    assert verdict.finding is not None
+    assert verdict.finding.mistake.name == DELTA
+    assert "accounts.n of id=7 is 2 instead of 1" in verdict.finding.story
+
+
+def test_a_handler_that_hangs_ends_the_proof(folder: Path) -> None:
+    with pytest.raises(duly.Misuse, match="took longer than 3 seconds"):
+        proof("nothing", "twice", 3)
