@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[tuple[Any, Any]]] = {
 }
 MOST_RESCUES = {"duly_jobs": 5, "duly_outbox": 20}
 EFFECTS = "SELECT what FROM effects"
-TOTAL = "SELECT total FROM totals"
+TOTAL = "SELECT coalesce(sum(total), 0) FROM totals"
 EVENTS = "SELECT event_id, flags FROM duly_events"
 WORKED = "SELECT event_id FROM duly_events WHERE flags NOT LIKE '%conflict%'"
 LEFT = "SELECT count(*) FROM {table} WHERE state <> 'dead'"
@@ -35,7 +35,8 @@ DEAD_MESSAGES = "SELECT destination, id FROM duly_outbox WHERE state = 'dead'"
 HISTORY = "SELECT job, outcome FROM duly_history"
 BOOKED = "SELECT event_id, name FROM duly_history AS done JOIN duly_events ON id = done.event"
 MOVES = "SELECT kind, id, before, after, old, new, token FROM moves"
-WRITER = {True: "BEGIN IMMEDIATE", False: "SELECT 1"}
+KNOWN = "SELECT key FROM duly_effects WHERE state = 'done'"
+SENT = "SELECT job FROM duly_history WHERE outcome = 'sent'"
 OPEN = (
     "SELECT pid, state, query FROM pg_stat_activity WHERE datname = current_database()"
     " AND state LIKE 'idle in transaction%'"
@@ -175,3 +176,39 @@ class Audit:
     def _odd(self) -> Iterator[str]:
         for line in self._journal.of("odd"):
             yield f"an error that is none of duly's got out: {line['problem']}"
+
+
+class Settled:
+    """What was over before the recovery began: nobody may do it again."""
+
+    def __init__(self, place: Place, journal: Journal) -> None:
+        self._journal = journal
+        self._calls, self._messages = len(journal.of("call")), len(journal.of("message"))
+        try:
+            self._known = {key for (key,) in place.rows(KNOWN)}
+            self._sent = {str(id) for (id,) in place.rows(SENT)}
+        except (sqlite3.Error, psycopg.Error):  # there are no tables yet
+            self._known, self._sent = set(), set()
+
+    def repeated(self) -> list[str]:
+        """What was done again although its outcome was known."""
+        calls = self._journal.of("call")[self._calls :]
+        messages = self._journal.of("message")[self._messages :]
+        return [
+            *(f"I2: {line['name']} was called again, its outcome was known"
+              for line in calls if line["key"] in self._known),
+            *(f"I11: {line['path']} was sent again, it was marked as sent"
+              for line in messages if line["id"] in self._sent),
+        ]  # fmt: skip
+
+
+def overdone(journal: Journal) -> list[str]:
+    """What was done more often than needed, where nothing was in the way."""
+    calls = Counter(line["name"] for line in journal.of("call"))
+    messages = Counter(line["path"] for line in journal.of("message"))
+    # A busy receiver takes a message the second time.
+    return [f"{name} was called {count} times" for name, count in calls.items() if count > 1] + [
+        f"{path} was sent {count} times"
+        for path, count in messages.items()
+        if count > (2 if path.startswith("/busy") else 1)
+    ]

@@ -23,7 +23,7 @@ import psycopg
 import duly
 from duly.stores.postgres import runners
 from duly.tools.steps import watching
-from matrix.audit import Audit
+from matrix.audit import Audit, Settled, overdone
 from matrix.bench import Bench
 from matrix.children import PATIENCE, STOPPED, Child, Hung
 from matrix.faults import FAULTS, World
@@ -103,7 +103,7 @@ class Lane:
             code = self._child(lambda: self._live(flow, terms, None, None)).wait()
             assert code == 0, f"{mode}/{name} fails unharmed:\n{self.said()}"
             runs.append([line["at"] for line in self._journal.of("passed")])
-            found = self._recovered(flow, terms)
+            found = [*self._recovered(flow, terms), *overdone(self._journal)]
             assert not found, f"{mode}/{name} is not whole unharmed: {found}\n{self.said()}"
         both = {json.dumps(at) for at in runs[1]}
         steady = [at for at in runs[0] if json.dumps(at) in both]
@@ -201,12 +201,13 @@ class Lane:
 
     def _recovered(self, flow: Flow, terms: Terms) -> list[str]:
         """Everything brought to its end, and looked at."""
+        settled = Settled(self.place, self._journal)
         try:
             code = self._child(lambda: recover(flow, terms, self.place)).wait()
         except Hung as hung:
             return [f"I6: the recovery hangs: {hung}"]
         found = [] if code == 0 else [f"I6: the recovery failed:\n{self.said()}"]
-        return found + Audit(flow, self.place, self._journal).violations()
+        return found + settled.repeated() + Audit(flow, self.place, self._journal).violations()
 
     def _begin(self, flow: Flow) -> None:
         self._back()

@@ -77,7 +77,7 @@ class PostgresPlace:
 
     def __init__(self, url: str, beside: str = "") -> None:
         self.url, self._beside = url, beside or url
-        self._tables = ["effects", "moves"]
+        self._tables = ["effects", "totals", "moves"]
         self._tables += [f"duly_{name}" for name in DULY_TABLES if name != "meta"]
         self._whole = False
 
@@ -97,7 +97,7 @@ class PostgresPlace:
             self._make()
         self.rows(HANG_UP)
         emptied = "; ".join(f"DELETE FROM {table}" for table in self._tables)
-        self.rows(f"{emptied}; UPDATE totals SET total = 0")
+        self.rows(emptied)
 
     def empty(self) -> None:
         """Take duly's tables away."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # Seconds after which whatever died comes back.
 BACK = (0.2, 1.0, 4.0)
-LEASE = timedelta(seconds=2)
+LEASE = timedelta(seconds=3)
 MESSAGE_LEASE = timedelta(seconds=7)
 DEADLINE = timedelta(seconds=5)
 GRACE = timedelta(seconds=3)

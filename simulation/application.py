@@ -97,8 +97,11 @@ async def charge(event: Event, job: AsyncJob) -> None:
     """Take a step outside, once as far as that is possible, and no transaction."""
     plan = scene().plan(event, "charge")
     await plan.begin(job)
-    await plan.last()
+    if not plan.late:
+        await plan.last()
     await job.effect("charge", charged, unknown=plan.unknown(), not_done=(Declined,))
+    if plan.late:
+        await plan.last()
     plan.end(job)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 LEASE = timedelta(seconds=5)
+LONGEST = 6.0
 AGAIN = 0.7
 TROUBLE = (Held, StoreUnavailable, LeaseLost)
 PARENT = "clerk"
@@ -34,9 +35,13 @@ class Books:
 class CallerActor(Actor):
     """One process that calls `fence`, `dedup` and `enqueue`, and again after a crash."""
 
+    leases = True
+
     def __init__(self, world: World, name: str, books: Books) -> None:
         self.books = books
         self._fenced = self._asked = self._enqueued = False
+        # Seconds that the fenced work takes: mostly less than its lease.
+        self._lasts = LONGEST * world.dice.random() if world.dice.random() < 0.5 else 0.0
         super().__init__(world, name)
 
     def begin(self) -> None:
@@ -96,5 +101,7 @@ class CallerActor(Actor):
         self.books.runs += 1
         mine = self.books.runs
         await self.world.scene.pause("fenced work")
+        if self._lasts:
+            await asyncio.sleep(self._lasts)
         await self.world.scene.pause("fenced work")
         return mine

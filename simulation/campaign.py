@@ -31,7 +31,7 @@ FAULTS = (
     *("reply of a commit lost", "connection lost", "request cancelled"),
     *("request lost", "reply to a sender lost", "copy sent", "forged delivery", "body changed"),
     "body sent under another id",
-    *("handler raises", "handler kills its process"),
+    *("handler raises", "handler gives up", "handler kills its process"),
     *("effect declined", "effect fails", "effect's reply lost"),
     *("receiver fails", "receiver's reply lost", "receiver too slow", "receiver refuses"),
     "receiver asks for a pause",

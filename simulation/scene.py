@@ -44,6 +44,8 @@ class Plan:
         self.fails = 0
         self.late = False
         self.kills = False
+        # Whether the first run that comes so far says that there is no hope.
+        self.gives_up = False
         self.pauses = True
         # Seconds that a run takes, before its transaction where it has one.
         self.lasts = 0.0
@@ -87,6 +89,9 @@ class Plan:
     def end(self, job: AsyncJob | Job | None) -> None:
         """The last thing that a handler does."""
         del job
+        if self.gives_up:
+            self._scene.world.faults["handler gives up"] += 1
+            raise Dead(f"{self.name} gives up")
         if self.late and self.runs <= self.fails:
             self._raise()
 
@@ -97,11 +102,12 @@ class Plan:
     @property
     def hopeless(self) -> bool:
         """Whether no run will ever succeed."""
-        return self.kills or self.fails >= ALWAYS
+        return self.kills or self.gives_up or self.fails >= ALWAYS
 
     def heal(self) -> None:
         """A person has mended the handler."""
-        self.fails, self.kills, self.asks = 0, False, "retry"
+        self.fails, self.asks = 0, "retry"
+        self.kills = self.gives_up = False
 
     def _count(self, job: AsyncJob | Job | None) -> None:
         self.runs += 1

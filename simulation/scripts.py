@@ -103,3 +103,5 @@ class Script:
             plan.fails = ALWAYS
         elif draw < 0.23 and source != "till":
             plan.kills = True
+        elif draw < 0.28 and source != "till":
+            plan.gives_up = True

@@ -31,6 +31,7 @@ IMPORTED = (
 )  # fmt: skip
 # What Python keeps to itself where nobody asks for more.
 UNSAID = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
+OPTIONS = "_processoptions"  # what Python does with every -W
 READY = b"ready"
 LARGEST = 1 << 20  # bytes of an order: most of it is the environment
 FREE = 200  # numbers of files from here on are used by nobody
@@ -52,7 +53,7 @@ class Order(TypedDict):
     folder: str
     environment: dict[str, str]
     files: Sequence[int]
-    group: int | None
+    group: int  # negative for that of everybody
 
 
 def fork_for_parent() -> int:
@@ -90,7 +91,7 @@ def settle(order: Order, files: Sequence[int]) -> None:
     for file, wanted in zip(moved, order["files"], strict=True):
         os.dup2(file, wanted)
         os.close(file)
-    if order["group"] is not None:
+    if order["group"] >= 0:
         os.setpgid(0, order["group"])
     os.chdir(order["folder"])
     os.environ.clear()
@@ -102,8 +103,8 @@ def live(program: Program, folder: str) -> None:
     warnings.resetwarnings()
     for kind in UNSAID:
         warnings.simplefilter("ignore", kind)
-    for action in program["warnings"]:
-        warnings.simplefilter(action)  # type: ignore[arg-type]
+    sys.warnoptions[:] = program["warnings"]
+    getattr(warnings, OPTIONS)(sys.warnoptions)
     if program["kind"] == "-m":
         sys.path[0] = folder
         sys.argv = [program["text"], *program["arguments"]]

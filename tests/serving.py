@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import duly
+from tests.processes.forked import Forked, run_forked
 from tests.processes.leading import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def served(
     log = here / "log"
     with (
         log.open("w") as stderr,
-        subprocess.Popen(
+        Forked(
             [sys.executable, "-W", "error", "-c", program, "serve", *options, "--port", "0"],
             cwd=here,
             env={**clean(), "SHOP_SECRET": SECRET, **environment},
@@ -173,13 +174,10 @@ def clean() -> dict[str, str]:
 
 def refused(here: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A server that is expected to end by itself."""
-    return subprocess.run(
+    return run_forked(
         [sys.executable, "-W", "error", "-m", "duly", "serve", *options],
         cwd=here,
         env={**clean(), "SHOP_SECRET": SECRET, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=PATIENCE,
     )
 

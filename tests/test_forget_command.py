@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.processes.forked import run_forked
 from tests.serving import APP, SECRET, clean, rows, served
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 TABLE = "CREATE TABLE paid (event TEXT NOT NULL, process INTEGER NOT NULL)"
@@ -47,13 +48,10 @@ def here(tmp_path: Path) -> Path:
 
 
 def forget(here: Path, url: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return run_forked(
         [sys.executable, "-W", "error", "-m", "duly", "forget", *words],
         cwd=here,
         env={**clean(), "SHOP_URL": url, "SHOP_SECRET": SECRET, **more},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 

@@ -3,11 +3,13 @@
 Each scene is a program of its own: a test runner with threads is no place to fork.
 """
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes.forked import run_forked
+from tests.processes.leading import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 BEGIN = """
@@ -177,13 +179,8 @@ store.close()
 def play(scene: str, url: str, scope: str) -> None:
     """Run a scene; newer Pythons warn of every fork beside threads, which is what is tried here."""
     options = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
-    ended = subprocess.run(
-        [sys.executable, *options, "-c", BEGIN + scene, url, scope],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    ended = run_forked(
+        [sys.executable, *options, "-c", BEGIN + scene, url, scope], cwd=ROOT, timeout=PATIENCE
     )
     assert (ended.returncode, ended.stderr) == (0, "")
 

@@ -58,7 +58,7 @@ def test_an_effect_outside_its_transaction_is_found(
     def mail(self: Blocking, job: object) -> None:
         # On a connection of its own, committed by itself, as everybody writes it first.
         lane.place.rows("INSERT INTO effects (what) VALUES ('mail it')")
-        lane.place.rows("UPDATE totals SET total = total + 1")
+        lane.place.rows("INSERT INTO totals (total) VALUES (1)")
 
     monkeypatch.setattr(Blocking, "mail", mail)
     changed = replace(FLOWS["job-leased"], calls=(), effects=("mail it",))

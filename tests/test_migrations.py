@@ -18,6 +18,7 @@ from duly.stores.sql.migrations import NAME, bare, latest, migrations, split
 from duly.tools.cli import main
 from tests.catalogs import Catalog, catalog, facts, note
 from tests.migrators import LATER, later_migration, migrated, wait_for_waiters
+from tests.processes.forked import Forked
 
 DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
 ALL = ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox"]
@@ -137,9 +138,7 @@ def eight_migrators(url: str) -> Iterator[list[list[str]]]:
     """Eight processes that migrate at once; the list is filled with what each one applied."""
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", MIGRATOR, url]
-    migrators = [
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in range(8)
-    ]
+    migrators = [Forked(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in range(8)]
     for one in migrators:
         assert one.stdout is not None
         assert one.stdout.readline() == "ready\n"

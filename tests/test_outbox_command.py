@@ -20,6 +20,7 @@ from duly._ledger import replaying
 from duly.tools import messages
 from duly.tools.cli import main
 from tests.inboxes import found
+from tests.processes.forked import run_forked
 from tests.serving import clean
 
 if TYPE_CHECKING:
@@ -419,13 +420,10 @@ def test_an_application_is_named_as_well_as_its_database(tmp_path: Path, sqlite_
     duly.store(sqlite_url).open().close()
 
     def command(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return run_forked(
             [sys.executable, "-W", "error", "-m", "duly", "outbox", *words],
             cwd=tmp_path,
             env={**clean(), "SHOP_URL": sqlite_url, **more},
-            capture_output=True,
-            text=True,
-            check=False,
         )
 
     named = command("shop:app")

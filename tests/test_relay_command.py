@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 import sys
 import time
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import duly
 from duly.runtime.relaying.settings import CONCURRENCY, PER_DESTINATION
 from duly.tools.cli import main
 from duly.tools.working.minding import TOGETHER
+from tests.processes.forked import Forked
 from tests.processes.leading import PATIENCE, until
 from tests.sending.receivers import Receiver
 from tests.serving import Served, clean, rows
@@ -99,7 +99,7 @@ def relaying(here: Path, url: str, there: Receiver, *options: str) -> Iterator[S
     log = here / "log"
     with (
         log.open("w") as stderr,
-        subprocess.Popen(
+        Forked(
             [sys.executable, "-W", "error", "-m", "duly", "relay", "shop:app", *options],
             cwd=here,
             env=environment(url, there),
@@ -115,13 +115,10 @@ def relaying(here: Path, url: str, there: Receiver, *options: str) -> Iterator[S
 
 def relayed(here: Path, *words: str, url: str, there: Receiver, code: int = 0) -> str:
     """A relay that ends by itself; what it said."""
-    ran = subprocess.run(
+    ran = run(
         [sys.executable, "-W", "error", "-m", "duly", "relay", *words],
         cwd=here,
         env=environment(url, there),
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=PATIENCE,
     )
     assert ran.returncode == code, ran.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,10 @@ from duly._ledger import replaying
 from duly.tools.cli import main
 from duly.tools.letters import moment
 from tests.inboxes import done, found
+from tests.processes.forked import run_forked
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
@@ -241,13 +242,10 @@ def test_an_application_is_named_as_well_as_its_database(tmp_path: Path, sqlite_
     duly.store(sqlite_url).open().close()
 
     def command(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return run_forked(
             [sys.executable, "-W", "error", "-m", "duly", *words],
             cwd=tmp_path,
             env={**os.environ, "SHOP_URL": sqlite_url, **more},
-            capture_output=True,
-            text=True,
-            check=False,
         )
 
     named = command("dead", "shop:app")

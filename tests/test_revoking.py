@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -140,13 +139,8 @@ def test_whoever_comes_after_a_revocation_finds_a_sound_connection(store: duly.S
 def test_a_busy_handler_that_is_given_up_crashes_nothing_and_leaves_nothing(
     sqlite_url: str,
 ) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.processes.revoked", sqlite_url],
-        cwd=ROOT,
-        timeout=PATIENCE,
-        check=False,
-        capture_output=True,
-        text=True,
+    ended = run(
+        [sys.executable, "-m", "tests.processes.revoked", sqlite_url], cwd=ROOT, timeout=PATIENCE
     )
 
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -248,13 +248,7 @@ def test_a_secret_before_the_command_is_not_repeated(capsys: Output) -> None:
 def test_without_a_secret_and_a_terminal_its_form_and_its_variable_are_named(
     provider: str,
 ) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "duly", "send", provider, NOBODY],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run([sys.executable, "-m", "duly", "send", provider, NOBODY], stdin=subprocess.DEVNULL)
     assert ran.returncode == 2
     assert ran.stderr.startswith(f"duly: which secret? {provider_named(provider).title} signs with")
     assert f"DULY_SECRET_{provider.upper().replace('-', '_')}" in ran.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -17,6 +16,7 @@ import pytest
 import duly
 from duly.tools.cli import main
 from duly.tools.working.minding import TOGETHER
+from tests.processes.forked import Forked
 from tests.processes.leading import PATIENCE, until
 from tests.serving import SECRET, Served, clean, rows, served
 
@@ -138,7 +138,7 @@ def working(here: Path, url: str, *options: str) -> Iterator[Served]:
     log = here / "log"
     with (
         log.open("w") as stderr,
-        subprocess.Popen(
+        Forked(
             [sys.executable, "-W", "error", "-m", "duly", "worker", "shop:app", *options],
             cwd=here,
             env={**clean(), "SHOP_SECRET": SECRET, "SHOP_URL": url},
@@ -154,13 +154,10 @@ def working(here: Path, url: str, *options: str) -> Iterator[Served]:
 
 def worked(here: Path, *words: str, url: str, code: int = 0) -> str:
     """A worker that ends by itself; what it said."""
-    ran = subprocess.run(
+    ran = run(
         [sys.executable, "-W", "error", "-m", "duly", "worker", *words],
         cwd=here,
         env={**clean(), "SHOP_SECRET": SECRET, "SHOP_URL": url},
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=PATIENCE,
     )
     assert ran.returncode == code, ran.stderr

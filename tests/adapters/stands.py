@@ -14,6 +14,7 @@ import httpx
 import duly
 from tests.adapters.sites import SECRET
 from tests.joining.places import Place
+from tests.processes.forked import Forked
 from tests.processes.leading import ROOT, given, until
 
 # Read once: httpx would read them for every request, which takes longer than the request.
@@ -76,7 +77,7 @@ class Stand:
         """Start it; it listens when this returns."""
         with self.log.open("wb") as log:
             kind = self.kind
-            self.process = subprocess.Popen(
+            self.process = Forked(
                 [
                     *(sys.executable, "-m", "tests.adapters.serving"),
                     *(kind.module, kind.site, kind.server, self.place.url),

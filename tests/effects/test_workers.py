@@ -12,6 +12,7 @@ import pytest
 import duly
 from duly._kernel.onestep import finish
 from tests.enqueueing.desks import CASES, Case, Desk
+from tests.processes.forked import Forked
 from tests.processes.leading import ROOT, until
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def test_a_worker_killed_in_a_step_leaves_it_unknown_and_the_next_one_uses_the_s
     desk.enqueue()
     command = [sys.executable, "-m", "tests.effects.charging", desk.app.store.url, desk.name]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+    with Forked(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
         seen = process.stdout.readline().strip()
         process.kill()

@@ -4,7 +4,6 @@ Servers that load the application once and fork their workers do just that. Each
 of its own: a test runner with threads is no place to fork.
 """
 
-import subprocess
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 import duly
 from tests.faults.books import EFFECTS, Books
 from tests.faults.shops import Mode, signed
+from tests.processes.leading import PATIENCE
 from tests.test_forks import ROOT
 
 BEGIN = """
@@ -98,13 +98,8 @@ def play(scene: str, url: str, mode: str) -> None:
     """Run a scene; newer Pythons warn of every fork beside threads, which is what is tried here."""
     options = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
     options += ["-W", "ignore::ResourceWarning"]  # what a loop that ended left behind
-    ended = subprocess.run(
-        [sys.executable, *options, "-c", BEGIN + scene, url, mode],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    ended = run(
+        [sys.executable, *options, "-c", BEGIN + scene, url, mode], cwd=ROOT, timeout=PATIENCE
     )
     assert (ended.returncode, ended.stderr) == (0, "")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.hostile.application import STORE
 from tests.hostile.wire import exchange, request
+from tests.processes.forked import Forked
 from tests.processes.leading import PATIENCE, ROOT
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def serving(
         listener.bind(("127.0.0.1", 0))
         listener.listen(4096)
         address: Address = listener.getsockname()
-        process = subprocess.Popen(
+        process: subprocess.Popen[bytes] = Forked(
             [
                 sys.executable,
                 "-m",

@@ -102,7 +102,7 @@ def understood(given: Mapping[str, Any]) -> nursery.Program | None:
     return {"kind": kind, "text": text, "arguments": arguments, "warnings": warnings}
 
 
-def run(
+def run_forked(
     command: Sequence[str], *, timeout: float | None = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """`subprocess.run`, capturing text."""

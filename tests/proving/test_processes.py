@@ -20,14 +20,19 @@ if TYPE_CHECKING:
     from duly.tools.proving.proof import Verdict
 
 SHOP = """
+    import os
     import sqlite3
     import time
     import duly
 
-    # Open for as long as the module lives: it must not be shared with a forked process.
+    with open("imports", "a") as file:
+        print(os.getpid(), file=file)
+
     connection = sqlite3.connect("shop.db", check_same_thread=False, isolation_level=None)
     connection.execute("CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, n INTEGER)")
     connection.execute("INSERT INTO accounts VALUES (7, 0) ON CONFLICT DO NOTHING")
+    if os.environ["SHOP_CONNECTION"] == "closed":
+        connection.close()
 
     app = duly.Duly("sqlite:///shop.db")
     app.source("shop", provider="standard-webhooks", secret="whsec_" + "A" * 32)
@@ -35,7 +40,12 @@ SHOP = """
 
     @app.on("shop", "points.earned")
     def add():
-        connection.execute("UPDATE accounts SET n = n + 1")
+        own = connection
+        if os.environ["SHOP_CONNECTION"] == "closed":
+            own = sqlite3.connect("shop.db", isolation_level=None)
+        own.execute("UPDATE accounts SET n = n + 1")
+        if own is not connection:
+            own.close()
 
 
     @app.on("shop", "nothing")
@@ -57,16 +67,22 @@ def proof(type: str, only: str, patience: float) -> Verdict:
     return tried(load, wishes, Manner(patience=patience), lambda _: None)
 
 
-def test_an_application_that_keeps_a_connection_is_imported_anew_by_each_process(
-    folder: Path,
+# Three single runs, and one case of two processes; and once to see what there is.
+@pytest.mark.parametrize(("kept", "imports"), [("open", 6), ("closed", 1)])
+def test_an_application_is_imported_anew_if_its_import_leaves_a_connection_open(
+    kept: str, imports: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SHOP_CONNECTION", kept)
+
     verdict = proof("points.earned", "kill:3", 200)
 
     assert verdict.finding is not None
     assert verdict.finding.mistake.name == DELTA
     assert "accounts.n of id=7 is 2 instead of 1" in verdict.finding.story
+    assert len({*(folder / "imports").read_text().split()}) == imports
 
 
-def test_a_handler_that_hangs_ends_the_proof(folder: Path) -> None:
+def test_a_handler_that_hangs_ends_the_proof(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_CONNECTION", "closed")
     with pytest.raises(duly.Misuse, match="took longer than 3 seconds"):
         proof("nothing", "twice", 3)

@@ -18,6 +18,7 @@ from tests.faults.relaying import notes, orders
 from tests.faults.relaying.posts import HISTORY, Beside, Outbox
 from tests.faults.relaying.wires import Wire
 from tests.processes import Led
+from tests.processes.forked import Forked
 from tests.processes.leading import ROOT
 from tests.serving import URL as ADDRESS
 
@@ -42,7 +43,7 @@ class Server:
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
+        process: subprocess.Popen[str] = Forked(
             [sys.executable, "-m", "duly", "serve", notes.APP, "--port", "0", *QUIETLY],
             cwd=ROOT,
             env={**os.environ, notes.URL: self._url},

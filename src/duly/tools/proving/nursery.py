@@ -157,10 +157,7 @@ class Server:
     def _answered(self, word: str, value: Any, children: set[int]) -> Any:
         try:
             if word == "describe":
-                app, _ = self._stage.load(self._load)
-                named(app.store.names)  # read once, before the forks
-                gc.freeze()  # or each child would copy what it only looks at
-                return described(app), tuple(ask.settled(app) for ask in value)
+                return self._described(value)
             if word == "begin":
                 child = self._born(value)
                 children.add(child)
@@ -171,6 +168,13 @@ class Server:
             return ending
         except Exception as problem:
             return problem if isinstance(problem, Misuse) else Misuse(str(problem))
+
+    def _described(self, asks: tuple[Ask, ...]) -> tuple[Told, tuple[Ask, ...]]:
+        app, _ = self._stage.load(self._load)
+        told = described(app), tuple(ask.settled(app) for ask in asks)
+        named(app.store.names)  # read once, before the forks
+        gc.freeze()  # or each child would copy what it only looks at
+        return told
 
     def _born(self, act: Act) -> int:
         child = forked()

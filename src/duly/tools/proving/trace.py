@@ -40,7 +40,7 @@ DECIDING = (
 # What drivers ask a server for themselves, and settings of a connection.
 OF_THE_DRIVER = re.compile(
     r"\s*(PRAGMA|SHOW|SET|RESET|LISTEN|UNLISTEN|DISCARD|DEALLOCATE)\b"
-    r"|.*\b(pg_catalog|pg_type|sqlite_compileoption_used|sqlite_version)\b",
+    r"|.*\b(pg_catalog|pg_type|pg_notify|sqlite_compileoption_used|sqlite_version)\b",
     re.IGNORECASE | re.DOTALL,
 )
 ENDS = re.compile(r"\s*(COMMIT|END|ROLLBACK)\b(?!.*\bTO\b)", re.IGNORECASE | re.DOTALL)

@@ -105,7 +105,7 @@ def sqlite_is_open(connection: sqlite3.Connection) -> bool:
 
 
 def open_files() -> set[Path]:
-    """The files to which this process has SQLite connections, but for duly's: no fork sees those."""
+    """The files to which this process has SQLite connections; duly's own are seen by no fork."""
     found: set[Path] = set()
     for one in gc.get_objects():
         if isinstance(one, sqlite3.Connection) and not isinstance(one, OwnConnection):

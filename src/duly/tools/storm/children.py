@@ -64,7 +64,7 @@ GAVE_UP = 1
 FAILED = 70
 # Jobs that one worker runs at the same time. SQLite has one transaction for all of them; what is
 # leased and waits for it is held up when its worker is killed.
-AT_ONCE, AT_ONCE_ON_SQLITE = 10, 4
+AT_ONCE, AT_ONCE_ON_SQLITE = 16, 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ def bare_shop(settings: Settings, url: str, downstream: str) -> duly.Duly:
     app = duly.Duly(
         url,
         schema=settings.schema,
-        connections=6,
+        connections=8,
         egress=duly.Egress(allow=[downstream], deadline=timedelta(seconds=3)),
     )
     app.source(SHOP, provider="standard-webhooks", secret=secret_of(settings.seed, SHOP))
