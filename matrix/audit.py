@@ -70,6 +70,7 @@ class Audit:
 
     def _replies(self) -> Iterator[str]:
         there = set(self._counted("SELECT event_id FROM duly_events"))
+        there.update(self._flow.extra.get("over", ()))  # their time was over, and they may go
         for reply in self._journal.of("reply"):
             if 200 <= reply["status"] < 300 and reply["id"] not in there:
                 yield f"I1: {reply['id']} was told {reply['said']}, and is not there"

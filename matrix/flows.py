@@ -20,6 +20,9 @@ import asyncpg
 import psycopg
 
 import duly
+from duly._kernel.onestep import finish
+from duly._kernel.options import PRUNE_CHUNK
+from duly.runtime.janitor import PRUNERS
 from duly.runtime.settings import settings_of
 from matrix.bench import LEASE, Bench, Delivery
 from matrix.shop import COUNT, Terms, scheduled, shop
@@ -216,14 +219,21 @@ async def replaying(bench: Bench, place: Place) -> None:
 
 
 async def old_and_new(bench: Bench, place: Place) -> None:
-    """An old event and a new one; the old one's time is over."""
+    """Two events whose time is over, one of them with work left, and a new one."""
     await bench.deliver(ONE)
     await bench.work()
     await bench.relay()
-    old = "received_at - 31536000000000" if is_sqlite(place) else "received_at - interval '1 year'"
-    over = "0" if is_sqlite(place) else "now() - interval '1 day'"
-    place.rows(f"UPDATE duly_events SET received_at = {old}")
+    await bench.deliver(THREE)
+    over = "1" if is_sqlite(place) else "now() - interval '1 day'"
+    columns = ("body_until", "expires_at", "due_at")
+    place.rows("UPDATE duly_events SET " + ", ".join(f"{column} = {over}" for column in columns))
     place.rows(f"UPDATE duly_claims SET expires_at = {over}")
+    await bench.deliver(TWO)
+
+
+async def pruned_and_asked(bench: Bench, place: Place) -> None:
+    """Remove what is old once more; what is not must still be known."""
+    await pruning(bench, place)
     await bench.deliver(TWO)
 
 
@@ -275,11 +285,12 @@ def is_sqlite(place: Place) -> bool:
 
 
 async def pruning(bench: Bench, place: Place) -> None:
-    """Remove what is old."""
-    if bench.is_sync:
-        duly.prune(bench.app.store)
-    else:
-        await duly.aio.prune(bench.app.store)
+    """Remove everything that is old, as every worker does now and then."""
+    for prune in PRUNERS:
+        if bench.is_sync:
+            finish(prune(bench.app.store.blocking, PRUNE_CHUNK))
+        else:
+            await prune(bench.app.store.awaited, PRUNE_CHUNK)
 
 
 async def migrating(bench: Bench, place: Place) -> None:
@@ -385,10 +396,11 @@ FLOWS = {
             "prune",
             pruning,
             prepare=old_and_new,
-            again=unless_told(pruning),
-            effects=tuple(f"{name} evt_{n}" for name in ("book", "follow") for n in (1, 2)),
-            messages=("/ok/evt_1", "/ok/evt_2"),
-            events=("evt_1", "evt_2"),
+            again=pruned_and_asked,
+            effects=tuple(f"{name} evt_{n}" for name in ("book", "follow") for n in (1, 2, 3)),
+            messages=tuple(f"/ok/evt_{n}" for n in (1, 2, 3)),
+            events=("evt_2", "evt_3"),
+            extra={"over": ["evt_1"]},
         ),
         Flow("cron", working, make=scheduled, extra={"slots": True}),
         # Beside a migrator that stands still others wait: that is what its lock is for.

@@ -96,8 +96,13 @@ def planted(
     """Everything: the commands without a bug, then each bug; only the former where one is red."""
     with field(told) as place:
         if baseline:
-            commands = dict.fromkeys(one.command for one in mutants)
+            commands = dict.fromkeys(one.command for one in longest_first(mutants))
             without = at_once(lanes, place.without, commands)
             if not all(one.good for one in without):
                 return without
-        return at_once(lanes, place.plant, mutants)
+        return at_once(lanes, place.plant, longest_first(mutants))
+
+
+def longest_first(mutants: Sequence[Mutant]) -> list[Mutant]:
+    """Those whose commands start servers come first, so that no lane waits for the last of them."""
+    return sorted(mutants, key=lambda one: "postgres" not in one.command)

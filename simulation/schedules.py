@@ -59,7 +59,7 @@ class Schedule:
         self.workers = [
             WorkerActor(world, f"worker-{n + 1}") for n in range(some(dice, 0.12, 0.68, 0.2))
         ]
-        self.relays = [RelayActor(world, f"relay-{n + 1}") for n in range(some(dice, 0.6, 0.4))]
+        self.relays = [RelayActor(world, f"relay-{n + 1}") for n in range(some(dice, 0.5, 0.5))]
         self.books = Books()
         self.callers = [
             CallerActor(world, f"caller-{n + 1}", self.books)

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 # The kernel's number for a fork that can name another parent.
 CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform == "linux" else None
@@ -37,23 +37,35 @@ LARGEST = 1 << 20  # bytes of an order: most of it is the environment
 FREE = 200  # numbers of files from here on are used by nobody
 
 
-class Program(TypedDict):
-    """As on the command line of Python: what -m or -c says, and what follows."""
-
-    kind: str
-    text: str
-    arguments: Sequence[str]
-    warnings: Sequence[str]
-
-
 class Order(TypedDict):
-    """A program, and as which numbers it wants the files that come with the order."""
+    """The command line of Python, and as which numbers the files that come along are wanted."""
 
-    program: Program
+    words: Sequence[str]
     folder: str
     environment: dict[str, str]
     files: Sequence[int]
     group: int  # negative for that of everybody
+
+
+class Program(NamedTuple):
+    """What a command line says."""
+
+    warnings: list[str]
+    kind: str
+    text: str
+    arguments: list[str]
+
+
+def read(words: Sequence[str]) -> Program | None:
+    """Read a command line: any -W, then -m or -c; None where there is anything else."""
+    warned, rest = [], list(words)
+    while rest[:1] == ["-W"]:
+        warned.append(rest[1])
+        rest = rest[2:]
+    if rest[:1] not in (["-m"], ["-c"]):
+        return None
+    kind, text, *arguments = rest
+    return Program(warned, kind, text, arguments)
 
 
 def fork_for_parent() -> int:
@@ -98,22 +110,25 @@ def settle(order: Order, files: Sequence[int]) -> None:
     os.environ.update(order["environment"])
 
 
-def live(program: Program, folder: str) -> None:
+def live(words: Sequence[str], folder: str) -> None:
     """Run the program as this process."""
+    program = read(words)
+    assert program is not None, words
+    sys.orig_argv = [sys.executable, *words]
     warnings.resetwarnings()
     for kind in UNSAID:
         warnings.simplefilter("ignore", kind)
-    sys.warnoptions[:] = program["warnings"]
+    sys.warnoptions[:] = program.warnings
     getattr(warnings, OPTIONS)(sys.warnoptions)
-    if program["kind"] == "-m":
+    if program.kind == "-m":
         sys.path[0] = folder
-        sys.argv = [program["text"], *program["arguments"]]
-        runpy.run_module(program["text"], run_name="__main__", alter_sys=True)
+        sys.argv = [program.text, *program.arguments]
+        runpy.run_module(program.text, run_name="__main__", alter_sys=True)
         return
     sys.path[0] = ""
-    sys.argv = ["-c", *program["arguments"]]
+    sys.argv = ["-c", *program.arguments]
     main = sys.modules["__main__"] = ModuleType("__main__")
-    exec(program["text"], main.__dict__)
+    exec(program.text, main.__dict__)
 
 
 def main(number: str) -> None:
@@ -127,7 +142,7 @@ def main(number: str) -> None:
     if found is not None:
         order, files = found
         settle(order, files)
-        live(order["program"], order["folder"])
+        live(order["words"], order["folder"])
 
 
 if __name__ == "__main__":

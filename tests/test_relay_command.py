@@ -16,7 +16,7 @@ import duly
 from duly.runtime.relaying.settings import CONCURRENCY, PER_DESTINATION
 from duly.tools.cli import main
 from duly.tools.working.minding import TOGETHER
-from tests.processes.forked import Forked
+from tests.processes.forked import Forked, run_forked
 from tests.processes.leading import PATIENCE, until
 from tests.sending.receivers import Receiver
 from tests.serving import Served, clean, rows
@@ -115,7 +115,7 @@ def relaying(here: Path, url: str, there: Receiver, *options: str) -> Iterator[S
 
 def relayed(here: Path, *words: str, url: str, there: Receiver, code: int = 0) -> str:
     """A relay that ends by itself; what it said."""
-    ran = run(
+    ran = run_forked(
         [sys.executable, "-W", "error", "-m", "duly", "relay", *words],
         cwd=here,
         env=environment(url, there),

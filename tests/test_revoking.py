@@ -14,6 +14,7 @@ from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
 from duly.stores.revoking import Loan
 from tests.joining.places import Place
+from tests.processes.forked import run_forked
 from tests.processes.leading import PATIENCE, ROOT
 from tests.processes.revoked import MOMENTS
 
@@ -139,7 +140,7 @@ def test_whoever_comes_after_a_revocation_finds_a_sound_connection(store: duly.S
 def test_a_busy_handler_that_is_given_up_crashes_nothing_and_leaves_nothing(
     sqlite_url: str,
 ) -> None:
-    ended = run(
+    ended = run_forked(
         [sys.executable, "-m", "tests.processes.revoked", sqlite_url], cwd=ROOT, timeout=PATIENCE
     )
 

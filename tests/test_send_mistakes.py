@@ -15,6 +15,7 @@ import pytest
 from duly.gate import provider_named
 from duly.tools.cli import main
 from tests.gate.genuine import PROVIDERS, keys
+from tests.processes.forked import run_forked
 from tests.receivers import receiving, told
 
 if TYPE_CHECKING:
@@ -248,7 +249,9 @@ def test_a_secret_before_the_command_is_not_repeated(capsys: Output) -> None:
 def test_without_a_secret_and_a_terminal_its_form_and_its_variable_are_named(
     provider: str,
 ) -> None:
-    ran = run([sys.executable, "-m", "duly", "send", provider, NOBODY], stdin=subprocess.DEVNULL)
+    ran = run_forked(
+        [sys.executable, "-m", "duly", "send", provider, NOBODY], stdin=subprocess.DEVNULL
+    )
     assert ran.returncode == 2
     assert ran.stderr.startswith(f"duly: which secret? {provider_named(provider).title} signs with")
     assert f"DULY_SECRET_{provider.upper().replace('-', '_')}" in ran.stderr

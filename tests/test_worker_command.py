@@ -16,7 +16,7 @@ import pytest
 import duly
 from duly.tools.cli import main
 from duly.tools.working.minding import TOGETHER
-from tests.processes.forked import Forked
+from tests.processes.forked import Forked, run_forked
 from tests.processes.leading import PATIENCE, until
 from tests.serving import SECRET, Served, clean, rows, served
 
@@ -154,7 +154,7 @@ def working(here: Path, url: str, *options: str) -> Iterator[Served]:
 
 def worked(here: Path, *words: str, url: str, code: int = 0) -> str:
     """A worker that ends by itself; what it said."""
-    ran = run(
+    ran = run_forked(
         [sys.executable, "-W", "error", "-m", "duly", "worker", *words],
         cwd=here,
         env={**clean(), "SHOP_SECRET": SECRET, "SHOP_URL": url},

@@ -11,6 +11,7 @@ import pytest
 import duly
 from tests.faults.books import EFFECTS, Books
 from tests.faults.shops import Mode, signed
+from tests.processes.forked import run_forked
 from tests.processes.leading import PATIENCE
 from tests.test_forks import ROOT
 
@@ -98,7 +99,7 @@ def play(scene: str, url: str, mode: str) -> None:
     """Run a scene; newer Pythons warn of every fork beside threads, which is what is tried here."""
     options = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
     options += ["-W", "ignore::ResourceWarning"]  # what a loop that ended left behind
-    ended = run(
+    ended = run_forked(
         [sys.executable, *options, "-c", BEGIN + scene, url, mode], cwd=ROOT, timeout=PATIENCE
     )
     assert (ended.returncode, ended.stderr) == (0, "")

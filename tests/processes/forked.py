@@ -68,14 +68,14 @@ class Forked(subprocess.Popen[AnyStr]):
 
     def _execute_child(self, *positional: Any) -> None:
         given: dict[str, Any] = SIGNATURE.bind(self, *positional).arguments
-        program = understood(given)
-        if program is None:
+        words = understood(given)
+        if words is None:
             getattr(super(), EXECUTE)(*positional)
             return
         theirs = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         streams: list[int] = [n if file == -1 else file for n, file in enumerate(theirs)]
         order: nursery.Order = {
-            "program": program,
+            "words": words,
             "folder": os.fspath(given["cwd"] or Path.cwd()),
             "environment": dict(os.environ if given["env"] is None else given["env"]),
             "files": [*range(len(streams)), *given["pass_fds"]],
@@ -88,18 +88,12 @@ class Forked(subprocess.Popen[AnyStr]):
             getattr(self, CLOSE)(*(given[name] for name in PIPES))
 
 
-def understood(given: Mapping[str, Any]) -> nursery.Program | None:
-    """What to run, where a nursery can."""
+def understood(given: Mapping[str, Any]) -> list[str] | None:
+    """What to say to Python, where a nursery knows what it means."""
     if nursery.CLONE is None or any(given[name] != usual for name, usual in UNKNOWN.items()):
         return None
     python, *words = map(str, given["args"])
-    warnings: list[str] = []
-    while words[:1] == ["-W"]:
-        warnings, words = [*warnings, words[1]], words[2:]
-    if python != sys.executable or words[:1] not in (["-m"], ["-c"]):
-        return None
-    kind, text, *arguments = words
-    return {"kind": kind, "text": text, "arguments": arguments, "warnings": warnings}
+    return words if python == sys.executable and nursery.read(words) is not None else None
 
 
 def run_forked(

@@ -156,6 +156,15 @@ def test_a_key_that_is_made_anew_for_each_attempt_is_found(tmp_path: Path) -> No
     assert "use job.key(…), which is the same in every attempt" in told
 
 
+async def test_it_can_be_asked_inside_an_event_loop(tmp_path: Path) -> None:
+    app = shop(tmp_path / "shop.db", right)
+    await app.aio.enqueue("ship")
+
+    assert_effectively_once(app, EVENT, only="twice")
+
+    await app.aclose()
+
+
 def test_a_connection_that_is_open_is_refused(tmp_path: Path) -> None:
     app = shop(tmp_path / "shop.db", right)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import faulthandler
 import gc
 import logging
 import os
@@ -223,6 +224,7 @@ def minded(app: duly.Duly, host: Hosted[Any], line: Any, lifeline: int) -> int:
         left = None if due is None else max(due - time.monotonic(), 0.0)
         ready, _, _ = select.select([line.reader, lifeline], [], [], left)
         if not ready or lifeline in ready:
+            faulthandler.dump_traceback()  # into the log: where everybody stands
             leave_at_once(FAILED)
         if line.read() and due is None:
             host.stop()
