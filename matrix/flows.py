@@ -399,8 +399,9 @@ FLOWS = {
             again=pruned_and_asked,
             effects=tuple(f"{name} evt_{n}" for name in ("book", "follow") for n in (1, 2, 3)),
             messages=tuple(f"/ok/evt_{n}" for n in (1, 2, 3)),
-            events=("evt_2", "evt_3"),
-            extra={"over": ["evt_1"]},
+            events=("evt_2",),
+            # They may go once their work is done, and not before.
+            extra={"over": ["evt_1", "evt_3"]},
         ),
         Flow("cron", working, make=scheduled, extra={"slots": True}),
         # Beside a migrator that stands still others wait: that is what its lock is for.
