@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from typing import TYPE_CHECKING
 
 from mutants.copies import ROOT
 from mutants.patching import Stale
 from mutants.planting import planted
-from mutants.report import Shown, document, listed
+from mutants.report import Shown, document, listed, summary
 from mutants.shelf import Mutant, Unreadable, shelf
 from mutants.trials import Verdict
 
@@ -113,12 +114,12 @@ def stale(mutant: Mutant) -> Stale | None:
 
 def plant(asked: argparse.Namespace, mutants: Sequence[Mutant], shown: Shown) -> int:
     """Plant them all."""
-    verdicts = planted(mutants, shown.tell, lanes=asked.lanes, baseline=not asked.no_baseline)
-    told = document(verdicts, shown.seconds)
-    if asked.json:
-        print(json.dumps(told))
-    elif told["total"]:
-        print(f"caught {told['caught']}/{told['total']} in {shown.seconds:.0f} s")
-    else:
-        print("nothing was planted: a command is red without any bug")
-    return 0 if told["total"] and told["caught"] == told["total"] else 1
+    # The same way out as for Ctrl-C: what was started must not stay.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        verdicts = planted(mutants, shown.tell, lanes=asked.lanes, baseline=not asked.no_baseline)
+    except KeyboardInterrupt:
+        return 130
+    seconds = shown.seconds
+    print(json.dumps(document(verdicts, seconds)) if asked.json else summary(verdicts, seconds))
+    return 0 if all(one.good for one in verdicts) else 1

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mutants.patching import Change
 
@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 # What the commands need; what is not there yet is left out.
 COPIED = ("src", "tests", "matrix", "simulation", "power", "examples", "pyproject.toml")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*")
-# Compiled once, in the first copy, and not by every command of every copy.
-COMPILED = ("src", "matrix", "simulation", "power", "tests")
+# Compiled once, in the first copy, and not by every command of every copy; pytest does so itself.
+COMPILED = ("src", "matrix", "simulation", "power")
 WHERE = "import importlib.util; print(importlib.util.find_spec('duly').origin)"
 
 
@@ -30,11 +30,18 @@ class WrongCopy(Exception):
 class Copy:
     """The sources in a folder of their own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, around: Mapping[str, str]) -> None:
+        self.folder, self._around = folder, around
         # In front of everything else: the interpreter may have duly installed, even as a link.
         paths = os.pathsep.join((str(folder / "src"), str(folder)))
-        self.environment = {**os.environ, "PYTHONPATH": paths}
+        # A test may be what runs this, and pytest tells its children that they are inside.
+        plain = {name: value for name, value in around.items() if not name.startswith("PYTEST_")}
+        self.environment = {**plain, "PYTHONPATH": paths}
+
+    def copied(self, folder: Path) -> Copy:
+        """The same in another folder."""
+        shutil.copytree(self.folder, folder)
+        return Copy(folder, self._around)
 
     def change(self, changes: Sequence[Change]) -> None:
         """Put the defect in."""
@@ -58,8 +65,8 @@ class Copy:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def first_copy(folder: Path) -> Copy:
-    """The sources as they are, compiled."""
+def first_copy(folder: Path, around: Mapping[str, str]) -> Copy:
+    """The sources as they are, compiled; ``around`` is the environment of what runs in it."""
     folder.mkdir()
     for name in COPIED:
         if (ROOT / name).is_dir():
@@ -70,15 +77,14 @@ def first_copy(folder: Path) -> Copy:
     subprocess.run(
         [sys.executable, "-m", "compileall", "-q", "-j", "2", *there], cwd=folder, check=False
     )
-    copy = Copy(folder)
+    copy = Copy(folder, around)
     copy.refuse_wrong()
     return copy
 
 
 def copy_of(first: Copy, folder: Path, changes: Sequence[Change]) -> Copy:
     """Another copy, with a defect in it."""
-    shutil.copytree(first.folder, folder)
-    copy = Copy(folder)
+    copy = first.copied(folder)
     copy.change(changes)
     copy.refuse_wrong()
     return copy

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tests.servers.memory import temporary_folder
 
 from mutants.copies import Copy, copy_of, first_copy
-from mutants.trials import Verdict, judged, run
+from mutants.trials import Runs, Verdict, judged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from mutants.shelf import Mutant
     from mutants.trials import Run
@@ -33,19 +33,20 @@ class Field(NamedTuple):
     folder: Path
     first: Copy
     told: Callable[[Verdict], None]
+    runs: Runs
 
     def plant(self, mutant: Mutant) -> Verdict:
         """One bug, and whether its command finds it."""
         copy = copy_of(self.first, self.folder / mutant.name, mutant.changes)
         try:
-            found = run(copy, mutant.command)
+            found = self.runs.run(copy, mutant.command)
         finally:
             copy.remove()
         return self._heard(verdict_on(mutant, found))
 
     def without(self, command: str) -> Verdict:
         """One command where no bug is planted."""
-        found = run(self.first, command)
+        found = self.runs.run(self.first, command)
         if found.status == 0:
             return self._heard(Verdict("no bug", "green", command, found.seconds))
         told = f"{RED}\n{found.tail()}"
@@ -73,34 +74,43 @@ def field(told: Callable[[Verdict], None]) -> Iterator[Field]:
 
     It is gone afterwards, whatever happens.
     """
-    with temporary_folder(os.environ) as chosen:
-        before = dict(os.environ)
-        os.environ |= chosen
+    with (
+        temporary_folder(os.environ) as chosen,
+        tempfile.TemporaryDirectory(prefix="duly-mutants-") as name,
+    ):
+        around, runs = {**os.environ, **chosen}, Runs()
         try:
-            with tempfile.TemporaryDirectory(prefix="duly-mutants-") as name:
-                yield Field(Path(name), first_copy(Path(name) / "first"), told)
-        finally:
-            os.environ.clear()
-            os.environ |= before
+            yield Field(Path(name), first_copy(Path(name) / "first", around), told, runs)
+        except BaseException:
+            runs.stop()
+            raise
 
 
-def at_once(lanes: int, call: Callable[[T], Verdict], each: Iterable[T]) -> list[Verdict]:
+def at_once(place: Field, lanes: int, call: Callable[[T], Verdict], each: list[T]) -> list[Verdict]:
     """Some at a time."""
     with ThreadPoolExecutor(lanes) as pool:
-        return list(pool.map(call, each))
+        try:
+            return list(pool.map(call, each))
+        except BaseException:  # nobody waits for the rest
+            pool.shutdown(wait=False, cancel_futures=True)
+            place.runs.stop()
+            raise
 
 
 def planted(
     mutants: Sequence[Mutant], told: Callable[[Verdict], None], *, lanes: int, baseline: bool
 ) -> list[Verdict]:
-    """Everything: the commands without a bug, then each bug; only the former where one is red."""
+    """Everything: the commands without a bug, then each bug whose command was green."""
+    mutants = longest_first(mutants)
     with field(told) as place:
-        if baseline:
-            commands = dict.fromkeys(one.command for one in longest_first(mutants))
-            without = at_once(lanes, place.without, commands)
-            if not all(one.good for one in without):
-                return without
-        return at_once(lanes, place.plant, longest_first(mutants))
+        commands = list(dict.fromkeys(one.command for one in mutants)) if baseline else []
+        without = at_once(place, lanes, place.without, commands)
+        red = {one.command for one in without if not one.good}
+        sound = [one for one in mutants if one.command not in red]
+        return [
+            *at_once(place, lanes, place.plant, sound),
+            *(Verdict(one.name, "red", one.command) for one in mutants if one.command in red),
+        ]
 
 
 def longest_first(mutants: Sequence[Mutant]) -> list[Mutant]:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from mutants.shelf import Mutant
     from mutants.trials import Verdict
 
+# Columns for a name, and for the command behind it.
+WIDEST, ROOM = 42, 90
+
 
 class Shown:
     """Each verdict as it comes; on the side where the answer is for a machine."""
@@ -23,7 +26,8 @@ class Shown:
     def tell(self, verdict: Verdict) -> None:
         """One line, and more where something is wrong."""
         shown = verdict.judged if verdict.good else verdict.judged.upper()
-        line = f"{shown:<13}{verdict.seconds:6.1f} s  {verdict.name:<32}{verdict.command[:80]}"
+        by = shortened(verdict.command)
+        line = f"{shown:<13}{verdict.seconds:6.1f} s  {verdict.name:<{WIDEST}} {by}"
         more = "".join(f"\n    {text}" for text in verdict.told.splitlines())
         print(line.rstrip() + more, file=self._stream, flush=True)
 
@@ -31,6 +35,12 @@ class Shown:
     def seconds(self) -> float:
         """Since the beginning."""
         return time.monotonic() - self._begun
+
+
+def shortened(command: str) -> str:
+    """A command on the rest of a line."""
+    by = command.replace("python -m ", "").replace("pytest -q ", "")
+    return by if len(by) <= ROOM else f"{by[: ROOM - 1]}…"
 
 
 def listed(mutants: Sequence[Mutant]) -> str:
@@ -44,10 +54,16 @@ def listed(mutants: Sequence[Mutant]) -> str:
 
 def document(verdicts: Sequence[Verdict], seconds: float) -> dict[str, Any]:
     """Everything for a machine."""
-    planted = [one for one in verdicts if one.judged not in ("green", "red")]
     return {
-        "caught": sum(one.good for one in planted),
-        "total": len(planted),
+        "caught": sum(one.good for one in verdicts),
+        "total": len(verdicts),
         "seconds": round(seconds, 1),
-        "verdicts": [one._asdict() for one in verdicts],
+        "verdicts": [one._asdict() for one in sorted(verdicts)],
     }
+
+
+def summary(verdicts: Sequence[Verdict], seconds: float) -> str:
+    """The count, and the names of those that were not caught."""
+    missing = [one.name for one in sorted(verdicts) if not one.good]
+    named = f"; not caught: {', '.join(missing)}" if missing else ""
+    return f"caught {len(verdicts) - len(missing)}/{len(verdicts)} in {seconds:.0f} s{named}"

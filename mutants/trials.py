@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -21,6 +22,10 @@ GOING = 15.0
 # So many of the last lines are shown where a command said something else than it should.
 SHOWN = 25
 Judged = Literal["caught", "missed", "wrong reason", "hung", "stale", "green", "red"]
+
+
+class Stopped(Exception):
+    """Whoever wanted to know does not any more."""
 
 
 class Run(NamedTuple):
@@ -50,34 +55,63 @@ class Verdict(NamedTuple):
         return self.judged in ("caught", "green")
 
 
-def run(copy: Copy, command: str) -> Run:
-    """Run a command in a copy, with all that it starts, and end it where it does not end."""
-    words = [sys.executable if word == "python" else word for word in shlex.split(command)]
-    begun = time.monotonic()
-    process = subprocess.Popen(
-        words, cwd=copy.folder, env=copy.environment, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        said, _ = process.communicate(timeout=PATIENCE)
-    except subprocess.TimeoutExpired:
-        said = ended(process)
-        return Run(None, said, time.monotonic() - begun)
-    except BaseException:
-        ended(process)
-        raise
-    return Run(process.returncode, said, time.monotonic() - begun)
+class Runs:
+    """Commands that are running, in threads, and can all be ended at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._stopped = False
+
+    def run(self, copy: Copy, command: str) -> Run:
+        """Run a command in a copy, with all that it starts, and end it where it does not end."""
+        begun = time.monotonic()
+        process = self._begun(copy, command)
+        try:
+            said, _ = process.communicate(timeout=PATIENCE)
+            status: int | None = process.returncode
+        except subprocess.TimeoutExpired:
+            said, status = ended(process), None
+        finally:
+            self._running.discard(process)
+        if self._stopped:
+            raise Stopped
+        return Run(status, said, time.monotonic() - begun)
+
+    def _begun(self, copy: Copy, command: str) -> subprocess.Popen[str]:
+        words = [sys.executable if word == "python" else word for word in shlex.split(command)]
+        with self._lock:
+            if self._stopped:
+                raise Stopped
+            process = subprocess.Popen(
+                words, cwd=copy.folder, env=copy.environment, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                start_new_session=True,
+            )  # fmt: skip
+            self._running.add(process)
+            return process
+
+    def stop(self) -> None:
+        """End what runs, and begin nothing more."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                signalled(process, signal.SIGTERM)
 
 
 def ended(process: subprocess.Popen[str]) -> str:
     """End a command and what it started: politely, then not; returns what it had said."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+        signalled(process, number)
         with suppress(subprocess.TimeoutExpired):
             return process.communicate(timeout=GOING)[0]
     return ""  # somebody keeps its output open
+
+
+def signalled(process: subprocess.Popen[str], number: int) -> None:
+    """Tell a command, and what it started, to end."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def judged(found: Run, phrase: str) -> Judged:

@@ -37,7 +37,7 @@ SOON = Backoff(first=timedelta(milliseconds=300), factor=2, cap=timedelta(second
 LOCKING = timedelta(seconds=3)
 RUNNING = timedelta(seconds=4)
 # How long the source that forgets soon remembers.
-BRIEF = timedelta(seconds=20)
+BRIEF = timedelta(seconds=8)
 EFFECT = "INSERT INTO effects VALUES (:event, :handler, :job, :epoch, :amount)"
 COUNT = "UPDATE counter SET n = n + :amount"
 

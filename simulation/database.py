@@ -58,12 +58,13 @@ def leased_triggers(what: str, table: str) -> list[str]:
 TRIGGERS = [
     *leased_triggers("job", "duly_jobs"),
     *leased_triggers("message", "duly_outbox"),
+    # Of a claim, when it was made and when it ends stand where its counters would.
     f"""CREATE TRIGGER claim_made AFTER INSERT ON duly_claims BEGIN
         INSERT INTO moves ({COLUMNS}) VALUES ('claim', hex(NEW.digest), NULL, NEW.state, NEW.epoch,
-            NEW.token, 0, 0, 0); END""",
+            NEW.token, NEW.first_seen, 0, NEW.expires_at); END""",
     f"""CREATE TRIGGER claim_moved AFTER UPDATE ON duly_claims BEGIN
         INSERT INTO moves ({COLUMNS}) VALUES ('claim', hex(NEW.digest), OLD.state, NEW.state,
-            NEW.epoch, NEW.token, 0, 0, 0); END""",
+            NEW.epoch, NEW.token, NEW.first_seen, 0, NEW.expires_at); END""",
     f"""CREATE TRIGGER claim_left AFTER DELETE ON duly_claims BEGIN
         INSERT INTO moves ({COLUMNS}) VALUES ('claim', hex(OLD.digest), OLD.state, NULL, OLD.epoch,
             OLD.token, 0, 0, 0); END""",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from duly import Dead, Retry
 from simulation.requests import Request
@@ -32,6 +32,13 @@ class Trouble(Exception):
 
 class Declined(Trouble):
     """The bank has certainly done nothing."""
+
+
+class Reply(NamedTuple):
+    """What the receiver of a message says, and after how many seconds."""
+
+    after: float
+    problem: Exception | None
 
 
 class Plan:
@@ -206,33 +213,35 @@ class Scene:
     # The receiver
 
     async def deliver(self, message: Message, key: str) -> None:
-        """Hand a message to the receiver."""
-        seconds: float = await Request(
+        """Hand a message to the receiver, and wait for what it says."""
+        reply: Reply = await Request(
             here(), "deliver", lambda: self._deliver(message, key)
         ).answer()
-        if seconds:
-            await asyncio.sleep(seconds)
+        if reply.after:
+            await asyncio.sleep(reply.after)
+        if reply.problem is not None:
+            raise reply.problem
 
-    def _deliver(self, message: Message, key: str) -> float:
-        """Seconds until the reply comes."""
+    def _deliver(self, message: Message, key: str) -> Reply:
         fault = self._draw(
-            ("receiver fails", 0.08), ("receiver's reply lost", 0.06), ("receiver too slow", 0.03),
+            ("receiver fails", 0.1), ("receiver's reply lost", 0.06), ("receiver too slow", 0.03),
             ("receiver asks for a pause", 0.03), ("receiver refuses", 0.01),
         )  # fmt: skip
+        takes = not self.quiet and self.world.dice.random() < 0.35
+        after = SLOW * self.world.dice.random() if takes else 0.0
         if fault == "receiver refuses":
             self.refused.add(message.id)
-            raise Dead("refused")
+            return Reply(after, Dead("refused"))
         if fault == "receiver asks for a pause":
-            raise Retry(after=timedelta(seconds=1))
+            return Reply(after, Retry(after=timedelta(seconds=1)))
         if fault == "receiver fails":
-            raise Trouble(fault)
-        known = {receipt[0] for receipt in self.receipts}
-        self.receipts.append((message.id, key, message.body))
-        if message.id in known:
-            self.world.seen["messages sent again"] += 1
+            return Reply(after, Trouble(fault))
+        self._receive(message, key)
         if fault == "receiver's reply lost":
-            raise Trouble(fault)
-        if fault == "receiver too slow":
-            return TOO_SLOW
-        takes = not self.quiet and self.world.dice.random() < 0.3
-        return SLOW * self.world.dice.random() if takes else 0.0
+            return Reply(after, Trouble(fault))
+        return Reply(TOO_SLOW if fault else after, None)
+
+    def _receive(self, message: Message, key: str) -> None:
+        if any(message.id == receipt[0] for receipt in self.receipts):
+            self.world.seen["messages sent again"] += 1
+        self.receipts.append((message.id, key, message.body))

@@ -78,9 +78,10 @@ class Script:
             self._plan(self._scene.plan_for(event, handler), source)
         what = content(source, event, facts)
         self._post.write(what, self._soon())
+        late = 0.7 if source == "brief" else 0.12
         while self._chance(0.45):
             self._post.world.faults["copy sent"] += 1
-            self._post.write(what, dice.random() * (LATE if self._chance(0.12) else SOON))
+            self._post.write(what, dice.random() * (LATE if self._chance(late) else SOON))
         if self._chance(0.2):
             self._post.world.faults["body changed"] += 1
             self._post.write(content(source, event, {**facts, "amount": number * 100 + 1}),

@@ -118,6 +118,7 @@ def live(words: Sequence[str], folder: str) -> None:
     warnings.resetwarnings()
     for kind in UNSAID:
         warnings.simplefilter("ignore", kind)
+    warnings.filterwarnings("default", category=DeprecationWarning, module="__main__")
     sys.warnoptions[:] = program.warnings
     getattr(warnings, OPTIONS)(sys.warnoptions)
     if program.kind == "-m":

@@ -47,7 +47,7 @@ from tests.ledger_steps import (
 
 LONG = os.environ.get("DULY_LONG") == "1"
 SETTINGS = settings(
-    max_examples=1000 if LONG else 60,
+    max_examples=1000 if LONG else 25,
     stateful_step_count=60 if LONG else 30,
     deadline=None,
     database=None,

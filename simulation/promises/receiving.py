@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from duly._kernel.clock import MICROSECOND
-from simulation.application import BRIEF
+from duly.inbox.arrivals import event_digest
 from simulation.promises.verdicts import broken
 
 if TYPE_CHECKING:
-    from simulation.facts import Accepted, Facts
+    from simulation.facts import Accepted, Facts, Move
     from simulation.schedules import Schedule
     from simulation.senders import Heard
-
-BRIEFLY = BRIEF // MICROSECOND
 
 
 def heard(schedule: Schedule, facts: Facts) -> None:
@@ -43,17 +39,37 @@ def forgets(row: Accepted) -> bool:
 
 
 def accepted_once(schedule: Schedule, facts: Facts) -> None:
-    """I5 and I14: an event is accepted once, until its claim has run out; so is a body."""
+    """I5 and I14: an event is accepted once for each time it was claimed; so is a body."""
+    claims = claimed(facts)
     for (scope, event), rows in facts.rows_of.items():
         real = [row for row in rows if not row.flags]
-        if scope != "brief" and len(real) > 1:
+        times = claims[event_digest(scope, event).hex().upper()]
+        if len(real) > (times if scope == "brief" else 1):
             broken("I5", f"{event} of {scope} was accepted {len(real)} times")
-        for before, after in pairwise(real):
-            if after.at - before.at < BRIEFLY:
-                broken("I5", f"{event} was accepted again while its claim was kept")
     bodies = Counter(one.fingerprint for one in facts.processed if one.scope == "hook")
     if any(times > 1 for times in bodies.values()):
         broken("I14", "a body was processed under two ids that nobody has signed")
+
+
+def claimed(facts: Facts) -> Counter[str]:
+    """How often each key was claimed anew; never while an earlier claim was kept."""
+    times: Counter[str] = Counter()
+    kept: dict[str, Move] = {}
+    for move in facts.moves:
+        if move.what != "claim":
+            continue
+        before = kept.get(move.id)
+        if before is None:
+            times[move.id] += 1
+        elif move.epoch > before.epoch:
+            times[move.id] += 1
+            # Times, both: when it was claimed anew, and until when it was kept.
+            if before.after == "done" and move.attempts < before.most:
+                broken("I5", "a claim was taken over while it was kept")
+        kept[move.id] = move
+        if move.after is None:
+            del kept[move.id]
+    return times
 
 
 def at_work_still(schedule: Schedule, facts: Facts) -> None:

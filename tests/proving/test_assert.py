@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import subprocess
+import time
 import uuid
 from contextlib import closing
+from sqlite3 import connect as taken
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -25,6 +29,7 @@ def shop(path: Path, handler: Callable[..., Any]) -> duly.Duly:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE orders (id TEXT, note TEXT)")
         connection.execute("CREATE TABLE log (line TEXT)")
+        connection.execute("INSERT INTO log VALUES ('new')")
     app = duly.Duly(f"sqlite:///{path}")
     app.source("shop", provider="standard-webhooks", secret=SECRET)
     app.on("shop", "order.*", name="handler")(handler)
@@ -78,7 +83,12 @@ def test_a_mistake_fails_the_test_with_its_story(tmp_path: Path, wrong: Callable
 def test_only_the_tables_that_are_named_are_compared(
     tmp_path: Path, wrong: Callable[[], None]
 ) -> None:
-    app = shop(tmp_path / "shop.db", wrong)
+    def noting() -> None:
+        wrong()
+        with closing(sqlite3.connect(tmp_path / "shop.db", timeout=10)) as own, own:
+            own.execute("UPDATE log SET line = 'seen'")
+
+    app = shop(tmp_path / "shop.db", noting)
 
     assert_effectively_once(app, EVENT, effects=["log"], only="kill:4")
     told = failure(app, EVENT, effects=["orders"], only="kill:4")
@@ -163,6 +173,51 @@ async def test_it_can_be_asked_inside_an_event_loop(tmp_path: Path) -> None:
     assert_effectively_once(app, EVENT, only="twice")
 
     await app.aclose()
+
+
+def test_a_document_that_grows_with_each_repeat_is_found_although_it_holds_the_time(
+    tmp_path: Path,
+) -> None:
+    def handler() -> None:
+        with closing(sqlite3.connect(tmp_path / "shop.db", timeout=10)) as own, own:
+            [line] = own.execute("SELECT line FROM log").fetchone()
+            known = [] if line == "new" else json.loads(line)
+            own.execute("UPDATE log SET line = ?", [json.dumps([*known, {"at": time.time()}])])
+
+    told = failure(shop(tmp_path / "shop.db", handler), EVENT, only="kill:5")
+
+    assert "log.line" in told
+
+
+def refusal(app: duly.Duly) -> str:
+    """Why a proof cannot be made."""
+    with pytest.raises(duly.Misuse) as refused:
+        assert_effectively_once(app, EVENT)
+    return str(refused.value)
+
+
+def test_a_program_is_not_started(tmp_path: Path) -> None:
+    def handler() -> None:
+        subprocess.run(["touch", tmp_path / "really"], check=True)
+
+    assert "may not start touch" in refusal(shop(tmp_path / "shop.db", handler))
+    assert not (tmp_path / "really").exists()
+
+
+def test_a_connection_that_nobody_can_watch_is_refused(tmp_path: Path) -> None:
+    def handler() -> None:
+        with closing(taken(tmp_path / "other.db")) as own, own:
+            own.execute("CREATE TABLE rows (n)")
+
+    assert "the proof cannot see this connection" in refusal(shop(tmp_path / "shop.db", handler))
+    assert not (tmp_path / "other.db").exists() or (tmp_path / "other.db").stat().st_size == 0
+
+
+def test_a_run_that_leaves_nothing_to_compare_is_refused(tmp_path: Path) -> None:
+    def handler() -> None:
+        """Nothing."""
+
+    assert "nothing to compare" in refusal(shop(tmp_path / "shop.db", handler))
 
 
 def test_a_connection_that_is_open_is_refused(tmp_path: Path) -> None:

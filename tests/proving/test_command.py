@@ -30,7 +30,9 @@ POINTS = str(EVENTS / "points.json")
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "shop.db"
-    duly.store(f"sqlite:///{path}").migrate()
+    store = duly.store(f"sqlite:///{path}")
+    store.migrate()
+    store.close()  # or this process would have it open, and a proof in another would be refused
     monkeypatch.setenv("SHOP_DATABASE", str(path))
     return path
 
@@ -121,7 +123,7 @@ def test_an_event_that_the_database_knows_cannot_be_the_yardstick(
     assert cli.main(["prove", APP, "--event", POINTS, "--id", "new", "--only", "twice"]) == 0
 
 
-def test_a_proof_that_was_killed_is_cleared_up_by_the_next(
+def test_after_a_proof_that_was_killed_a_person_decides_which_state_is_kept(
     database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with closing(sqlite3.connect(database)) as connection, connection:
@@ -139,9 +141,60 @@ def test_a_proof_that_was_killed_is_cleared_up_by_the_next(
 
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
-    assert cli.main(["prove", APP, "--event", POINTS, "--only", "twice"]) == 0
+    assert cli.main(["prove", APP, "--event", POINTS, "--only", "twice"]) == 2
 
-    assert not beside.exists()
+    told = capsys.readouterr().err
+    assert "ended in the middle" in told
+    assert str(beside) in told
+    with closing(sqlite3.connect(beside)) as connection:
+        assert connection.execute("SELECT * FROM accounts").fetchall() == [(7, 41)]
+
+
+HOLDING = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("CREATE TABLE other (id INTEGER)")
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_file_that_somebody_has_open_is_left_alone(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [sys.executable, "-c", HOLDING, str(database)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        assert cli.main(["prove", APP, "--event", POINTS]) == 2
+        assert f"in use by process {holder.pid}" in capsys.readouterr().err
+    assert not database.with_name(f"{database.name}{BESIDE}").exists()
+
+
+def test_a_proof_that_is_told_to_end_puts_back_what_there_was(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER)")
+        connection.execute("INSERT INTO accounts VALUES (7, 41)")
+    words = [sys.executable, "-m", "duly", "prove", APP, "--event", POINTS]
+    running = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    names = database.with_name(f"{database.name}{LIST}")
+    until = time.monotonic() + 100
+    while not (names.exists() and names.read_text()) and time.monotonic() < until:
+        time.sleep(0.01)
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(100) == 130
     assert not names.exists()
     with closing(sqlite3.connect(database)) as connection:
         assert connection.execute("SELECT * FROM accounts").fetchall() == [(7, 41)]
+
+
+def test_a_table_that_is_not_there_is_refused(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["prove", APP, "--event", POINTS, "--table", "nosuch"]) == 2
+    assert "there is no table nosuch" in capsys.readouterr().err
+
+
+def test_an_event_that_cannot_be_read_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["prove", APP, "--event", "nofile.json"]) == 2
+    assert "nofile.json cannot be read" in capsys.readouterr().err

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
 
 import duly
 from duly._kernel.options import names
-from duly.tools.proving.databases.postgres import PostgresBase
+from duly.tools.proving.asserting import assert_effectively_once
+from duly.tools.proving.databases.postgres import PostgresBase, aside
 from tests.proving.expected import MISTAKES, RIGHT, Mistaken
 from tests.proving.proofs import APPS, proof, shop
 
@@ -62,17 +65,34 @@ def test_the_database_is_put_back_as_it_was(own_postgres_url: str) -> None:
         assert connection.execute("SELECT count(*) FROM duly_events").fetchone() == (0,)
 
 
-def test_a_proof_that_was_killed_is_cleared_up_by_the_next(own_postgres_url: str) -> None:
+def test_after_a_proof_that_was_killed_a_person_decides_which_state_is_kept(
+    own_postgres_url: str,
+) -> None:
     with_account(own_postgres_url)
     killed = PostgresBase(own_postgres_url, names(), disposable=True)
     killed.put_back()
-    with psycopg.connect(own_postgres_url) as connection:
-        connection.execute("UPDATE accounts SET balance = 0")
+    killed._turn.close()  # as its death would
 
-    following = PostgresBase(own_postgres_url, names(), disposable=True)
-    following.end()
+    with pytest.raises(duly.Misuse, match="ended in the middle"):
+        PostgresBase(own_postgres_url, names(), disposable=True)
 
+    killed.end()
     assert accounts(own_postgres_url) == [(7, 41)]
+
+
+def test_one_proof_of_a_database_at_a_time(own_postgres_url: str) -> None:
+    with_account(own_postgres_url)
+    first = PostgresBase(own_postgres_url, names(), disposable=True)
+    with pytest.raises(duly.Misuse, match="another proof"):
+        PostgresBase(own_postgres_url, names(), disposable=True)
+    first.end()
+    assert accounts(own_postgres_url) == [(7, 41)]
+
+
+def test_long_names_that_begin_alike_do_not_meet_aside() -> None:
+    names = {aside("test_" + "a" * 50 + ending) for ending in ("_eu", "_us")}
+    assert len(names) == 2
+    assert {len(name) <= 63 for name in names} == {True}
 
 
 def test_a_database_that_is_not_called_one_for_tests_is_left_alone(own_postgres_url: str) -> None:
@@ -111,3 +131,40 @@ def test_columns_that_the_server_fills_in_and_keys_are_known(own_postgres_url: s
     assert (table.name, table.key) == ("side.things", ("a", "b"))
     assert table.made == {"n", "u", "i"}
     assert [(row["a"], row["b"]) for row in rows] == [(1, 2)]
+
+
+def test_a_gap_in_a_sequence_after_a_rollback_is_no_difference(own_postgres_url: str) -> None:
+    with psycopg.connect(own_postgres_url) as connection:
+        connection.execute("CREATE TABLE orders (id bigserial PRIMARY KEY)")
+        connection.execute("CREATE TABLE lines (order_id bigint REFERENCES orders, text text)")
+    app = duly.Duly(own_postgres_url)
+
+    @app.job(name="order")
+    def order(tx: duly.Tx) -> None:
+        [made] = tx.execute("INSERT INTO orders DEFAULT VALUES RETURNING id")
+        tx.execute("INSERT INTO lines VALUES (:order, 'cup')", order=made["id"])
+
+    # Killed after the first of them: it is rolled back, and its number is not given out again.
+    assert_effectively_once(app, job="order", disposable=True, only="kill:3")
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+def test_another_database_of_the_same_server_is_refused(
+    driver: str, own_postgres_url: str, postgres_server: str
+) -> None:
+    app = duly.Duly(own_postgres_url)
+    app.job(name="elsewhere")(by_psycopg if driver == "psycopg" else by_asyncpg)
+    os.environ["ELSEWHERE"] = postgres_server
+
+    with pytest.raises(duly.Misuse, match="cannot be put back"):
+        assert_effectively_once(app, job="elsewhere", disposable=True)
+
+
+def by_psycopg() -> None:
+    with psycopg.connect(os.environ["ELSEWHERE"]) as connection:
+        connection.execute("SELECT 1")
+
+
+async def by_asyncpg() -> None:
+    connection = await asyncpg.connect(os.environ["ELSEWHERE"])
+    await connection.execute("SELECT 1")

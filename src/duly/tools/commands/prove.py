@@ -6,6 +6,8 @@ import argparse
 import json
 import os
 import shlex
+import signal
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,11 @@ from duly.tools.proving.where import by_name
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, app_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from duly.tools.proving.asks import Ask
+
+MOST_PATIENCE = 86_400.0
 
 SUMMARY = "Prove that a handler takes effect once, whatever happens to it."
 EXAMPLES = """\
@@ -109,7 +115,7 @@ def add_manner(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--patience",
-        type=float,
+        type=seconds,
         default=PATIENCE,
         metavar="SECONDS",
         help=f"how long one process may take (default {PATIENCE:g})",
@@ -133,11 +139,26 @@ def run(arguments: argparse.Namespace) -> int:
         only=arguments.only,
     )
     manner = Manner(arguments.keep, arguments.database_is_disposable, arguments.patience)
-    with Progress() as progress:
+    with put_back_if_told_to_end(), Progress() as progress:
         verdict = tried(by_name(name, arguments.through), wishes, manner, progress.show)
     again = repeated(arguments, name)
     answer(arguments, verdict_text(verdict, again), verdict_document(verdict, again))
     return 0 if verdict.finding is None else 1
+
+
+@contextmanager
+def put_back_if_told_to_end() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a proof as Ctrl-C does: with the databases as they were."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    kept = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for one, handler in kept.items():
+            signal.signal(one, handler)
 
 
 def asks_of(arguments: argparse.Namespace) -> tuple[Ask, ...]:
@@ -152,23 +173,41 @@ def asks_of(arguments: argparse.Namespace) -> tuple[Ask, ...]:
         secret = os.environ.get(arguments.secret_from)
         if not secret:
             raise Misuse(f"the environment has no {arguments.secret_from}")
-    bodies = [Path(file).read_bytes() for file in arguments.event]
+    bodies = [bytes_of(file) for file in arguments.event]
     return tuple(
         EventAsk(arguments.source, body, arguments.id, arguments.type, secret, arguments.path)
         for body in bodies
     )
 
 
+def bytes_of(file: str) -> bytes:
+    """What is in a file."""
+    try:
+        return Path(file).read_bytes()
+    except OSError as problem:
+        raise Misuse(f"{file} cannot be read: {problem.strerror}") from None
+
+
 def document_of(file: str) -> Any:
     """A file of JSON."""
     try:
-        return json.loads(Path(file).read_bytes())
+        return json.loads(bytes_of(file))
     except ValueError as problem:
         raise Misuse(f"{file} must be JSON: {problem}") from None
 
 
+def seconds(text: str) -> float:
+    """A time that somebody can wait, for argparse."""
+    found = float(text)
+    if not 0 < found < MOST_PATIENCE:
+        raise argparse.ArgumentTypeError("write seconds, more than 0")
+    return found
+
+
 def address(text: str) -> tuple[str, int]:
-    """A host and a port, for argparse."""
+    """A host and a port, or the name of a program, for argparse."""
+    if ":" not in text and text:
+        return text, 0  # the name of a program
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal():
         raise argparse.ArgumentTypeError("write it like 127.0.0.1:6379")

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from duly.runtime.crew import Crew
 from duly.tools.proving.databases.files import Finder
 from duly.tools.proving.databases.finding import store_of
-from duly.tools.proving.recording import Answers, Net, Recorder, recording
+from duly.tools.proving.recording import Answers, Hook, Net, Recorder, recording
 from duly.tools.proving.sites import living
 from duly.tools.proving.trace import Notes, Wording
 from duly.tools.proving.watch import Watch
-from duly.tools.proving.where import address
+from duly.tools.proving.where import address, database_name, listening
 from duly.tools.steps import watching
 from duly.tools.steps.watching import replaced
 
@@ -103,6 +103,7 @@ class Stage:
             self._stack.enter_context(watching(self.watch))
             self._stack.enter_context(recording(self.recorder, self.net))
             self._stack.enter_context(told_of_jobs(self.watch))
+            Hook(self.net).add()
             self._subject = load()
         return self._subject
 
@@ -116,8 +117,15 @@ class Stage:
             Wording(app.store.names),
             Notes(act.file("marks")),
             act.trap,
-            None if act.files is None else Finder(act.files).met,
+            None if act.files is None else finder(app.store.url, act).met,
         )
+
+
+def finder(url: str, act: Act) -> Finder:
+    """Looks at each connection when it is first used."""
+    if act.files is None:
+        raise RuntimeError("only the first run looks for databases")
+    return Finder(act.files, database_name(url), act.allowed - listening(url))
 
 
 @contextmanager

@@ -89,7 +89,8 @@ def difference_text(wrong: Wrong) -> str:
 
 def named(row: dict[str, Any]) -> str:
     """A row by what is in it."""
-    telling = [f"{name}={shown(value)}" for name, value in row.items() if value != HIDDEN]
+    compared = [(name, one) for name, one in row.items() if not isinstance(one, tuple)]
+    telling = [f"{name}={shown(one)}" for name, one in compared if one != HIDDEN]
     return ", ".join(telling[:4]) or "of new values only"
 
 

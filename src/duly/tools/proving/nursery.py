@@ -6,6 +6,7 @@ as good as a new process, and much quicker.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import os
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 # Seconds; a handler that takes longer is taken to hang.
 PATIENCE = 60.0
+
+# From linux/prctl.h.
+PR_SET_PDEATHSIG = 1
 
 
 class Ending(NamedTuple):
@@ -83,6 +87,11 @@ class Nursery:
         """Start a process and wait for it."""
         return self.wait(self.begin(act))
 
+    @property
+    def session(self) -> int:
+        """The session of all processes of the proof."""
+        return self._server.process
+
     def close(self) -> None:
         """End the server, and every process that is left."""
         self._server.close()
@@ -95,13 +104,13 @@ class Server:
         self._load = load
         self._stage = Stage()
         self._line: Connection | None = None
-        self._process = 0
+        self.process = 0
 
     def start(self) -> None:
         """Begin, as a child of this process."""
         here, there = Pipe()
-        self._process = forked()
-        if self._process == 0:
+        self.process = forked()
+        if self.process == 0:
             here.close()
             os.setsid()  # a group of its own: Ctrl-C is the prover's to hear
             try:
@@ -136,9 +145,9 @@ class Server:
             self._line.close()
             self._line = None
             with suppress(ProcessLookupError):  # it may not have come so far
-                os.killpg(self._process, signal.SIGKILL)
-            os.kill(self._process, signal.SIGKILL)
-            os.waitpid(self._process, 0)
+                os.killpg(self.process, signal.SIGKILL)
+            os.kill(self.process, signal.SIGKILL)
+            os.waitpid(self.process, 0)
 
     # In the child
 
@@ -198,7 +207,11 @@ def forked() -> int:
     flushed()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
+        process = os.fork()
+    if process == 0 and sys.platform == "linux":
+        # A prover that is killed must not leave anybody who goes on writing to its databases.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    return process
 
 
 def flushed() -> None:

@@ -9,6 +9,7 @@ from duly._kernel.errors import Misuse
 from duly.tools.proving.acting import CALLS, Act, read_report
 from duly.tools.proving.calls import read_calls
 from duly.tools.proving.cases import COPIES, PROCESSES
+from duly.tools.proving.databases.base import asked_for
 from duly.tools.proving.databases.files import found_files
 from duly.tools.proving.databases.finding import store_of
 from duly.tools.proving.states import State, read_state
@@ -107,7 +108,16 @@ class Player:
         self._store.prepare()
         for known in self._bases:
             known.begin_here(self._folder)
+        self._refuse_unknown_tables()
         return read_state(self._bases, self._wishes.tables)
+
+    def _refuse_unknown_tables(self) -> None:
+        """Refuse a name that no table has: nothing would be compared, and everything well."""
+        there = [table.name for base in self._bases for table, _ in base.contents(None)]
+        for wanted in self._wishes.tables or ():
+            if not any(asked_for(name, [wanted]) for name in there):
+                known = ", ".join(sorted(there)) or "none"
+                raise Misuse(f"there is no table {wanted} to compare: there are {known}")
 
     def put_back(self) -> None:
         """Everything as it was."""
@@ -123,9 +133,14 @@ class Player:
         """Copies of the databases as they are now."""
         return [base.keep(place) for base in self._bases]
 
-    def alone(self, asks: tuple[Ask, ...]) -> Outcome:
-        """Each of them once; it must succeed, or there is nothing to compare with."""
+    def alone(self, asks: tuple[Ask, ...], *, shifted: bool = False) -> Outcome:
+        """Each of them once; it must succeed, or there is nothing to compare with.
+
+        ``shifted`` lets the numbers that databases give out go on from elsewhere.
+        """
         folder = self._begun()
+        for base in self._bases if shifted else ():
+            base.shift()
         reports = [self._ended(self._act(folder, n, (ask,))) for n, ask in enumerate(asks)]
         outcome = self._outcome(folder)
         for report in reports:

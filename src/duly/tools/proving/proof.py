@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from duly.tools.proving.findings import Wrong
     from duly.tools.proving.playing import Outcome, Player, Wishes
     from duly.tools.proving.states import State
-    from duly.tools.proving.trace import Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +76,9 @@ class Proof:
         single = self._yardstick(start, asks[:1])
         ordered = single if len(asks) == 1 else self._yardstick(start, asks)
         marks = single.outcome.marks
+        self._refuse_nothing(start, single)
         cases = cases_of(asks, kill_points(marks), pause_points(marks))
-        verdict = Verdict(hidden=ordered.masks.told(), notes=notes_of(asks, cases, marks))
+        verdict = Verdict(hidden=ordered.masks.told(), notes=notes_of(asks, cases, single))
         chosen = self._chosen(cases)
         for number, case in enumerate(chosen):
             show(f"{number + 1} of {len(chosen)}: {case.told}")
@@ -99,7 +99,7 @@ class Proof:
 
     def _yardstick(self, start: State, asks: tuple[Ask, ...]) -> Yardstick:
         begun = time.time()
-        one, other = self._player.alone(asks), self._player.alone(asks)
+        one, other = self._player.alone(asks), self._player.alone(asks, shifted=True)
         if one.value != other.value:
             raise Misuse(
                 f"effects= says {one.value!r:.80} after a single run and {other.value!r:.80} after "
@@ -108,6 +108,15 @@ class Proof:
         span = Span(begun, time.time())
         masks = Masks(start, one.state, other.state, span)
         return Yardstick(one, masks, CallMasks(one.calls, other.calls, span))
+
+    def _refuse_nothing(self, start: State, single: Yardstick) -> None:
+        """Refuse a run that left nothing to compare: everything would end as it did."""
+        done = single.outcome
+        if not done.calls and self._wishes.effects is None and done.state.rows == start.rows:
+            raise Misuse(
+                "the single run changed no table that is compared and called nobody, so that there "
+                "is nothing to compare: is it the right event, and are these the right tables?"
+            )
 
     def _chosen(self, cases: list[Case]) -> list[Case]:
         if self._wishes.only is None:
@@ -119,11 +128,17 @@ class Proof:
         return found
 
 
-def notes_of(asks: Sequence[Ask], cases: Sequence[Case], marks: Sequence[Mark]) -> list[str]:
+def notes_of(asks: Sequence[Ask], cases: Sequence[Case], single: Yardstick) -> list[str]:
     """What was not tried, and why."""
     notes = []
-    if not any(mark.theirs for mark in marks):
-        notes.append("the handler ran no statement and called nobody: is it the right event?")
+    marks = single.outcome.marks
+    if not any(mark.theirs and mark.phase != "relay" for mark in marks):
+        notes.append(
+            "no statement of the handler was seen, so that it was not killed between them: seen "
+            "are those by sqlite3, psycopg 3 and asyncpg, and by what is built on these"
+        )
+    for table in single.masks.written_outside(marks):
+        notes.append(f"{table} is written outside the transaction, and not all of it is compared")
     if len(asks) == 1 and isinstance(asks[0], EventAsk):
         notes.append("order was not tried: give a second, later event with another --event")
     if not any(case.shape == "pause" for case in cases):

@@ -6,16 +6,19 @@ ids, numbers that a sequence gave, and whatever refers to them.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.tools.proving.moments import Span, is_moment
+from duly.tools.proving.statements import written_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from duly.tools.proving.databases import Base, Rows, Table
+    from duly.tools.proving.trace import Mark
 
 Row = dict[str, Any]
 HIDDEN = "…"
@@ -92,6 +95,17 @@ class Masks:
             if self._start.tables.get(name) is None or column not in self._start.tables[name].made
         )
 
+    def written_outside(self, marks: Sequence[Mark]) -> list[str]:
+        """The tables that were written outside the fenced transaction, and are not all compared."""
+        fenced = {mark.transaction for mark in marks if mark.ours} - {None}
+        outside = {
+            written_table(mark.text)
+            for mark in marks
+            if mark.theirs and mark.kind == "sql" and mark.transaction not in fenced
+        }
+        hidden = {told.rpartition(".")[0] for told in self.told()}
+        return sorted(name for name in hidden if name.rpartition(".")[2].lower() in outside)
+
     def first_difference(self, expected: State, actual: State) -> Difference | None:
         """What is not as after a single run."""
         for name in sorted({*expected.rows, *actual.rows}):
@@ -154,7 +168,7 @@ class Compared:
 
     def _shown(self, column: str, value: Any) -> Any:
         """A value as it is compared; whether there is one at all always counts."""
-        return HIDDEN if column in self._hidden and value is not None else plain(value)
+        return shape(value) if column in self._hidden and value is not None else plain(value)
 
     def _fresh(self, rows: Rows) -> Rows:
         """The rows that were not there before."""
@@ -214,6 +228,18 @@ def differs(column: str, first: Rows, second: Rows) -> bool:
 def frozen(row: Row) -> tuple[Any, ...]:
     """A row that can be counted."""
     return tuple((name, plain(value)) for name, value in row.items())
+
+
+def shape(value: Any) -> Any:
+    """What is left of a value that is not compared: of a document, its names and its lengths."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return HIDDEN
+    if isinstance(value, dict):
+        return tuple((name, shape(value[name])) for name in sorted(value))
+    return tuple(shape(one) for one in value) if isinstance(value, list) else HIDDEN
 
 
 def plain(value: Any) -> Any:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.tools.proving.databases.finding import ground
+from duly.tools.proving.databases.files import refuse_in_use
+from duly.tools.proving.databases.finding import file_of, ground, is_sqlite
 from duly.tools.proving.nursery import PATIENCE, Nursery
 from duly.tools.proving.playing import Player
 from duly.tools.proving.proof import Proof
@@ -44,6 +45,8 @@ def tried(load: Load, wishes: Wishes, manner: Manner, show: Callable[[str], None
     try:
         told, asks = nursery.told(wishes.asks)
         wishes = replace(wishes, asks=asks, allowed=wishes.allowed | told.database)
+        if is_sqlite(told.url):
+            refuse_in_use(file_of(told.url).resolve(), nursery.session)
         player = Player(nursery, told, wishes, folder)
         with ground(told.url, told.names, folder, disposable=manner.disposable) as where:
             return put_back(player, where, wishes, manner, show)

@@ -22,7 +22,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from duly._kernel.errors import DulyError
 from duly.runtime.hosting import event_loop
@@ -32,7 +31,7 @@ from duly.tools.serving.endings import LAST, REPLACE, leave_at_once, noticed_sig
 from duly.tools.serving.settings import Settings as ServeSettings
 from duly.tools.storm.downstream import Reading, Receiver
 from duly.tools.storm.journal import Journal
-from duly.tools.storm.proxy import Client, Proxy
+from duly.tools.storm.proxy import ClientEnd, Proxy
 from duly.tools.storm.sender import Sender
 from duly.tools.storm.settings import LEASE
 from duly.tools.storm.shared import Place, up, wrapping
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
 
     import duly
     from duly.runtime.hosting import Hosted
+    from duly.tools.storm.database import Server
     from duly.tools.storm.settings import Settings
     from duly.tools.storm.shared import Shared
 
@@ -55,12 +55,12 @@ DOWNSTREAM = "downstream"
 # From linux/prctl.h.
 PR_SET_PDEATHSIG = 1
 # Seconds that what was begun may take to finish when a process is told to end.
-GRACE = 8.0
+GRACE = 10.0
 # Seconds for a database that is away when a process begins.
 OPENING = 60.0
 # The relay's lease: its call takes three seconds at most.
 RELAY_LEASE = timedelta(seconds=5)
-# What `duly serve` returns where its database is away when it begins, or while it drains.
+# What duly's commands return where the database is away when they begin, or while they drain.
 GAVE_UP = 1
 FAILED = 70
 # Jobs that one worker runs at the same time. SQLite has one transaction for all of them; what is
@@ -223,9 +223,11 @@ def minded(app: duly.Duly, host: Hosted[Any], line: Any, lifeline: int) -> int:
     while not host.wait(0):
         left = None if due is None else max(due - time.monotonic(), 0.0)
         ready, _, _ = select.select([line.reader, lifeline], [], [], left)
-        if not ready or lifeline in ready:
-            faulthandler.dump_traceback()  # into the log: where everybody stands
+        if lifeline in ready:
             leave_at_once(FAILED)
+        if not ready:  # what it holds is left to be rescued, as `duly worker` says then
+            faulthandler.dump_traceback()
+            leave_at_once(GAVE_UP)
         if line.read() and due is None:
             host.stop()
             due = time.monotonic() + GRACE + LAST
@@ -261,12 +263,10 @@ def listen(world: World) -> int:
     return looped(world, served(world.downstream, lambda: Reading(receiver)), left=cleared)
 
 
-def carry(world: World) -> int:
+def carry(world: World, server: Server) -> int:
     """Carry what goes between duly and its server."""
-    parts = urlsplit(world.settings.url)
-    server = (parts.hostname or "127.0.0.1", parts.port or 5432)
     proxy = Proxy(server, world.shared, world.settings.dice("proxy"))
-    return looped(world, served(world.proxy, lambda: Client(proxy)))
+    return looped(world, served(world.proxy, lambda: ClientEnd(proxy)))
 
 
 def hold(_world: World, path: Path, seconds: float) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from duly.tools.storm.children import World
 
 # Seconds that a process has to end which was told to, before it is killed.
-ENDING = 15.0
+ENDING = 25.0
 
 
 class ProcessFailed(DulyError):
@@ -76,7 +76,7 @@ class Faults:
     stops: int = 0
     restarts: int = 0
     gave_up: int = 0
-    """Receivers that found no database when they began, or when they were to finish."""
+    """Processes that found no database when they began, or could not finish in time."""
     replaced: int = 0
     """Processes that asked to be replaced, because a handler hung in them."""
     failures: list[str] = field(default_factory=list)
@@ -190,7 +190,7 @@ class Crew:
             faults.replaced += 1
         elif told and code in (0, -signal.SIGTERM):  # the latter where it had not begun yet
             faults.restarts += not self.ending
-        elif slot.role is Role.INGRESS and code == children.GAVE_UP and (told or not begun):
+        elif code == children.GAVE_UP and (told or not begun):
             faults.gave_up += 1
         else:
             said = (self._log(slot).splitlines() or ["it said nothing"])[-1]

@@ -11,15 +11,17 @@ import os
 import signal
 import sqlite3
 import struct
+import sys
 import time
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-from duly._kernel.errors import Misuse
+from duly._kernel.errors import DulyError, Misuse
 from duly._kernel.extras import needs
 from duly.stores.opening import store
+from duly.tools.output import one_line
 from duly.tools.storm.settings import SCHEMA
 from duly.tools.storm.tables import ON_POSTGRES, ON_SQLITE, TABLES
 
@@ -33,18 +35,22 @@ OURS = ("effects", "accounts", "leases", "breaches", "lease", "breach")
 HURRY = "UPDATE {jobs} SET run_at = {now} WHERE state = 'ready' AND rescues > 0 AND run_at > {now}"
 LOOK = "SELECT sum(n), (SELECT count(*) FROM {jobs} WHERE state = 'dead') FROM {accounts}"
 LEFT = "SELECT (SELECT count(*) FROM {jobs} WHERE state <> 'dead'), (SELECT count(*) FROM {outbox})"
-# Locks that others hold on what is the storm's, or for nobody knows what.
+# Locks that somebody still holds on what is the storm's.
 LOCKS = """
 SELECT count(*)
   FROM pg_locks AS held
-  LEFT JOIN pg_class AS relation ON relation.oid = held.relation
-  LEFT JOIN pg_namespace AS schema ON schema.oid = relation.relnamespace
- WHERE held.pid <> pg_backend_pid()
-   AND (schema.nspname = '{schema}' OR held.locktype = 'advisory')
+  JOIN pg_database AS here ON here.oid = held.database AND here.datname = current_database()
+  JOIN pg_class AS relation ON relation.oid = held.relation
+  JOIN pg_namespace AS schema ON schema.oid = relation.relnamespace
+ WHERE held.pid <> pg_backend_pid() AND schema.nspname = '{schema}'
 """
 # What fcntl(2) takes and gives back on Linux, and the byte that a writer locks (SQLite: walformat).
 FLOCK = struct.Struct("hhqqi4x")
 WRITE_LOCK = 120
+# Parts of an address that say where a server is and who asks; the driver has told these.
+PLACES = frozenset(
+    ("host", "hostaddr", "port", "user", "password", "dbname", "service", "sslmode", "gssencmode")
+)
 # Seconds for a server that was struck down to be back.
 BACK = 60.0
 
@@ -65,8 +71,15 @@ class Left(NamedTuple):
     messages: int
 
 
-class Unreachable(Exception):
+class Unreachable(DulyError):
     """The database cannot be asked just now."""
+
+
+class Server(NamedTuple):
+    """Where a server listens: a host and a port, or the folder of a socket and a port."""
+
+    host: str
+    port: int
 
 
 class Asked:
@@ -185,9 +198,16 @@ class PostgresDatabase(Asked):
         with needs("postgres", "psycopg"):
             import psycopg
         self._driver = psycopg
+        # Where the server is as the driver found it, and the address of the same database by way
+        # of another port; None where nobody can stand in between.
+        self.server: Server | None = None
+        self._path: SplitResult | None = None
 
     def prepare(self) -> None:
         """Make the schema and its tables."""
+        self._find()
+        if self._settings.cluster is not None:
+            self._refuse_another(self._settings.cluster)
         if self.asked(f"SELECT 1 FROM pg_namespace WHERE nspname = '{SCHEMA}'"):  # noqa: S608
             raise Misuse(
                 f"there is a schema {SCHEMA} already, from a storm that runs or was cut short: "
@@ -232,6 +252,40 @@ class PostgresDatabase(Asked):
         """Drop the schema."""
         self.asked(f"DROP SCHEMA {SCHEMA} CASCADE")
 
+    def by_way_of(self, port: int) -> str:
+        """The address of the same database through a proxy on this machine."""
+        assert self._path is not None  # noqa: S101  # or there is no proxy
+        user, at, _ = self._path.netloc.rpartition("@")
+        return urlunsplit(self._path._replace(netloc=f"{user}{at}127.0.0.1:{port}"))
+
+    def _find(self) -> None:
+        """Learn from a connection where it leads: an address may leave that to its surroundings."""
+        try:
+            with self._connected() as connection:
+                found, encrypted = connection.info, connection.pgconn.ssl_in_use
+                if encrypted:  # then nobody can tell where an answer ends
+                    return
+                self.server = Server(found.hostaddr or found.host, found.port)
+                user, password = quote(found.user, safe=""), quote(found.password, safe="")
+                login = f"{user}:{password}@" if password else f"{user}@"
+                database = quote(found.dbname, safe="")
+        except self._driver.OperationalError as problem:
+            raise Misuse(f"no PostgreSQL answers there: {one_line(problem)}") from problem
+        parts = urlsplit(self._settings.url)
+        kept = [(name, value) for name, value in parse_qsl(parts.query) if name not in PLACES]
+        query = urlencode([*kept, ("sslmode", "disable"), ("gssencmode", "disable")])
+        self._path = parts._replace(netloc=login, path=f"/{database}", query=query)
+
+    def _refuse_another(self, cluster: Path) -> None:
+        """Refuse to strike a server that is not the one at the address."""
+        [(found,)] = self.asked("SELECT current_setting('data_directory', true)")
+        if not cluster.is_dir() or not found or not same_folder(Path(found), cluster):
+            raise Misuse(
+                f"the server at this address does not serve {cluster}: --cluster takes its data "
+                "directory, as SHOW data_directory says it to a superuser"
+            )
+        server_pid(cluster)
+
     def strike(self) -> int:
         """End the server at once, in the middle of everything; whoever keeps it starts it again.
 
@@ -266,12 +320,22 @@ class PostgresDatabase(Asked):
 def server_pid(cluster: Path) -> int:
     """The process of the server that serves this folder."""
     try:
-        return int((cluster / "postmaster.pid").read_text().split()[0])
+        pid = int((cluster / "postmaster.pid").read_text().split()[0])
     except (OSError, ValueError, IndexError):
-        raise Misuse(
-            f"no server serves {cluster}: --cluster takes the data directory of the server at the "
-            "address, as SHOW data_directory says it"
-        ) from None
+        pid = 0
+    # A server works in its folder. The file may be older than the server, and the number another's.
+    place = Path(f"/proc/{pid}/cwd")
+    if pid == 0 or (sys.platform == "linux" and not same_folder(place, cluster)):
+        raise Misuse(f"no server of this machine serves {cluster}, as far as can be seen")
+    return pid
+
+
+def same_folder(one: Path, other: Path) -> bool:
+    """Whether both lead to one folder."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def database_of(settings: Settings) -> SqliteDatabase | PostgresDatabase:

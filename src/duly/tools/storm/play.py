@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +21,6 @@ from duly.tools.storm.events import Catalog
 from duly.tools.storm.evidence import gathered
 from duly.tools.storm.ledger import audited
 from duly.tools.storm.nemesis import Nemesis
-from duly.tools.storm.settings import moved
 from duly.tools.storm.shared import Place, Shared
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ class Play:
             return outcome
         finally:
             if not keep:
-                self._database.clear()
+                with suppress(Unreachable):  # it can be seen in the database, and is told there
+                    self._database.clear()
 
     def _run(self) -> Outcome:
         self._begun = time.monotonic()
@@ -133,8 +134,10 @@ class Play:
         crew.add(children.DOWNSTREAM, Role.BESIDE, children.listen)
         wire = url
         if isinstance(self._database, PostgresDatabase):
-            crew.add("proxy", Role.BESIDE, children.carry)
-            wire = moved(url, self._world.proxy.getsockname()[1])
+            server = self._database.server
+            if server is not None:
+                crew.add("proxy", Role.BESIDE, partial(children.carry, server=server))
+                wire = self._database.by_way_of(self._world.proxy.getsockname()[1])
         # Every second one goes over the wire on which answers get lost.
         for at in range(settings.ingress):
             by = wire if at % 2 == 0 else url

@@ -15,6 +15,7 @@ from duly.tools.storm.shared import Place
 if TYPE_CHECKING:
     from random import Random
 
+    from duly.tools.storm.database import Server
     from duly.tools.storm.shared import Shared
 
 # ReadyForQuery, with no transaction open.
@@ -27,10 +28,23 @@ REPLY_LOST, REQUEST_LOST = 0.01, 0.001
 class Proxy:
     """Where the server is, and how often something is lost."""
 
-    def __init__(self, server: tuple[str, int], shared: Shared, dice: Random) -> None:
-        self.server = server
+    def __init__(self, server: Server, shared: Shared, dice: Random) -> None:
+        self._server = server
         self._shared = shared
         self._dice = dice
+
+    async def dialled(self, client: asyncio.Transport) -> asyncio.Transport:
+        """A connection to the server, for a client."""
+        loop, (host, port) = asyncio.get_running_loop(), self._server
+
+        def end() -> ServerEnd:
+            return ServerEnd(self, client)
+
+        if host.startswith("/"):
+            transport, _ = await loop.create_unix_connection(end, f"{host}/.s.PGSQL.{port}")
+        else:
+            transport, _ = await loop.create_connection(end, host, port)
+        return transport
 
     def lose_reply(self) -> bool:
         """Whether the answer that was just read is to be lost."""
@@ -47,7 +61,7 @@ class Proxy:
         return lost
 
 
-class Client(asyncio.Protocol):
+class ClientEnd(asyncio.Protocol):
     """The end towards duly."""
 
     def __init__(self, proxy: Proxy) -> None:
@@ -64,12 +78,9 @@ class Client(asyncio.Protocol):
 
     async def _dial(self) -> None:
         assert self._transport is not None  # noqa: S101  # it was made before this
-        loop = asyncio.get_running_loop()
         client = self._transport
         try:
-            server, _ = await loop.create_connection(
-                lambda: Server(self._proxy, client), *self._proxy.server
-            )
+            server = await self._proxy.dialled(client)
         except OSError:
             client.abort()
             return
@@ -99,7 +110,7 @@ class Client(asyncio.Protocol):
                 end.abort()
 
 
-class Server(asyncio.Protocol):
+class ServerEnd(asyncio.Protocol):
     """The end towards the server."""
 
     def __init__(self, proxy: Proxy, client: asyncio.Transport) -> None:

@@ -126,7 +126,7 @@ def document(settings: Settings, outcome: Outcome) -> dict[str, Json]:
             "killed by what they handled": outcome.faults.fallen,
             "database replies lost": outcome.lost[0],
             "database requests lost": outcome.lost[1],
-            "no database at begin or drain": outcome.faults.gave_up,
+            "gave up at begin or drain": outcome.faults.gave_up,
             "replaced after a hang": outcome.faults.replaced,
         },
         "leases_given_again": outcome.evidence.figures["leases"],

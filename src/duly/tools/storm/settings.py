@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,15 +76,3 @@ class Settings:
 def file_url(path: Path) -> str:
     """The address of a database file as `duly.Duly` wants it."""
     return "sqlite:///" + quote(str(path))
-
-
-def moved(url: str, port: int) -> str:
-    """The same user and database of a server, by way of a port of this machine."""
-    parts = urlsplit(url)
-    user, at, _ = parts.netloc.rpartition("@")
-    # Without encryption the proxy can see where an answer ends.
-    return urlunsplit(
-        parts._replace(
-            netloc=f"{user}{at}127.0.0.1:{port}", query="sslmode=disable&gssencmode=disable"
-        )
-    )

@@ -54,6 +54,9 @@ class Base(Protocol):
     def put_back(self) -> None:
         """Bring it to the state in which cases begin."""
 
+    def shift(self) -> None:
+        """Let numbers that the database gives out go on from elsewhere."""
+
     def begin_here(self, place: Path) -> None:
         """Let cases begin in the state that it is in now; a folder for what has to be kept."""
 
@@ -65,6 +68,11 @@ class Base(Protocol):
 
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
         """What is in the tables that are not duly's, or in those that are wanted."""
+
+
+# How far: whatever stems from such a number then differs between two single runs, and is known by
+# that; a run that is rolled back leaves a gap in them, which means nothing.
+SHIFT = 1009
 
 
 def asked_for(name: str, wanted: Sequence[str] | None) -> bool:

@@ -1,18 +1,29 @@
 """PostgreSQL: the database itself steps aside, and copies of it take its place, one for each case.
 
 It is renamed, so that nothing of it can be lost, and serves as the template. A proof that was ended
-in the middle leaves it under that name; the next one takes it up from there.
+in the middle leaves it under that name, and the next one says so: somebody may have used the copy
+since, and only a person knows which of them is the one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
 from duly._kernel.extras import needs
-from duly.tools.proving.databases.base import AGING, LEFT, STAGED, Column, Left, Table, asked_for
+from duly.tools.proving.databases.base import (
+    AGING,
+    LEFT,
+    SHIFT,
+    STAGED,
+    Column,
+    Left,
+    Table,
+    asked_for,
+)
 from duly.tools.proving.databases.sqlite import words
 
 with needs("postgres", "psycopg"):
@@ -29,6 +40,7 @@ if TYPE_CHECKING:
     from duly.tools.proving.databases.base import Rows
 
 SUFFIX = "_before_duly_prove"
+LONGEST = 63  # of a name in PostgreSQL
 FOR_TESTS = re.compile(r"test|prove", re.IGNORECASE)
 MAINTENANCE = "postgres"
 # Seconds for a connection to the server.
@@ -55,6 +67,13 @@ SELECT one.attname AS name,
 """
 
 
+MOVED = """
+SELECT setval(format('%%I.%%I', schemaname, sequencename)::regclass,
+              coalesce(last_value, start_value) + %s)
+  FROM pg_sequences
+"""
+
+
 class PostgresBase:
     """One database.
 
@@ -77,15 +96,36 @@ class PostgresBase:
                 f"the database {self.name!r} may be in use: a proof fills it and puts it back many "
                 "times. Use one whose name holds 'test' or 'prove', or say --database-is-disposable"
             )
-        self._aside = f"{self.name[: 63 - len(SUFFIX)]}{SUFFIX}"
-        self._step_aside()
+        self._aside = aside(self.name)
+        self._turn = maintained(url)
+        try:
+            self._take_turn()
+            self._step_aside()
+        except BaseException:
+            self._turn.close()
+            raise
+
+    def _take_turn(self) -> None:
+        """One proof of a database at a time; the lock ends with the connection."""
+        asked = "SELECT pg_try_advisory_lock(hashtext(%s))"
+        found = self._turn.execute(asked, [f"duly prove {self.name}"]).fetchone()
+        if found is None or not found[0]:
+            raise Misuse(f"another proof is using {self.name}: wait until it is over")
 
     def _step_aside(self) -> None:
         with self._server() as server:
-            if exists(server, self._aside):  # a proof was ended in the middle
-                drop(server, self.name)
-            else:
-                run(server, "ALTER DATABASE {} RENAME TO {}", self.name, self._aside)
+            if exists(server, self._aside):
+                raise Misuse(
+                    f"a proof was ended in the middle: {self.name} is as one of its cases made it, "
+                    f"and {self._aside} is what it was before. Drop the one that you do not want, "
+                    f"see to it that the other is called {self.name}, and begin again"
+                )
+            run(server, "ALTER DATABASE {} RENAME TO {}", self.name, self._aside)
+
+    def shift(self) -> None:
+        """Let sequences go on from elsewhere."""
+        with closing(psycopg.connect(self._url, autocommit=True)) as connection:
+            connection.execute(MOVED, [SHIFT])
 
     def put_back(self) -> None:
         """A fresh copy."""
@@ -101,6 +141,7 @@ class PostgresBase:
         with self._server() as server:
             drop(server, self.name)
             run(server, "ALTER DATABASE {} RENAME TO {}", self._aside, self.name)
+        self._turn.close()
 
     def keep(self, place: Path) -> str:  # noqa: ARG002  # it stays in the server
         """A copy of it as it is now, in the same server."""
@@ -208,6 +249,13 @@ def maintained(url: str) -> psycopg.Connection[Any]:
         )
     except psycopg.OperationalError as problem:
         raise Misuse(f"a proof needs the server's database {MAINTENANCE}: {problem}") from None
+
+
+def aside(name: str) -> str:
+    """What a database is called during a proof; two long names must not meet in one."""
+    told = hashlib.sha256(name.encode()).hexdigest()[:8]
+    room = LONGEST - len(SUFFIX) - len(told) - 1
+    return f"{name[:room]}_{told}{SUFFIX}"
 
 
 def exists(server: psycopg.Connection[Any], name: str) -> bool:

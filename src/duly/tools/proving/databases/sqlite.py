@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duly.stores.opening import store
-from duly.tools.proving.databases.base import AGING, LEFT, STAGED, Column, Left, Table, asked_for
+from duly.tools.proving.databases.base import (
+    AGING,
+    LEFT,
+    SHIFT,
+    STAGED,
+    Column,
+    Left,
+    Table,
+    asked_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +33,7 @@ TABLES = """
 SELECT name FROM sqlite_master
  WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name
 """
+NUMBERED = "SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'"
 BESIDE = ".before-duly-prove"
 COMPANIONS = ("", "-wal", "-shm", "-journal")
 
@@ -53,6 +63,14 @@ class SqliteBase:
         """Bring it to the state in which cases begin."""
         put_back(self._start, self._path)
 
+    def shift(self) -> None:
+        """Let numbers that SQLite gives out go on from elsewhere."""
+        if not self._path.exists():
+            return
+        with closing(connect(self._path)) as connection:
+            if connection.execute(NUMBERED).fetchone() is not None:
+                connection.execute("UPDATE sqlite_sequence SET seq = seq + ?", [SHIFT])
+
     def begin_here(self, place: Path) -> None:
         """Let cases begin in the state that it is in now."""
         if self._path.exists():
@@ -61,7 +79,7 @@ class SqliteBase:
 
     def end(self) -> None:
         """As it was found."""
-        put_back(self._copy, self._path)
+        put_back(self._copy, self._path, lasting=True)
         removed(self._copy)
 
     def keep(self, place: Path) -> str:
@@ -148,12 +166,12 @@ def beside(path: Path) -> Path:
     return path.with_name(f"{path.name}{BESIDE}")
 
 
-def put_back(copy: Path, path: Path) -> None:
+def put_back(copy: Path, path: Path, *, lasting: bool = False) -> None:
     """Bring a file to a state that was kept."""
     if copy.stat().st_size == 0:
         removed(path)
     else:
-        copied(copy, path)
+        copied(copy, path, lasting=lasting)
 
 
 def removed(path: Path) -> None:
@@ -162,10 +180,11 @@ def removed(path: Path) -> None:
         Path(f"{path}{companion}").unlink(missing_ok=True)
 
 
-def copied(source: Path, target: Path) -> None:
+def copied(source: Path, target: Path, *, lasting: bool = False) -> None:
     """Make one file say what the other says, in one transaction."""
     with closing(connect(source)) as reading, closing(connect(target)) as writing:
-        writing.execute("PRAGMA synchronous = OFF")  # nobody needs it after a power cut
+        if not lasting:
+            writing.execute("PRAGMA synchronous = OFF")  # nobody needs it after a power cut
         reading.backup(writing)
 
 

@@ -35,6 +35,15 @@ class Net:
         """From here on, only to these."""
         self._allowed = set(allowed)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether anything is refused."""
+        return self._allowed is not None
+
+    def allows(self, host: str, port: int) -> bool:
+        """Whether this was named; a program has no port."""
+        return self._allowed is None or (host, port) in self._allowed
+
     def check(self, family: socket.AddressFamily, address: Any) -> None:
         """Refuse a connection."""
         if self._allowed is None or family.name == "AF_UNIX" or not isinstance(address, tuple):

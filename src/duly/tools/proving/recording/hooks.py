@@ -1,0 +1,62 @@
+"""What Python tells of by itself: connections that nobody watches, and programs that are started.
+
+A name that was imported before the proof (``from sqlite3 import connect``) is the old function, and
+its connections are not watched. They would be written to without a kill, a copy or a comparison.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duly._kernel.errors import Misuse
+from duly.tools.proving.recording.net import NotRecorded
+
+if TYPE_CHECKING:
+    from duly.tools.proving.recording.net import Net
+
+STARTING = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"})
+SENDING = frozenset({"socket.sendto", "socket.sendmsg"})
+
+
+class Hook:
+    """Refuses what goes past the watch and the recorder, once the net is closed.
+
+    A hook cannot be taken away: it is added in a process of the proof, and goes with it.
+    """
+
+    def __init__(self, net: Net) -> None:
+        self._net = net
+
+    def add(self) -> None:
+        """Begin to listen."""
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, values: tuple[Any, ...]) -> None:
+        if not self._net.is_closed:
+            return
+        if event == "sqlite3.connect/handle":
+            refuse_unwatched(values[0])
+        elif event in STARTING:
+            self._refuse_program(values[0])
+        elif event in SENDING and len(values) > 1 and values[-1] is not None:
+            self._net.check(values[0].family, values[-1])
+
+    def _refuse_program(self, program: Any) -> None:
+        name = Path(str(program).split()[0] if str(program).split() else "").name
+        if not self._net.allows(name, 0):
+            raise NotRecorded(
+                f"this process may not start {name} while it is being proved: it would really be "
+                f"run, each time. Allow it with --let-through {name} if that does no harm"
+            )
+
+
+def refuse_unwatched(connection: Any) -> None:
+    """Refuse a connection whose statements are not seen."""
+    if isinstance(connection, sqlite3.Connection) and not hasattr(type(connection), "steps"):
+        raise Misuse(
+            "the proof cannot see this connection: its module has taken connect out of sqlite3 "
+            "before the proof began. Write `import sqlite3` and `sqlite3.connect(…)`"
+        )
