@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -88,7 +87,9 @@ def main(arguments: list[str] | None = None) -> int:
     for one in stale:
         shown.tell(one)
     if asked.check or stale:
-        print(f"{len(mutants) - len(stale)}/{len(mutants)} patches apply")
+        good = len(mutants) - len(stale)
+        told = {"apply": good, "total": len(mutants), "stale": [one.name for one in stale]}
+        print(json.dumps(told) if asked.json else f"{good}/{len(mutants)} patches apply")
         return 2 if stale else 0
     return plant(asked, mutants, shown)
 
@@ -114,12 +115,7 @@ def stale(mutant: Mutant) -> Stale | None:
 
 def plant(asked: argparse.Namespace, mutants: Sequence[Mutant], shown: Shown) -> int:
     """Plant them all."""
-    # The same way out as for Ctrl-C: what was started must not stay.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        verdicts = planted(mutants, shown.tell, lanes=asked.lanes, baseline=not asked.no_baseline)
-    except KeyboardInterrupt:
-        return 130
+    verdicts = planted(mutants, shown.tell, lanes=asked.lanes, baseline=not asked.no_baseline)
     seconds = shown.seconds
     print(json.dumps(document(verdicts, seconds)) if asked.json else summary(verdicts, seconds))
     return 0 if all(one.good for one in verdicts) else 1

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MODE = "sqlite-sync"
-EFFECT = Boundary("INSERT INTO effects (what, who) VALUES (:what, :", 0, "after")
+INSERT = "INSERT INTO effects (what, who) VALUES (:what, :"
+EFFECT = Boundary(INSERT, 0, "after")
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def lane(tmp_path: Path) -> Iterator[Lane]:
 def test_a_flow_that_nothing_strikes_is_whole_and_tells_its_boundaries(lane: Lane) -> None:
     passed = lane.passed(MODE, "job-tx")
     names = {each.at.name for each in passed}
-    assert {"jobs_take", "INSERT INTO effects (what, who) VALUES (:what, :", "BEGIN IMMEDIATE"} <= names
+    assert {"jobs_take", INSERT, "BEGIN IMMEDIATE"} <= names
     assert {each.at.side for each in passed} == {"before", "after"}
     # An effect is inside a transaction, which a stopped process would keep from everybody else.
     assert next(each for each in passed if each.at == EFFECT).inside

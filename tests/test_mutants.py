@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +15,8 @@ from mutants.shelf import Unreadable, mutant_of, shelf
 from mutants.trials import Run, judged
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mutants.shelf import Mutant
 
 LEAST = 18
@@ -74,11 +75,11 @@ def change(diff: str = DIFF) -> Change:
 @pytest.mark.parametrize(
     ("text", "after"),
     [
-        ("-- one\n-- a comment\nSELECT 1\n", "-- one\nSELECT 1\n"),
-        ("-- one\n-- two\n-- three\n-- a comment\nSELECT 1\n", "-- one\n-- two\n-- three\nSELECT 1\n"),
+        ("-- 1\n-- a comment\nSELECT 1\n", "-- 1\nSELECT 1\n"),
+        ("-- 1\n-- 2\n-- 3\n-- a comment\nSELECT 1\n", "-- 1\n-- 2\n-- 3\nSELECT 1\n"),
     ],
     ids=["where it was", "further down"],
-)  # fmt: skip
+)
 def test_lines_are_changed_where_they_are(tmp_path: Path, text: str, after: str) -> None:
     assert change().changed(folder_with(tmp_path, text)) == after
 

@@ -82,6 +82,14 @@ class Nemesis:
             if paced >= self._due[at] and act(now):
                 self._due[at] = paced + self._pause(every)
 
+    @property
+    def content(self) -> bool:
+        """Whether every kind of fault was there."""
+        database = {"write lock held"} if isinstance(self._database, SqliteDatabase) else set()
+        if self._settings.cluster is not None:
+            database = {"database crash"}
+        return self.done.keys() >= {"kill -9", "SIGSTOP", "SIGTERM", *database}
+
     def rest(self, now: float) -> None:
         """The faults are over: whoever is stopped goes on."""
         for _, slot in self._asleep:

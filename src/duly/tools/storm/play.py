@@ -157,6 +157,7 @@ class Play:
             if self._hurried() or (length is not None and passed >= length):
                 shared[Place.END_STREAM] = 1
             nemesis.act(passed)
+            shared[Place.CONTENT] = nemesis.content
             self._turn(crew, Phase.STORM)
         shared[Place.CALM] = 1
         nemesis.rest(self._passed())

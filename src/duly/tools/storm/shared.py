@@ -23,6 +23,7 @@ class Place(IntEnum):
     SENDER_DONE = auto()
     # Written by whoever runs the storm.
     END_STREAM = auto()
+    CONTENT = auto()  # every kind of fault was there
     CALM = auto()  # whoever misbehaves on purpose stops doing so
     ENDED = auto()  # events that are done, or dead
     # Written by the proxy and the receiver downstream.
