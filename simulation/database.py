@@ -104,6 +104,7 @@ class Database:
             ":memory:", isolation_level=None, cached_statements=PREPARED
         )
         self.statements = statements("sqlite", names(prefix="duly_", schema=None), "named")
+        self._names: dict[str, str] = {}
         self._migrate()
         # Registered once: another function would have SQLite prepare every statement anew.
         self._noise = random.Random()  # that of the schedule, once one plays
@@ -126,6 +127,15 @@ class Database:
 
     def _random_bytes(self, size: int) -> bytes:
         return self._noise.randbytes(size)
+
+    def name_of(self, text: str) -> str:
+        """The name of one of duly's statements."""
+        name = self._names.get(text)
+        if name is None:
+            # Those that were prepared since the last look.
+            self._names |= {one.text: name for name, one in self.statements._prepared.items()}
+            name = self._names.setdefault(text, text.partition(" ")[0])
+        return name
 
     def begin_anew(self, world: World) -> None:
         """Empty every table, and draw from the dice of a schedule."""

@@ -29,6 +29,8 @@ MANY = {
 CLAIMS = ("claims_mark", "claims_renew")
 # After these, a stale worker's whole transaction must go.
 FATAL = {"jobs_done", *STEPS}
+# All of them.
+FENCED = frozenset({*ONE_JOB, *STEPS, *MANY, *CLAIMS})
 
 
 class Stale:
@@ -59,7 +61,7 @@ class Stale:
 
 
 def watched(database: Database, statement: str, values: Mapping[str, Any]) -> Stale | None:
-    """Whether a statement that is about to run speaks for a lease that was lost."""
+    """Whether one of the fenced statements, about to run, speaks for a lease that was lost."""
     if statement in MANY:
         return many(database, statement, json.loads(values["each"]))
     if statement in ONE_JOB or statement in STEPS:
@@ -68,11 +70,9 @@ def watched(database: Database, statement: str, values: Mapping[str, Any]) -> St
         if database.rows(JOB, **named):
             return None
         return Stale(statement, {job}, all_rows=statement in STEPS)
-    if statement in CLAIMS:
-        named = {name: values[name] for name in ("scope", "digest", "token", "epoch")}
-        whose = {values["digest"].hex()}
-        return None if database.rows(CLAIM, **named) else Stale(statement, whose, all_rows=True)
-    return None
+    named = {name: values[name] for name in ("scope", "digest", "token", "epoch")}
+    whose = {values["digest"].hex()}
+    return None if database.rows(CLAIM, **named) else Stale(statement, whose, all_rows=True)
 
 
 def many(database: Database, statement: str, each: list[list[Any]]) -> Stale | None:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from simulation.threads import Strand
 
 
+# Later than any schedule.
+NEVER = 2**62
+
+
 class Request:
     """One step that a process waits for.
 
@@ -22,10 +26,11 @@ class Request:
         process: who asks.
         label: what for, in one or two words that are the same in every run of a schedule.
         act: does it, and returns or raises the answer.
-        lock: whether it can only be done while no transaction is open.
+        lock: whether it can only be done while no transaction is open; then ``until`` is when
+            whoever waits for that is told that somebody else has it.
     """
 
-    __slots__ = ("_future", "_strand", "act", "label", "lock", "process", "waits")
+    __slots__ = ("_future", "_strand", "act", "label", "lock", "process", "until", "waits")
 
     def __init__(
         self, process: Process, label: str, act: Callable[[], Any], *, lock: bool = False
@@ -34,6 +39,7 @@ class Request:
         self.label = label
         self.act = act
         self.lock = lock
+        self.until = NEVER
         self.waits = True
         self._future: asyncio.Future[Any] | None = None
         self._strand: Strand | None = None

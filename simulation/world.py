@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from greenlet import getcurrent  # type: ignore[import-untyped]
 
+from duly._kernel.errors import Held
 from simulation.errors import Endless, Violation
 from simulation.nemesis import Nemesis
 from simulation.processes import Process
+from simulation.requests import NEVER
 from simulation.scene import Scene
 
 if TYPE_CHECKING:
@@ -136,24 +138,40 @@ class World:
         timers = self._timers
         while timers and timers[0][0] <= self.now:
             heappop(timers)[2].due()
-        able = [one for one in self.asked if self._able(one)]
+        able = self._able()
         if able and self.dice.random() >= TIME_PASSES:
-            self._perform(self._picked(able))
+            self._perform(able[int(self.dice.random() * len(able))])
         elif timers:
-            self.now = max(self.now, timers[0][0])
+            self.now = max(self.now, min(timers[0][0], self._patience()))
         elif not able:
             raise Endless("everybody waits for something that never happens")
 
-    def _able(self, one: Request) -> bool:
-        """Whether it can be done now: there is one write lock, and who is stopped does nothing."""
-        return not one.process.stalled and (self.database.holder is None or not one.lock)
+    def _able(self) -> list[Request]:
+        """What can be done now: there is one write lock, and who is stopped does nothing."""
+        able = [one for one in self.asked if not one.process.stalled]
+        if self.database.holder is not None:
+            for one in able:
+                if one.lock and one.until <= self.now:
+                    self._lose_patience(one)
+            able = [one for one in able if not one.lock]
+        if len(able) > 1:
+            quick = [one for one in able if not one.process.slow]
+            if quick and self.dice.random() < PATIENCE:
+                return quick
+        return able
 
-    def _picked(self, able: list[Request]) -> Request:
-        dice = self.dice
-        picked = able[int(dice.random() * len(able))]
-        if picked.process.slow and dice.random() < PATIENCE:
-            picked = able[int(dice.random() * len(able))]
-        return picked
+    def _patience(self) -> int:
+        """When somebody has waited long enough for the write lock."""
+        if self.database.holder is None:
+            return NEVER
+        waiting = (one.until for one in self.asked if one.lock and not one.process.stalled)
+        return min(waiting, default=NEVER)
+
+    def _lose_patience(self, request: Request) -> None:
+        """Tell whoever waited long enough for the write lock that somebody else has it."""
+        self.withdraw(request)
+        self.seen["waits for the lock that ended"] += 1
+        request.tell(None, Held("another connection holds SQLite's only write lock"))
 
     def _perform(self, request: Request) -> None:
         self.asked.remove(request)

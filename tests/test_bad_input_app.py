@@ -32,6 +32,7 @@ CALLS: dict[str, dict[str, object]] = {
 }
 # Serving and closing take what a server hands over, which is no input of a person's.
 SERVED = {"source", "wsgi", "close", "aclose", "release_loop"}
+ABOUT_TESTS = {"bound_to"}  # tests/plugin/test_bound_to.py
 # Their own walks: below, tests/test_bad_input_jobs.py and tests/letters/test_bad_input.py.
 ABOUT_JOBS = {
     "job", "enqueue", "enqueue_many", "transaction", "work", "worker", "dead", "discard", "replay",
@@ -166,7 +167,7 @@ def test_an_alias_that_is_no_name_is_refused() -> None:
 
 def test_every_method_is_in_this_walk_and_every_parameter_has_bad_values() -> None:
     methods = {name for name in dir(duly.Duly) if not name.startswith("_")}
-    assert methods == CALLS.keys() | SERVED | ABOUT_JOBS | ABOUT_MESSAGES
+    assert methods == CALLS.keys() | SERVED | ABOUT_TESTS | ABOUT_JOBS | ABOUT_MESSAGES
     awaited = {name for name in dir(Awaited) if not name.startswith("_")}
     assert awaited <= CALLS.keys() | ABOUT_JOBS | ABOUT_MESSAGES
     for function, values in (

@@ -44,6 +44,7 @@ from duly.jobs.handlers import EVENT_ATTEMPTS, checked_pattern
 from duly.jobs.handlers import QUEUE as QUEUE_NAME
 from duly.jobs.order import order_of
 from duly.outbox.egress import Egress
+from duly.stores.base import Store
 from duly.stores.begins import SameDatabase, begin_of
 from duly.stores.opening import store
 
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from duly.gate.provider import Provider
     from duly.gate.source import MissingId, Parse, ReplayedBody
     from duly.gate.verified import Verified
-    from duly.stores.base import Store
     from duly.stores.begins import Begin
 
 Handling = TypeVar("Handling", bound="Callable[..., Any]")
@@ -157,6 +157,8 @@ class Duly(JobVerbs):
             begin: who opens the transactions of handlers there; the app's own ``begin=`` unless
                 given, which is asked anew where it leads, and must lead to the same database.
         """
+        if not isinstance(database, Store):
+            raise Misuse(f"which store? bound_to(duly.store(url)), not {kind(database)}")
         given = self._given_begin if begin is None else begin
         orm = None if given is None else begin_of(given, database.names, database.clock)
         kept = self.store, self._begin, self._opener, self.receiver

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import flask
 import pytest
@@ -84,3 +85,11 @@ def test_an_awaited_site_can_be_called_from_a_test_that_blocks(trial: Trial) -> 
     site = Starlette(routes=[Mount("/hooks", trial.app)])
     answers = trial.deliver("now", PAID, site=site, path="/hooks/now", times=5, at_once=True)
     assert answers.counts == {"accepted": 1, "duplicate": 4}
+
+
+@pytest.mark.parametrize("bad", ["sqlite:///shop.db", None, 7])
+def test_what_is_no_store_is_refused(bad: Any) -> None:
+    app = duly.Duly("memory:")
+    with pytest.raises(duly.Misuse, match=r"duly\.store"), app.bound_to(bad):
+        pass
+    app.close()
