@@ -23,6 +23,7 @@ demo: $(READY) ## 20 seconds of webhooks while processes are killed with -9; the
 
 test: $(READY) ## set up, bring up real servers, run the tests here and on newer Pythons; ARGS= for pytest
 	@$(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python -m tests.servers --memory -- $(BIN)/python -m pytest tests/proving -q -n 2)
 
 test-full: $(READY) ## the same in its long form: full products, more examples, storms; an hour
 	@DULY_LONG=1 $(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere $(ARGS)

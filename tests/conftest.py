@@ -72,6 +72,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     part = os.environ.get("DULY_TEST_PART")
     if part is not None:
         items[:] = [item for item in items if elsewhere(item) == (part == "memory")]
+        # A proof forks this process: in one that has tried Django and everything else, it would
+        # prove another application. `make test` runs them in a pytest of their own.
+        items[:] = [item for item in items if HERE / "proving" not in item.path.parents]
 
 
 def migrated(url: str) -> None:

@@ -23,7 +23,8 @@ from duly.jobs.tx import AsyncTx, Tx
 
 # An address makes a store for both colours, a name stands for a database of Django's, and the gate
 # is pure, so that nothing in it could wait.
-ONE_COLOUR = {"store", "django", "verify", "sign", "explain"}
+# A proof runs processes of its own, whatever the colour of what it proves.
+ONE_COLOUR = {"store", "django", "verify", "sign", "explain", "assert_effectively_once"}
 # Awaits what `fence` was given; blocking, it is `refuse_awaitable`.
 INSIDE = {"expect_awaitable"}
 
@@ -89,7 +90,7 @@ def test_verbs_about_jobs_have_their_twins() -> None:
     # What registers, serves or closes has no colour of its own.
     assert blocking - awaited == {
         "source", "on", "job", "cron", "schedules", "worker", "wsgi", "close", "aclose",
-        "transport", "signer", "relaying", "release_loop",
+        "transport", "signer", "relaying", "release_loop", "bound_to",
     }  # fmt: skip
     assert awaited <= blocking
     for name in ("enqueue", "enqueue_many", "transaction", "work", "send", "relay"):

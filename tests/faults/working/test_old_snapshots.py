@@ -15,7 +15,7 @@ from duly.runtime import desk
 from tests.processes import until
 
 # So many were done while the snapshot was held, in bulks, and so many are left.
-BULK, BULKS, LEFT = 10_000, 2, 1_000
+BULK, BULKS, LEFT = 10_000, 2, 4_000
 # Index entries read for each job: some hundreds where each batch walks past all that are done.
 BOUND = 200.0
 LEASE = "UPDATE duly_jobs SET state = 'leased', epoch = 1, token = 'x'"

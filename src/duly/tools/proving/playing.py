@@ -76,11 +76,13 @@ class Outcome:
 class Unreached(Misuse):
     """A run that did not come to where it was to be killed."""
 
-    def __init__(self, case: Case) -> None:
-        super().__init__(
-            f"the run did not come to the point of {case.name} again ({case.told}): a handler "
-            "whose statements differ from run to run cannot be proved point by point"
-        )
+
+def unreached(case: Case) -> Unreached:
+    """The error of a case whose point was not come to."""
+    return Unreached(
+        f"the run did not come to the point of {case.name} again ({case.told}): a handler whose "
+        "statements differ from run to run cannot be proved point by point"
+    )
 
 
 class Player:
@@ -185,14 +187,14 @@ class Player:
     def _killed(self, folder: Path, case: Case, trap: Trap) -> None:
         ending = self._nursery.run(self._act(folder, 0, case.deliveries, trap=trap))
         if ending.how != "killed":
-            raise Unreached(case)
+            raise unreached(case)
         self._ended(self._act(folder, 1, case.deliveries, aging=True))
 
     def _paused(self, folder: Path, case: Case, trap: Trap) -> None:
         late = self._act(folder, 0, case.deliveries, trap=trap)
         process = self._nursery.begin(late)
         if self._nursery.wait(process).how != "stopped":
-            raise Unreached(case)
+            raise unreached(case)
         self._ended(self._act(folder, 1, case.deliveries, aging=True))
         self._nursery.resume(process)
         self._heard(late, self._nursery.wait(process))

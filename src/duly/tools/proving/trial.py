@@ -45,10 +45,10 @@ def tried(load: Load, wishes: Wishes, manner: Manner, show: Callable[[str], None
     try:
         told, asks = nursery.told(wishes.asks)
         wishes = replace(wishes, asks=asks, allowed=wishes.allowed | told.database)
-        if is_sqlite(told.url):
-            refuse_in_use(file_of(told.url).resolve(), nursery.session)
         player = Player(nursery, told, wishes, folder)
         with ground(told.url, told.names, folder, disposable=manner.disposable) as where:
+            if is_sqlite(told.url):
+                refuse_in_use(file_of(told.url).resolve(), nursery.session)
             return put_back(player, where, wishes, manner, show)
     finally:
         nursery.close()

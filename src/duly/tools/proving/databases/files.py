@@ -12,7 +12,8 @@ import json
 import os
 import shutil
 import sqlite3
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from duly._kernel.options import Names
 
 LIST = ".duly-prove"
+# Seconds for a process that was killed to be gone.
+GOING = 5.0
 
 
 @contextmanager
@@ -62,16 +65,21 @@ def refuse_in_use(database: Path, session: int) -> None:
     ``session`` is that of the proof's own processes. Where the system does not tell who has which
     file open, nobody is seen.
     """
+    until = time.monotonic() + GOING
+    while (user := next(users_of(database, session), None)) is not None:
+        if time.monotonic() > until:
+            raise Misuse(f"{database} is in use by process {user}: stop it, or prove on a copy")
+        time.sleep(0.05)
+
+
+def users_of(database: Path, session: int) -> Iterator[int]:
+    """The processes that have a file open, but for this one and those of the session."""
     for process in Path("/proc").glob("[0-9]*"):
         number = int(process.name)
-        try:
+        with suppress(OSError):  # it has ended, or it is somebody else's
             ours = number == os.getpid() or os.getsid(number) == session
             if not ours and str(database) in map(os.readlink, process.glob("fd/*")):
-                raise Misuse(
-                    f"{database} is in use by process {number}: stop it, or prove on a copy"
-                )
-        except OSError:  # it has ended, or it is somebody else's
-            continue
+                yield number
 
 
 def read_list(path: Path) -> list[Path]:
