@@ -16,12 +16,20 @@ from tests.proving.proofs import EXAMPLE, proof, shop
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from duly.tools.proving.proof import Verdict
+
 
 @pytest.fixture
 def database(tmp_path: Path) -> str:
     path = tmp_path / "shop.db"
     duly.store(f"sqlite:///{path}").migrate()
     return str(path)
+
+
+def told(planted: Mistaken, verdict: Verdict) -> list[str]:
+    """What the story must say; on a busy machine copies at once may show it before a kill."""
+    killed = verdict.finding is not None and verdict.finding.case.shape == "kill"
+    return [part for part in planted.story if killed or not part.startswith("killed after")]
 
 
 @pytest.mark.parametrize("planted", MISTAKES, ids=lambda planted: planted.name)
@@ -32,7 +40,7 @@ def test_a_planted_mistake_is_found_and_told_with_its_remedy(
 
     assert verdict.finding is not None
     assert verdict.finding.mistake.name == planted.name
-    assert [part for part in planted.story if part not in verdict.finding.story] == []
+    assert [part for part in told(planted, verdict) if part not in verdict.finding.story] == []
 
 
 @pytest.mark.parametrize("right", RIGHT, ids=lambda right: right[0])
