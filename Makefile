@@ -56,7 +56,7 @@ fuzz: $(READY) ## fuzz the gate's schemes, 20 s each; ARGS="hmac --seconds 600" 
 crash: $(READY) ## the crash matrix: every boundary and fault on every store; half an hour and more
 	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --pairs 20 $(ARGS)
 
-crash-quick: $(READY) ## the part of it that CI runs: every boundary, two faults each
+crash-quick: $(READY) ## the part of it that CI runs: every boundary, one fault each
 	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --quick $(ARGS)
 
 power: $(READY) ## what a power cut may leave behind, state by state; needs strace and loop devices

@@ -72,15 +72,22 @@ def paired(cases: list[Case], number: int, seed: int) -> list[Case]:
 
 
 def chosen(cases: list[Case]) -> Iterator[Case]:
-    """The kill, and one of the others: which, is told by the name, so every run takes the same."""
-    others = []
+    """One case of a boundary: the kill on one side of each statement, another fault on the other.
+
+    Which, is told by the names, so every run takes the same.
+    """
+    others = [case for case in cases if case.fault != "kill" and FAULTS[case.fault].quick]
     for case in cases:
-        if case.fault == "kill":
+        if case.fault == "kill" and (not others or case.at.side == killed_side(case.at.name)):
             yield case
-        elif FAULTS[case.fault].quick:
-            others.append(case)
+            return
     if others:
         yield others[zlib.crc32(str(others[0]).encode()) % len(others)]
+
+
+def killed_side(name: str) -> str:
+    """On which side of a statement the short form kills."""
+    return ("before", "after")[zlib.crc32(name.encode()) % 2]
 
 
 def fits(fault: Fault, store: str, colour: str, passed: Passed) -> bool:

@@ -25,7 +25,7 @@ examples:
   python -m matrix                             every boundary, fault and store
   python -m matrix --mode sqlite-sync --flow job-tx --flow claim
   python -m matrix --case CASE                 one case again, as a failure names it"""
-QUICK_MODES = ("sqlite-sync", "sqlite-async", "postgres-sync", "postgres-async")
+QUICK_MODES = ("sqlite-sync", "sqlite-async", "postgres-async")
 
 
 @dataclass
@@ -162,7 +162,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--quick", action="store_true", help="kills, and one more fault each")
+    parser.add_argument("--quick", action="store_true", help="one fault at each boundary")
     parser.add_argument("--mode", action="append", choices=MODES, help="only these stores")
     parser.add_argument("--flow", action="append", choices=sorted(FLOWS), help="only these flows")
     parser.add_argument(
