@@ -7,6 +7,8 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+# In a pytest of their own, because a proof forks it; what fails is looked at once more, alone.
+PROOFS := $(BIN)/python -m pytest tests/proving -q
 SOURCES := src tests matrix power simulation mutants benchmarks fuzz examples
 
 .DEFAULT_GOAL := help
@@ -23,7 +25,7 @@ demo: $(READY) ## 20 seconds of webhooks while processes are killed with -9; the
 
 test: $(READY) ## set up, bring up real servers, run the tests here and on newer Pythons; ARGS= for pytest
 	@$(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere $(ARGS)
-	@$(if $(ARGS),,$(BIN)/python -m tests.servers --memory -- $(BIN)/python -m pytest tests/proving -q -n 2)
+	@$(if $(ARGS),,$(BIN)/python -m tests.servers --memory -- sh -c '$(PROOFS) -n 2 || $(PROOFS) -n 0 --lf')
 
 test-full: $(READY) ## the same in its long form: full products, more examples, storms; an hour
 	@DULY_LONG=1 $(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere $(ARGS)
@@ -57,7 +59,7 @@ crash: $(READY) ## the crash matrix: every boundary and fault on every store; ha
 	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --pairs 20 $(ARGS)
 
 crash-quick: $(READY) ## the part of it that CI runs: every boundary, one fault each
-	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --quick $(ARGS)
+	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --quick --lanes 3 $(ARGS)
 
 power: $(READY) ## what a power cut may leave behind, state by state; needs strace and loop devices
 	@$(BIN)/python -m power sqlite $(ARGS) || [ $$? -eq 3 ]
