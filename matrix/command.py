@@ -20,6 +20,8 @@ from matrix.flows import FLOWS
 
 SHOWN = 20
 FEW = 3
+# Of a hundred cases, so many may be of a boundary that was there in one run and not in the next.
+UNSTEADY = 1
 EXAMPLES = """\
 examples:
   python -m matrix --quick                     what CI runs
@@ -39,6 +41,12 @@ class Findings:
     planned: int = 0
     zombies: int = 0
     refused: int = 0
+    # Boundaries that came and went from one unharmed run to the next: left out of the plan, and
+    # found gone when their case was run.
+    left_out: int = 0
+    gone: list[str] = field(default_factory=list)
+    # How long a fault's cases took, together.
+    seconds: Counter[str] = field(default_factory=Counter)
     flows: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     modes: Counter[str] = field(default_factory=Counter)
@@ -50,13 +58,18 @@ class Findings:
         with self.lock:
             if told["kind"] == "plan":
                 self.boundaries += told["boundaries"]
+                self.left_out += told["unsteady"]
                 self.planned += told["cases"]
             elif told["kind"] == "case":
                 self._take_case(told)
 
     def _take_case(self, told: dict[str, Any]) -> None:
         case = case_of(told["case"])
+        if told["unsteady"]:
+            self.gone.append(told["case"])
+            return
         self.cases += 1
+        self.seconds[case.fault] += told["seconds"]
         self.pairs += case.then is not None
         self.zombies += told["zombies"]
         self.refused += told["refused"]
@@ -66,6 +79,10 @@ class Findings:
         if told["violations"]:
             self.violations[told["case"]] = told["violations"]
             print(violated(told["case"], told["violations"]), file=sys.stderr, flush=True)
+
+    def too_many_gone(self) -> bool:
+        """Whether so many boundaries came and went that the matrix has holes."""
+        return len(self.gone) * 100 > UNSTEADY * (self.cases + len(self.gone))
 
     def fail(self, order: object, problem: str) -> None:
         """A lane that could not carry out its order."""
@@ -169,6 +186,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--fault", action="append", choices=sorted(FAULTS), help="only these faults"
     )
+    parser.add_argument("--plan", action="store_true", help="only say how many cases there are")
     parser.add_argument("--case", action="append", help="only this case, by its name")
     parser.add_argument(
         "--pairs",
@@ -193,6 +211,7 @@ def ordered(asked: argparse.Namespace) -> list[dict[str, Any]]:
             "mode": mode,
             "flow": flow,
             "quick": asked.quick,
+            "plan": asked.plan,
             "faults": asked.fault,
             "pairs": asked.pairs,
             "seed": asked.seed,
@@ -213,7 +232,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps(as_json(findings, shown.seconds)))
     else:
         report(findings, shown.seconds)
-    return 1 if findings.violations or not findings.cases else 0
+    nothing_done = not findings.cases and not asked.plan
+    return 1 if findings.violations or findings.too_many_gone() or nothing_done else 0
 
 
 def look_again(findings: Findings, shown: Shown) -> None:
@@ -235,7 +255,11 @@ def as_json(findings: Findings, seconds: float) -> dict[str, Any]:
         "cases": findings.cases,
         "boundaries": findings.boundaries,
         "pairs": findings.pairs,
+        "planned": findings.planned,
+        "left_out": findings.left_out,
+        "gone": findings.gone,
         "seconds": round(seconds, 1),
+        "seconds_by_fault": {name: round(spent, 1) for name, spent in findings.seconds.items()},
         "zombies": findings.zombies,
         "modes": findings.modes,
         "flows": findings.flows,
@@ -262,7 +286,15 @@ def report(findings: Findings, seconds: float) -> None:
         print(violated(case, violations))
     if len(findings.violations) > SHOWN:
         print(f"\n… and {len(findings.violations) - SHOWN} more")
+    for case in findings.gone:
+        print(f"\nnot come to again, and not struck: {case}")
     print(
-        f"\n{findings.cases} cases at {findings.boundaries} boundaries in {seconds:.0f} s: "
+        f"\n{findings.left_out} boundaries were there in one unharmed run and not in the next, and"
+        f" are left out; {len(findings.gone)} more were not come to again"
+        f"{': too many' if findings.too_many_gone() else ''}"
+    )
+    print(
+        f"{findings.cases} cases of {findings.planned or findings.cases}"
+        f" at {findings.boundaries} boundaries in {seconds:.0f} s: "
         f"{len(findings.violations)} violations; {findings.zombies} stopped past their lease"
     )

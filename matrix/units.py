@@ -9,12 +9,13 @@ import json
 import logging
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.clusters import cluster
-from tests.servers.bouncer import pgbouncer
+from tests.servers.bouncer import pgbouncer_of
 from tests.servers.databases import create_database, through
 from tests.servers.running import Missing
 
@@ -62,18 +63,26 @@ class Lanes:
         url = create_database(self._url)
         if store == "postgres":
             return Lane(PostgresPlace(url), folder, self._server)
-        pooler = self._stack.enter_context(pgbouncer(self._url))
+        pooler = self._stack.enter_context(pgbouncer_of(self._url))
         if isinstance(pooler, Missing):
             raise SystemExit(str(pooler))
         return Lane(PostgresPlace(through(pooler, url), url), folder, self._server)
 
 
-def carried_out(lane: Lane, cases: Iterable[Case]) -> None:
+def carried_out(lane: Lane, cases: Iterable[Case], *, planned: bool) -> None:
     """Run cases, and tell of each."""
     for case in cases:
-        verdict = lane.run(case)
-        told = {"case": str(case), "violations": verdict.violations}
-        tell("case", **told, zombies=verdict.zombies, refused=verdict.refused)
+        begun = time.monotonic()
+        verdict = lane.run(case, planned=planned)
+        tell(
+            "case",
+            case=str(case),
+            violations=verdict.violations,
+            zombies=verdict.zombies,
+            refused=verdict.refused,
+            unsteady=verdict.unsteady,
+            seconds=round(time.monotonic() - begun, 3),
+        )
 
 
 def tell(kind: str, **facts: Any) -> None:
@@ -90,16 +99,17 @@ def main() -> None:
             order = json.loads(line)
             if "case" in order:
                 case = case_of(order["case"])
-                carried_out(lanes.of(case.mode), [case])
+                carried_out(lanes.of(case.mode), [case], planned=False)
             else:
                 mode, flow = order["mode"], order["flow"]
                 lane = lanes.of(mode)
-                passed = lane.passed(mode, flow)
-                cases = list(planned(mode, flow, passed, quick=order["quick"]))
+                plan = lane.plan(mode, flow)
+                cases = list(planned(mode, flow, plan.passed, quick=order["quick"]))
                 cases = [case for case in cases if case.fault in (order["faults"] or FAULTS)]
                 cases += paired(cases, order["pairs"], order["seed"])
-                tell("plan", mode=mode, flow=flow, boundaries=len(passed), cases=len(cases))
-                carried_out(lane, cases)
+                boundaries, unsteady = len(plan.passed), plan.unsteady
+                tell("plan", boundaries=boundaries, unsteady=unsteady, cases=len(cases))
+                carried_out(lane, [] if order["plan"] else cases, planned=True)
             tell("done", order=order)
 
 

@@ -33,7 +33,7 @@ def lane(tmp_path: Path) -> Iterator[Lane]:
 
 
 def test_a_flow_that_nothing_strikes_is_whole_and_tells_its_boundaries(lane: Lane) -> None:
-    passed = lane.passed(MODE, "job-tx")
+    passed = lane.plan(MODE, "job-tx").passed
     names = {each.at.name for each in passed}
     assert {"jobs_take", INSERT, "BEGIN IMMEDIATE"} <= names
     assert {each.at.side for each in passed} == {"before", "after"}

@@ -68,10 +68,18 @@ class PgBouncer:
 @contextmanager
 def pgbouncer(admin_url: str) -> Iterator[str | Missing]:
     """Yield the maintenance database's URL through PgBouncer, or why there is no PgBouncer."""
-    given, absent = os.environ.get(GIVEN), os.environ.get(ABSENT)
+    given = os.environ.get(GIVEN)
     if given:
         yield given
         return
+    with pgbouncer_of(admin_url) as started:
+        yield started
+
+
+@contextmanager
+def pgbouncer_of(admin_url: str) -> Iterator[str | Missing]:
+    """The same, started for this server alone: one that is given leads to another."""
+    absent = os.environ.get(ABSENT)
     program = Missing("pgbouncer", absent) if absent else find(os.environ)
     if isinstance(program, Missing):
         yield program
