@@ -243,6 +243,7 @@ class Lane:
             with suppress(psycopg.OperationalError):
                 self.place.rows("SELECT 1")
                 return
+            time.sleep(0.02)
 
     def _release(self) -> None:
         """Let the processes of the server go on that a fault has stopped."""

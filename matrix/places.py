@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shutil
 import sqlite3
 from contextlib import closing
@@ -80,6 +82,8 @@ class PostgresPlace:
         self._tables = ["effects", "totals", "moves"]
         self._tables += [f"duly_{name}" for name in DULY_TABLES if name != "meta"]
         self._whole = False
+        self._kept: psycopg.Connection[Any] | None = None
+        self._process = 0
 
     def _make(self) -> None:
         """Everything from nothing."""
@@ -108,10 +112,24 @@ class PostgresPlace:
             self.rows(statement)
 
     def rows(self, text: str) -> list[tuple[Any, ...]]:
-        """Run one statement on a connection of its own."""
-        with psycopg.connect(self._beside, autocommit=True) as connection:
-            cursor = connection.execute(text)
-            return cursor.fetchall() if cursor.description else []
+        """Run one statement on a connection of this process, which duly does not know of."""
+        cursor = self._connection().execute(text)
+        return cursor.fetchall() if cursor.description else []
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        """The one that is kept: opened anew after a fork, and where the server was struck down."""
+        if self._process != os.getpid() or self._kept is None or not alive(self._kept):
+            self._kept = psycopg.connect(self._beside, autocommit=True)
+            self._process = os.getpid()
+        return self._kept
+
+
+def alive(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the server is still at the other end."""
+    if connection.closed:
+        return False
+    readable, _, _ = select.select([connection.fileno()], [], [], 0)
+    return not readable  # nothing is said unasked but that it is over
 
 
 HANG_UP = (
