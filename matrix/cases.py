@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Statements of a recovery: where it has fewer, it ends by itself, and that is a case as well.
 LONGEST = 60
+# A statement that a flow comes to more often is struck the first so many times.
+TIMES = 2
 MODES = ("sqlite-sync", "sqlite-async", "postgres-sync", "postgres-async", "bouncer-async")
 
 
@@ -51,7 +53,7 @@ def case_of(text: str) -> Case:
 def planned(mode: str, flow: str, passed: Iterable[Passed], *, quick: bool) -> Iterator[Case]:
     """The cases of one flow on one store, from the boundaries that it came to."""
     store, colour = mode.split("-")
-    most = 1 if quick else 3
+    most = 1 if quick else TIMES
     for each in passed:
         if each.at.number >= most:
             continue

@@ -172,7 +172,11 @@ FAULTS = {
         Fault("answer-swallowed", swallow_reply, before=False, **ONLY_POSTGRES),
         Fault("terminated", terminate, sqlite=False, bouncer=False),
         Fault("server-crash", crash, sqlite=False, bouncer=False, quick=False),
-        *(Fault(name, refusing(code), after=False, sqlite=False) for name, code in ERRORS.items()),
+        # The pooler hands these errors on as they are: what follows is what follows without it.
+        *(
+            Fault(name, refusing(code), after=False, sqlite=False, bouncer=False)
+            for name, code in ERRORS.items()
+        ),
         Fault("full", failing("database or disk is full", 13, ended=False), **ONLY_SQLITE),
         Fault("io-error", failing("disk I/O error", 10, ended=True), **ONLY_SQLITE),
         Fault("busy", failing("database is locked", 5, ended=False), **ONLY_SQLITE),

@@ -24,6 +24,7 @@ from duly.stores.postgres import runners
 from duly.tools.steps import watching
 from matrix.audit import Audit, Settled, overdone
 from matrix.bench import Bench
+from matrix.cases import TIMES
 from matrix.children import PATIENCE, STOPPED, Child, Hung
 from matrix.faults import FAULTS, World
 from matrix.flows import FLOWS
@@ -65,7 +66,7 @@ class Verdict(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Where a flow can be struck, and how many boundaries only one of two unharmed runs came to."""
+    """Where a flow can be struck, and how many such places only one of two unharmed runs had."""
 
     passed: list[Passed]
     unsteady: int
@@ -104,9 +105,16 @@ class Lane:
 
     def plan(self, mode: str, name: str) -> Plan:
         """The boundaries of a flow that nothing strikes: those that two runs of it came to."""
-        first, second = self._unharmed(mode, name), set(self._unharmed(mode, name))
-        steady = [each for each in first if each in second]
-        return Plan(steady, len(second.union(first)) - len(steady))
+        first = self._unharmed(mode, name)
+        second = {each.at: each for each in self._unharmed(mode, name)}
+        # Whether another connection has a transaction open at the same time may differ.
+        steady = [
+            each._replace(inside=each.inside or second[each.at].inside)
+            for each in first
+            if each.at in second
+        ]
+        once = second.keys() ^ {each.at for each in first}
+        return Plan(steady, sum(at.number < TIMES for at in once))
 
     def _unharmed(self, mode: str, name: str) -> list[Passed]:
         """The boundaries that one run came to."""
