@@ -24,6 +24,7 @@ ALLOWED: dict[str, set[tuple[Any, Any]]] = {
     "job": {(move.before, move.after) for move in JOB_MOVES},
     "message": {(move.before, move.after) for move in MESSAGE_MOVES},
 }
+FORBIDDEN = 403
 MOST_RESCUES = {"duly_jobs": 5, "duly_outbox": 20}
 EFFECTS = "SELECT what FROM effects"
 TOTAL = "SELECT coalesce(sum(total), 0) FROM totals"
@@ -71,7 +72,13 @@ class Audit:
     def _replies(self) -> Iterator[str]:
         there = set(self._counted("SELECT event_id FROM duly_events"))
         there.update(self._flow.extra.get("over", ()))  # their time was over, and they may go
+        forged = self._flow.extra.get("forged", ())
         for reply in self._journal.of("reply"):
+            if reply["id"] in forged:
+                # Refused for good, or not heard at all: never taken, and its rows are from nowhere.
+                if reply["status"] != FORBIDDEN:
+                    yield f"I13: a forged {reply['id']} was answered {reply['status']}"
+                continue
             if 200 <= reply["status"] < 300 and reply["id"] not in there:
                 yield f"I1: {reply['id']} was told {reply['said']}, and is not there"
             if 400 <= reply["status"] < 500:
@@ -97,6 +104,8 @@ class Audit:
     def _events(self) -> Iterator[str]:
         over = self._flow.extra.get("over", ())
         found = Counter(id for id, _ in self._place.rows(EVENTS) if id not in over)
+        for id in found.keys() & set(self._flow.extra.get("forged", ())):
+            yield f"I13: the forged {id} is in the inbox"
         if found != Counter(self._flow.events):
             yield f"I4, I5: events {dict(found)} instead of {dict(Counter(self._flow.events))}"
         for (event, name), count in self._counted(BOOKED).items():

@@ -27,16 +27,17 @@ LEASE = timedelta(minutes=10)
 class Delivery:
     """One event as its sender keeps it, to be sent until it is acknowledged."""
 
-    def __init__(self, source: str, id: str, amount: int = 1) -> None:
+    def __init__(self, source: str, id: str, amount: int = 1, secret: str | None = None) -> None:
         self.source, self.id = source, id
+        self._secret = secret or SIGNING[source]
         self.body = json.dumps({"type": "order.paid", "id": id, "amount": amount}).encode()
         self.named = (source, id, self.body.decode())
 
     def signed(self, at: float) -> duly.Signed:
         """The same event, signed anew."""
         provider = PROVIDERS.get(self.source, "standard-webhooks")
-        secret, type = SIGNING[self.source], "push" if provider == "github" else None
-        return duly.sign(provider, self.body, secret, id=self.id, now=at, type=type)
+        type = "push" if provider == "github" else None
+        return duly.sign(provider, self.body, self._secret, id=self.id, now=at, type=type)
 
 
 class Bench:

@@ -34,6 +34,8 @@ Part = Callable[[Bench, "Place"], Awaitable[None]]
 ONE, TWO, THREE = (Delivery("orders", f"evt_{number}") for number in (1, 2, 3))
 INLINE = Delivery("counter", "evt_9")
 PUSH, FORGED = Delivery("hub", "id_1"), Delivery("hub", "id_1", amount=1_000_000)
+# Signed with a secret that is not ours.
+FAKE = Delivery("orders", "evt_fake", secret="whsec_" + "AAAA" * 8)
 SHORT, GRACE = timedelta(seconds=3), timedelta(seconds=10)
 BEATS, PATIENCE, ATTEMPTS = 3, 10.0, 100
 # How long a claim in a transaction of the user's waits for another one; for ever, unless told.
@@ -352,6 +354,15 @@ FLOWS = {
             messages=("/ok/id_1",),
             events=("id_1", "id_1"),
             extra={"conflict": True},
+        ),
+        Flow(
+            "receive-forged",
+            delivering(FAKE, ONE, FAKE),
+            again=delivering_again(FAKE, ONE),
+            effects=("book evt_1", "follow evt_1"),
+            messages=("/ok/evt_1",),
+            events=("evt_1",),
+            extra={"forged": ["evt_fake"]},
         ),
         Flow("claim", claiming, again=unless_told(claiming), effects=("claim",)),
         Flow(

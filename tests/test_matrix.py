@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from matrix.bench import Delivery
 from matrix.cases import Case, case_of, paired, planned
-from matrix.command import main
+from matrix.command import Findings, main
 from matrix.faults import FAULTS
-from matrix.flows import FLOWS
+from matrix.flows import FLOWS, delivering
 from matrix.lane import Lane
 from matrix.places import SqlitePlace
 from matrix.shop import Blocking
@@ -67,6 +68,29 @@ def test_an_effect_outside_its_transaction_is_found(
     before_the_end = Boundary("jobs_done_many", 0, "before")
     found = lane.run(Case(MODE, "job-leased", before_the_end, "kill")).violations
     assert found == ["I3: the effect 'mail it' is there 2 times"]
+
+
+def test_a_forged_delivery_that_is_taken_is_found(
+    lane: Lane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = delivering(Delivery("orders", "evt_fake"))
+    monkeypatch.setitem(FLOWS, "receive-forged", replace(FLOWS["receive-forged"], run=taken))
+    with pytest.raises(AssertionError, match="I13: a forged evt_fake was answered 200"):
+        lane.plan(MODE, "receive-forged")
+
+
+def test_a_boundary_that_comes_and_goes_is_told_apart_from_one_that_is_missed(lane: Lane) -> None:
+    never = Case(MODE, "claim", Boundary("no such statement", 0, "before"), "kill")
+    verdict = lane.run(never, planned=True)  # it was there when the matrix was planned
+    assert verdict.unsteady
+    assert not verdict.violations
+
+
+def test_a_matrix_with_many_holes_is_not_content() -> None:
+    findings = Findings(cases=99, gone=["one"])
+    assert not findings.too_many_gone()
+    findings.gone.append("two")
+    assert findings.too_many_gone()
 
 
 def test_the_recovery_may_be_killed_as_well(lane: Lane) -> None:
