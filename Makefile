@@ -66,7 +66,7 @@ power: $(READY) ## what a power cut may leave behind, state by state; needs stra
 	@$(BIN)/python -m power postgres $(ARGS) || [ $$? -eq 3 ]
 
 simulate: $(READY) ## 100,000 schedules of one seed, on a virtual clock
-	@$(BIN)/python -m simulation --schedules 100000 $(ARGS)
+	@$(BIN)/python -m simulation --schedules 100000 --processes $$(getconf _NPROCESSORS_ONLN) $(ARGS)
 
 mutants: $(READY) ## plant every known bug in a copy, and see that the proofs turn red; minutes
 	@$(BIN)/python -m mutants $(ARGS)
