@@ -57,6 +57,44 @@ def wrong(tmp_path: Path) -> Callable[[], None]:
     return handler
 
 
+def test_what_a_failed_attempt_leaves_in_memory_is_found(tmp_path: Path) -> None:
+    seen: set[str] = set()
+
+    def handler(tx: duly.Tx) -> None:
+        if "o-1" not in seen:  # not rolled back, and so believed by the next attempt
+            seen.add("o-1")
+            tx.execute("INSERT INTO orders (id) VALUES ('o-1')")
+
+    app = shop(tmp_path / "shop.db", handler)
+    told = failure(app, EVENT)
+    assert "state in the process" in told
+    assert "failed at its end, and tried again by the same process: orders has the row" in told
+    assert "not at all instead of once" in told
+    app.close()
+
+
+def test_what_a_failed_attempt_leaves_in_memory_is_found_inline_as_well(tmp_path: Path) -> None:
+    seen: set[str] = set()
+
+    async def handler(event: duly.Event, tx: duly.AsyncTx) -> None:
+        if event.id not in seen:
+            seen.add(event.id)
+            await tx.execute("INSERT INTO orders (id) VALUES ('o-1')")
+
+    app = shop(tmp_path / "shop.db", lambda: None)
+    app.source("till", provider="standard-webhooks", secret=SECRET, inline=True)
+    app.on("till", "order.*", name="served")(handler)
+    assert "state in the process" in failure(app, EVENT, source="till")
+    app.close()
+
+
+def test_a_job_that_may_not_be_tried_again_is_not_let_fail(tmp_path: Path) -> None:
+    app = shop(tmp_path / "shop.db", right)
+    app.job(name="once")(right)
+    assert_effectively_once(app, job="once")
+    app.close()
+
+
 def test_a_handler_that_is_right_passes_and_leaves_nothing_behind(tmp_path: Path) -> None:
     app = shop(tmp_path / "shop.db", right)
 

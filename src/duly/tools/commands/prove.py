@@ -41,9 +41,10 @@ The handler runs once, and that is the yardstick. Then the event is delivered
 twice, 20 times at once, and in another order if a second, later event is
 given; the process is killed with -9 after each of its SQL statements and
 outgoing calls, and the sender tries again; a worker is paused until another
-one has done its job, and goes on. Each time the tables of the application and
-its calls must be as after the single run. The first difference is told as a
-story, with the mistake behind it and what to do.
+one has done its job, and goes on; an attempt fails at its end, and the same
+process tries again. Each time the tables of the application and its calls must
+be as after the single run. The first difference is told as a story, with the
+mistake behind it and what to do.
 
 Calls by httpx, requests, urllib, http.client and smtplib are recorded and
 answered here, with 200 and {} unless --answers says otherwise; none is made.
@@ -104,7 +105,7 @@ def add_manner(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="a server of the application's own, such as a cache; may be given several times",
     )
-    parser.add_argument("--only", metavar="CASE", help="only one case: twice, kill:7, pause:2")
+    parser.add_argument("--only", metavar="CASE", help="only one case: twice, kill:7, pause:2, fail")
     parser.add_argument(
         "--keep", metavar="DIR", type=Path, help="keep the database of the failing case there"
     )

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from duly.jobs import running
+from duly.runtime import performing
 from duly.runtime.crew import Crew
 from duly.tools.proving.databases.files import Finder
 from duly.tools.proving.databases.finding import store_of
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from duly.app import Duly
+    from duly.jobs.handlers import Handler
     from duly.runtime.runs import Run
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.watch import Trap
@@ -54,6 +57,7 @@ class Act:
         copies: how many copies of them at once.
         trap: where it dies, or is stopped.
         aging: whether leases of others run out, and waits are over.
+        failing: whether the first run of each handler fails at its end.
         gate: a file; nothing is delivered before it is there.
         files: the list to which SQLite files are added, and copied, before they are first used.
     """
@@ -64,6 +68,7 @@ class Act:
     copies: int = 1
     trap: Trap | None = None
     aging: bool = False
+    failing: bool = False
     gate: Path | None = None
     files: Path | None = None
     answers: dict[str, Any] = field(default_factory=dict)
@@ -81,6 +86,8 @@ class Report:
     replies: list[tuple[int, str]] = field(default_factory=list)
     done: int = 0
     failed: int = 0
+    # Whether a handler ran that may be tried again.
+    repeatable: bool = False
     problem: str = ""
 
 
@@ -94,6 +101,7 @@ class Stage:
         self.watch = Watch()
         self.recorder = Recorder(self.watch.call)
         self.net = Net()
+        self.failures = Failures()
         self._stack = ExitStack()
         self._subject: Subject | None = None
 
@@ -103,6 +111,7 @@ class Stage:
             self._stack.enter_context(watching(self.watch))
             self._stack.enter_context(recording(self.recorder, self.net))
             self._stack.enter_context(told_of_jobs(self.watch))
+            self._stack.enter_context(ended_by(self.failures))
             Hook(self.net).add()
             self._subject = load()
         return self._subject
@@ -113,6 +122,7 @@ class Stage:
         app.schedules._of.clear()
         self.recorder.begin(act.folder / CALLS, Answers(act.answers))
         self.net.close(act.allowed)
+        self.failures.wanted = act.failing
         self.watch.begin(
             Wording(app.store.names),
             Notes(act.file("marks")),
@@ -141,6 +151,41 @@ def told_of_jobs(watch: Watch) -> Iterator[None]:
         yield
 
 
+class Interrupted(Exception):
+    """The end of an attempt that a proof lets fail."""
+
+
+class Failures:
+    """Lets the first run of each handler fail when it is through, where that is wanted."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self.repeatable = False
+        self._failed: set[str] = set()
+
+    def through(self, handler: Handler) -> None:
+        """A handler has come to its end."""
+        if handler.attempts == 1:
+            return
+        self.repeatable = True
+        if self.wanted and handler.name not in self._failed:
+            self._failed.add(handler.name)
+            raise Interrupted("the proof lets this attempt fail, and the next one go on")
+
+
+@contextmanager
+def ended_by(failures: Failures) -> Iterator[None]:
+    """Tell of each handler that is through, inside its transaction if it has one."""
+    plainly = running.run_plainly
+
+    async def run(handler: Handler, **offered: object) -> None:
+        await plainly(handler, **offered)
+        failures.through(handler)
+
+    with replaced(running, "run_plainly", run), replaced(performing, "run_plainly", run):
+        yield
+
+
 def perform(stage: Stage, load: Load, act: Act) -> None:
     """Do it; the report is a file, which is not there if the process was killed before."""
     report = Report()
@@ -148,6 +193,7 @@ def perform(stage: Stage, load: Load, act: Act) -> None:
         subject = stage.load(load)
         stage.begin(subject.app, act)
         asyncio.run(played(subject, act, stage.watch, report))
+        report.repeatable = stage.failures.repeatable
     except BaseException as problem:
         report.problem = "".join(traceback.format_exception_only(problem)).strip()
         traceback.print_exc()

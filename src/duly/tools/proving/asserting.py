@@ -44,8 +44,8 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
     """Fail unless the handler of an event takes effect once, whatever happens to it.
 
     It is delivered twice, 20 times at once, in another order if later events are given, killed
-    after each of its statements and calls, and paused past its lease; each time in a process of its
-    own that is forked from this one. Then the database is put back as it was.
+    after each of its statements and calls, paused past its lease, and let fail once; each time in a
+    process of its own that is forked from this one. Then the database is put back as it was.
 
     Args:
         app: the application, or its name as in ``shop:app``.

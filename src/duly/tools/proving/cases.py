@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.points import Point
 
-Shape = Literal["twice", "at-once", "reordered", "again", "kill", "pause"]
+Shape = Literal["twice", "at-once", "reordered", "again", "kill", "pause", "fail"]
 COPIES, PROCESSES = 20, 4
 
 
@@ -32,8 +32,14 @@ class Case:
     point: Point | None = None
 
 
-def cases_of(asks: tuple[Ask, ...], kills: list[Point], pauses: list[Point]) -> list[Case]:
-    """Every case, the quick and plain ones first."""
+def cases_of(
+    asks: tuple[Ask, ...], kills: list[Point], pauses: list[Point], *, repeatable: bool
+) -> list[Case]:
+    """Every case, the quick and plain ones first.
+
+    What fails and is tried again by the same process comes last: whatever a killed one would show
+    as well was shown by then.
+    """
     first = asks[0]
     found = [
         Case("twice", "twice", "delivered twice", (first, first)),
@@ -58,4 +64,7 @@ def cases_of(asks: tuple[Ask, ...], kills: list[Point], pauses: list[Point]) -> 
         )
         for number, point in enumerate(pauses)
     ]
+    if repeatable:
+        told = "failed at its end, and tried again by the same process"
+        found.append(Case("fail", "fail", told, (first, first)))
     return found

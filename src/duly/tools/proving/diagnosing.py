@@ -26,6 +26,7 @@ NO_KEY = "call without idempotency key"
 NEW_KEY = "idempotency key made anew"
 BEFORE_CLAIM = "side effect before the claim"
 ORDER = "order-dependent write"
+MEMORY = "state in the process"
 NOT_REPEATABLE = "a repeat ends differently"
 
 
@@ -40,6 +41,8 @@ def diagnosed(case: Case, wrong: Wrong, marks: Sequence[Mark], calls: Sequence[C
     """
     if case.shape in ("reordered", "again"):
         return order_mistake()
+    if case.shape == "fail":
+        return memory_mistake()
     trace = Trace(marks)
     if isinstance(wrong, CallDifference):
         return call_mistake(trace, case, wrong, calls)
@@ -228,6 +231,16 @@ def order_mistake() -> Mistake:
         "The handler writes what its event says, even if a later one was applied before: declare "
         'order=("data.object.id", "created") on it, ask tx.newer(…), or let refetch= ask for the '
         "present state.",
+    )
+
+
+def memory_mistake() -> Mistake:
+    """What an attempt that was rolled back has left, and a new process would not find."""
+    return Mistake(
+        MEMORY,
+        "The database took the failed attempt back, the memory of the process did not: a cache, a "
+        "global or an object that was changed made the next attempt do something else. Keep it in "
+        "the database, through `tx`.",
     )
 
 

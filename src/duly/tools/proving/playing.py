@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
@@ -71,6 +71,8 @@ class Outcome:
     left: list[Left]
     # What its processes did, one after the other.
     marks: list[Mark]
+    # Whether a handler may be tried again; a job with one attempt may not.
+    repeatable: bool = False
 
 
 class Unreached(Misuse):
@@ -147,7 +149,7 @@ class Player:
         outcome = self._outcome(folder)
         for report in reports:
             refuse_failed(report, outcome.left)
-        return outcome
+        return replace(outcome, repeatable=any(report.repeatable for report in reports))
 
     def play(self, case: Case, marks: Sequence[Mark]) -> Outcome:
         """One case, from the beginning; ``marks`` are those of the single run."""
@@ -164,6 +166,8 @@ class Player:
             self._killed(folder, case, case.point.trap("kill", marks))
         elif case.point is not None:
             self._paused(folder, case, case.point.trap("stop", marks))
+        elif case.shape == "fail":
+            self._ended(self._act(folder, 0, case.deliveries, aging=True, failing=True))
         else:
             for number, ask in enumerate(case.deliveries):
                 self._ended(self._act(folder, number, (ask,), aging=number > 0))

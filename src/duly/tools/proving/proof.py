@@ -77,7 +77,8 @@ class Proof:
         ordered = single if len(asks) == 1 else self._yardstick(start, asks)
         marks = single.outcome.marks
         self._refuse_nothing(start, single)
-        cases = cases_of(asks, kill_points(marks), pause_points(marks))
+        repeatable = single.outcome.repeatable
+        cases = cases_of(asks, kill_points(marks), pause_points(marks), repeatable=repeatable)
         verdict = Verdict(hidden=ordered.masks.told(), notes=notes_of(asks, cases, single))
         chosen = self._chosen(cases)
         for number, case in enumerate(chosen):

@@ -19,6 +19,7 @@ SHAPES = {
     "again": "again after a later one",
     "kill": "killed at",
     "pause": "late worker at",
+    "fail": "failed once",
 }
 
 
