@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -53,6 +54,16 @@ def with_account(url: str) -> None:
 def accounts(url: str) -> list[tuple[int, int]]:
     with psycopg.connect(url) as connection:
         return connection.execute("SELECT id, balance FROM accounts").fetchall()
+
+
+def test_what_is_kept_of_a_failed_case_takes_the_place_of_nothing(own_postgres_url: str) -> None:
+    known = PostgresBase(own_postgres_url, names(), disposable=True)
+    known.put_back()
+    try:
+        assert known.keep(Path()) == f"the database {known.name}_failed"
+        assert known.keep(Path()) == f"the database {known.name}_failed_2"
+    finally:
+        known.end()
 
 
 def test_the_database_is_put_back_as_it_was(own_postgres_url: str) -> None:

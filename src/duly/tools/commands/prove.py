@@ -105,9 +105,7 @@ def add_manner(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="a server of the application's own, such as a cache; may be given several times",
     )
-    parser.add_argument(
-        "--only", metavar="CASE", help="one case: twice, kill:7, pause:2, fail"
-    )
+    parser.add_argument("--only", metavar="CASE", help="one case: twice, kill:7, pause:2, fail")
     parser.add_argument(
         "--keep", metavar="DIR", type=Path, help="keep the database of the failing case there"
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import closing, contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
@@ -144,10 +145,9 @@ class PostgresBase:
         self._turn.close()
 
     def keep(self, place: Path) -> str:  # noqa: ARG002  # it stays in the server
-        """A copy of it as it is now, in the same server."""
-        kept = f"{self.name[: 63 - len('_failed')]}_failed"
+        """A copy of it as it is now, in the same server, under a name that nothing has."""
         with self._server() as server:
-            drop(server, kept)
+            kept = next(name for name in names_of_failed(self.name) if not exists(server, name))
             run(server, "CREATE DATABASE {} TEMPLATE {}", kept, self.name)
         return f"the database {kept}"
 
@@ -262,6 +262,13 @@ def exists(server: psycopg.Connection[Any], name: str) -> bool:
     """Whether there is a database of this name."""
     found = server.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
     return found is not None
+
+
+def names_of_failed(name: str) -> Iterator[str]:
+    """What a failed case of a database may be called, one after the other."""
+    for number in count(1):
+        ending = "_failed" if number == 1 else f"_failed_{number}"
+        yield name[: LONGEST - len(ending)] + ending
 
 
 def drop(server: psycopg.Connection[Any], name: str) -> None:
