@@ -56,7 +56,7 @@ fuzz: $(READY) ## fuzz the gate's schemes, 20 s each; ARGS="hmac --seconds 600" 
 	@$(BIN)/python -m fuzz $(ARGS)
 
 crash: $(READY) ## the crash matrix: every boundary and fault on every store; half an hour and more
-	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --pairs 20 $(ARGS)
+	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --pairs 20 --lanes 4 $(ARGS)
 
 crash-quick: $(READY) ## the part of it that CI runs: every boundary, one fault each
 	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --quick --lanes 3 $(ARGS)

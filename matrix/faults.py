@@ -10,6 +10,8 @@ import os
 import signal
 import socket
 import sqlite3
+import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 
     from duly.tools.steps import Step
 
+# Seconds that a server says nothing: longer than an answer is waited for here.
+STALLED = 2.5
+# Seconds that one has to end which was told to, before its processes are killed.
+ENDING = 1.0
 RAISE = "DO $$ BEGIN RAISE EXCEPTION 'struck' USING ERRCODE = '{code}'; END $$"
 
 
@@ -96,10 +102,15 @@ def swallow_reply(step: Step, world: World) -> None:
 
 
 def stall(step: Step, world: World) -> None:
-    """The server takes the statement and does not answer; it carries it out when it goes on."""
+    """The server takes the statement and does not answer; it carries it out when it goes on.
+
+    That is after whoever asked has given up: for ever would be a lock that nobody can take.
+    """
     pid = step.connection.pgconn.backend_pid
     world.stopped(pid)
     os.kill(pid, signal.SIGSTOP)
+    later = ["/bin/sh", "-c", f"sleep {STALLED}; kill -CONT {pid}"]
+    subprocess.Popen(later, start_new_session=True, stderr=subprocess.DEVNULL)
 
 
 def terminate(step: Step, world: World) -> None:
@@ -117,8 +128,14 @@ def crash(step: Step, world: World) -> None:
     assert world.cluster is not None
     pid = int((world.cluster / "data" / "postmaster.pid").read_text().split()[0])
     os.kill(pid, signal.SIGQUIT)
+    patience = time.monotonic() + ENDING
     while Path(f"/proc/{pid}").exists():
-        pass
+        # It waits for whoever has just connected and said nothing: we, who stand still here.
+        if time.monotonic() > patience:
+            with suppress(OSError):  # gone in this moment
+                for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                    os.kill(int(child), signal.SIGKILL)
+        time.sleep(0.005)
 
 
 def refusing(code: str) -> Callable[[Step, World], None]:
@@ -171,7 +188,8 @@ FAULTS = {
         Fault("black-hole", stall, after=False, sqlite=False, bouncer=False, quick=False),
         Fault("answer-swallowed", swallow_reply, before=False, **ONLY_POSTGRES),
         Fault("terminated", terminate, sqlite=False, bouncer=False),
-        Fault("server-crash", crash, sqlite=False, bouncer=False, quick=False),
+        # After a statement only: before it is after the one before it.
+        Fault("server-crash", crash, before=False, sqlite=False, bouncer=False, quick=False),
         # The pooler hands these errors on as they are: what follows is what follows without it.
         *(
             Fault(name, refusing(code), after=False, sqlite=False, bouncer=False)
