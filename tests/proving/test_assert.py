@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from duly.jobs.tx import AsyncTx
+
 SECRET = "whsec_" + "A" * 32
 EVENT = {"type": "order.paid", "data": {"order": "o-1"}}
 
@@ -57,6 +59,25 @@ def wrong(tmp_path: Path) -> Callable[[], None]:
     return handler
 
 
+def test_a_handler_whose_steps_differ_by_chance_is_refused_and_not_blamed(tmp_path: Path) -> None:
+    def handler(tx: duly.Tx) -> None:
+        tx.execute(f"INSERT INTO orders (id) VALUES ('{uuid.uuid4().hex}')")
+
+    app = shop(tmp_path / "shop.db", handler)
+    with pytest.raises(duly.Misuse, match="two single runs took different steps"):
+        assert_effectively_once(app, EVENT)
+    app.close()
+
+
+def test_a_handler_that_only_stages_a_message_has_statements(tmp_path: Path) -> None:
+    def handler(tx: duly.Tx) -> None:
+        tx.send("https://shop.example/paid", json={"order": "o-1"})
+
+    app = shop(tmp_path / "shop.db", handler)
+    assert_effectively_once(app, EVENT)
+    app.close()
+
+
 def test_what_a_failed_attempt_leaves_in_memory_is_found(tmp_path: Path) -> None:
     seen: set[str] = set()
 
@@ -76,7 +97,7 @@ def test_what_a_failed_attempt_leaves_in_memory_is_found(tmp_path: Path) -> None
 def test_what_a_failed_attempt_leaves_in_memory_is_found_inline_as_well(tmp_path: Path) -> None:
     seen: set[str] = set()
 
-    async def handler(event: duly.Event, tx: duly.AsyncTx) -> None:
+    async def handler(event: duly.Event, tx: AsyncTx) -> None:
         if event.id not in seen:
             seen.add(event.id)
             await tx.execute("INSERT INTO orders (id) VALUES ('o-1')")
@@ -278,7 +299,11 @@ def failing(tx: duly.Tx) -> None:
         ({"event": EVENT}, "in the single run the job handler failed: ValueError: the order is"),
         ({"event": {"type": "other"}, "source": "shop"}, "no handler of the source"),
         ({"event": EVENT, "source": "nobody"}, "there is no source 'nobody'"),
-        ({"event": {"type": "other"}}, "name it with --source"),
+        (
+            {"event": {"type": "other"}},
+            "no source could have sent this event (shop: no handler for other)",
+        ),
+        ({"event": b"{"}, "its type cannot be told: is its body JSON"),
         ({"job": "nobody"}, "is no job"),
         ({}, "Give an event, or job="),
         ({"event": []}, "empty"),

@@ -93,7 +93,7 @@ def test_outgoing_calls_are_answered_as_the_file_says(
     ("words", "told"),
     [
         ([], "what should be proved?"),
-        (["--event", POINTS, "--job", "x"], "what should be proved?"),
+        (["--event", POINTS, "--job", "x"], "give one of them"),
         (["--event", POINTS, "--through", "web:api"], "give both"),
         (["--event", POINTS, "--secret-from", "NOBODY_SET_THIS"], "the environment has no"),
         (["--event", POINTS, "--only", "kill:99"], "there is no case kill:99: there are twice"),

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from duly.inbox.arrivals import Arrival, Outcome
 
 logger = logging.getLogger("duly")
+NO_WORKER = (
+    "events are being accepted and no worker is alive: their jobs are safe in the database and "
+    "wait for one. Run `duly worker shop:app`, or serve the app with `duly serve shop:app`, which "
+    "has a worker in it (shop:app names your Duly)"
+)
 # Seconds between two flushes: what a killed process may forget to have counted.
 PAUSE = 2.0
 # A worker says that it lives every few seconds; one unseen for so long does not.
@@ -176,11 +181,7 @@ class Reports:
     def _judge_workers(self, workers: int) -> None:
         self._enqueued = None
         if not workers:
-            self._say(
-                "events are being accepted and no worker is alive: their jobs are safe in the "
-                "database and wait for one. Run `duly worker shop:app`, or serve the app with "
-                "`duly serve shop:app`, which has a worker in it (shop:app names your Duly)"
-            )
+            self._say(NO_WORKER)
 
 
 async def alive(session: Session) -> int:

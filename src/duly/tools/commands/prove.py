@@ -103,7 +103,8 @@ def add_manner(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=address,
         metavar="HOST:PORT",
-        help="a server of the application's own, such as a cache; may be given several times",
+        help="a server of the application's own, such as a cache, or a program that it may start; "
+        "may be given several times",
     )
     parser.add_argument("--only", metavar="CASE", help="one case: twice, kill:7, pause:2, fail")
     parser.add_argument(
@@ -164,7 +165,9 @@ def put_back_if_told_to_end() -> Iterator[None]:
 
 def asks_of(arguments: argparse.Namespace) -> tuple[Ask, ...]:
     """What is delivered."""
-    if bool(arguments.event) == bool(arguments.job):
+    if arguments.event and arguments.job:
+        raise Misuse("--event and --job are two proofs: give one of them")
+    if not arguments.event and not arguments.job:
         raise Misuse("what should be proved? --event FILE, or --job NAME with --payload FILE")
     if arguments.job:
         payload = document_of(arguments.payload) if arguments.payload else None

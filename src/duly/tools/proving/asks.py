@@ -64,21 +64,30 @@ class EventAsk:
         if self.source:
             app._route(self.source)  # which says what there is instead
             return self
-        fitting = [name for name, route in routes.items() if self._fits(route)]
+        reasons = {name: self._unfit(route) for name, route in routes.items()}
+        fitting = [name for name, why in reasons.items() if why is None]
         if len(fitting) == 1:
             return replace(self, source=fitting[0])
-        known = ", ".join(routes) or "none"
-        told = " and ".join(fitting) or "no source"
-        raise Misuse(f"{told} could have sent this event: name it with --source (there is {known})")
+        if fitting:
+            raise Misuse(f"{' and '.join(fitting)} could have sent this event: name its source")
+        told = "; ".join(f"{name}: {why}" for name, why in reasons.items()) or "there is none"
+        raise Misuse(f"no source could have sent this event ({told})")
 
-    def _fits(self, route: Route) -> bool:
-        """Whether a source has a handler for it."""
+    def _unfit(self, route: Route) -> str | None:
+        """Why a source has no handler for it; None where it has one."""
         try:
             sent = self.signed(route)
             found = verify(route.source, sent.headers, sent.body, url=sent.url, method=sent.method)
-        except (Misuse, Rejected):
-            return False
-        return any(route.handlers.matching(item.type) for item in found.items)
+        except (Misuse, Rejected) as problem:
+            return str(problem)
+        if any(route.handlers.matching(item.type) for item in found.items):
+            return None
+        types = sorted({item.type for item in found.items if item.type is not None})
+        if not types:
+            return (
+                "its type cannot be told: is its body JSON, or is the type in a header of its own?"
+            )
+        return f"no handler for {', '.join(types)}"
 
 
 @dataclass(frozen=True, slots=True)

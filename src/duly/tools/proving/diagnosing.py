@@ -162,8 +162,9 @@ def call_mistake(trace: Trace, case: Case, wrong: CallDifference, calls: Sequenc
         )
     return Mistake(
         NO_KEY,
-        "It carries no Idempotency-Key, so that the other side cannot know the second one: call "
-        "with job.http and key=…, send job.key(…) along, or stage it with tx.send(…).",
+        "It carries no Idempotency-Key, so that the other side cannot know the second one: let the "
+        "handler ask for job, and call job.http.post(…, key=…) or send job.key(…) along; or stage "
+        "it with tx.send(…).",
     )
 
 
@@ -229,8 +230,9 @@ def order_mistake() -> Mistake:
     return Mistake(
         ORDER,
         "The handler writes what its event says, even if a later one was applied before: declare "
-        'order=("data.object.id", "created") on it, ask tx.newer(…), or let refetch= ask for the '
-        "present state.",
+        "order= on it with the two places in the event that name what it is about and its version "
+        '(order=("data.object.id", "created") for Stripe), ask tx.newer(…), or let refetch= ask '
+        "for the present state.",
     )
 
 

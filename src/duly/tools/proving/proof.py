@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from duly.tools.proving.diagnosing import diagnosed
 from duly.tools.proving.findings import Finding, OtherValue, Undone
 from duly.tools.proving.moments import Span
 from duly.tools.proving.points import kill_points, pause_points
+from duly.tools.proving.statements import shortened
 from duly.tools.proving.states import Masks
 from duly.tools.proving.talks import CallMasks
 
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
     from duly.tools.proving.findings import Wrong
     from duly.tools.proving.playing import Outcome, Player, Wishes
     from duly.tools.proving.states import State
+    from duly.tools.proving.trace import Mark, Place
+
+
+# A message that was staged is a statement of duly's, and asked for by the user's code.
+STAGES = "outbox_insert"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,8 @@ class Verdict:
     finding: Finding | None = None
     # Columns that were not compared.
     hidden: list[str] = field(default_factory=list)
+    # The one case that was asked for, where it was not all of them.
+    only: str | None = None
     notes: list[str] = field(default_factory=list)
     # Where the databases of the failing case are.
     kept: list[str] = field(default_factory=list)
@@ -79,7 +88,8 @@ class Proof:
         self._refuse_nothing(start, single)
         repeatable = single.outcome.repeatable
         cases = cases_of(asks, kill_points(marks), pause_points(marks), repeatable=repeatable)
-        verdict = Verdict(hidden=ordered.masks.told(), notes=notes_of(asks, cases, single))
+        notes = notes_of(asks, cases, single)
+        verdict = Verdict(hidden=ordered.masks.told(), only=self._wishes.only, notes=notes)
         chosen = self._chosen(cases)
         for number, case in enumerate(chosen):
             show(f"{number + 1} of {len(chosen)}: {case.told}")
@@ -101,6 +111,7 @@ class Proof:
     def _yardstick(self, start: State, asks: tuple[Ask, ...]) -> Yardstick:
         begun = time.time()
         one, other = self._player.alone(asks), self._player.alone(asks, shifted=True)
+        refuse_wavering(one.marks, other.marks)
         if one.value != other.value:
             raise Misuse(
                 f"effects= says {one.value!r:.80} after a single run and {other.value!r:.80} after "
@@ -129,11 +140,30 @@ class Proof:
         return found
 
 
+def refuse_wavering(one: Sequence[Mark], other: Sequence[Mark]) -> None:
+    """Refuse a handler whose own steps differ from run to run.
+
+    Its points could not be found again, and what chance did differently would be called a mistake.
+    """
+    first, second = steps_of(one), steps_of(other)
+    for place in [*(first - second), *(second - first)]:
+        raise Misuse(
+            f"two single runs took different steps, one of them without {shortened(place.text)}: a "
+            "handler whose statements and calls differ from run to run cannot be proved point by "
+            "point. Let chance and time come in from outside, or use parameters in its SQL"
+        )
+
+
+def steps_of(marks: Sequence[Mark]) -> Counter[Place]:
+    """What the user's code did, and how often."""
+    return Counter(mark.place for mark in marks if mark.theirs and mark.phase != "relay")
+
+
 def notes_of(asks: Sequence[Ask], cases: Sequence[Case], single: Yardstick) -> list[str]:
     """What was not tried, and why."""
     notes = []
     marks = single.outcome.marks
-    if not any(mark.theirs and mark.phase != "relay" for mark in marks):
+    if not any((mark.theirs or mark.ours == STAGES) and mark.phase != "relay" for mark in marks):
         notes.append(
             "no statement of the handler was seen, so that it was not killed between them: seen "
             "are those by sqlite3, psycopg 3 and asyncpg, and by what is built on these"

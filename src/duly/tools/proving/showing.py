@@ -26,7 +26,9 @@ SHAPES = {
 def verdict_text(verdict: Verdict, again: str) -> str:
     """The verdict; ``again`` is the command that shows the failing case alone."""
     finding = verdict.finding
-    if finding is None:
+    if finding is None and verdict.only is not None:
+        lines = [f"{verdict.only} ended as the single run did; the other cases were not tried."]
+    elif finding is None:
         lines = ["Effectively once: every case ended as the single run did."]
     else:
         lines = [

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from duly._kernel.errors import Misuse
 from duly.tools.proving.databases.files import refuse_in_use
 from duly.tools.proving.databases.finding import file_of, ground, is_sqlite
 from duly.tools.proving.nursery import PATIENCE, Nursery
@@ -40,6 +41,8 @@ class Manner:
 
 def tried(load: Load, wishes: Wishes, manner: Manner, show: Callable[[str], None]) -> Verdict:
     """Prove an application's handler of one event, or find out why that cannot be said."""
+    if manner.keep is not None and manner.keep.exists() and not manner.keep.is_dir():
+        raise Misuse(f"{manner.keep} is a file, and --keep needs a folder, which it makes itself")
     folder = Path(tempfile.mkdtemp(prefix="duly-prove-"))
     nursery = Nursery(load, manner.patience)
     try:

@@ -93,7 +93,9 @@ def verdict(outcome: Outcome) -> str:
         many = f"{wrong} of {len(outcome.lines)} lines"
         return f"{many} do not balance: this is a bug, please report it."
     kills = outcome.faults.kills + outcome.faults.fallen
-    return f"Killed {kills:,} times, yet each of {events:,} events took effect once."
+    dead = outcome.evidence.dead.total
+    told = f"Killed {kills:,} times, yet each of {events - dead:,} events took effect once"
+    return f"{told}; {dead:,} that can never succeed are dead letters." if dead else f"{told}."
 
 
 def opening(settings: Settings) -> str:

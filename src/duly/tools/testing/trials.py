@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from duly.edge import reports
 from duly.tools.testing.applications import application, bound
 from duly.tools.testing.clocks import HandClock
 from duly.tools.testing.databases import databases_on
@@ -15,6 +16,7 @@ from duly.tools.testing.relaying import RunRelay
 from duly.tools.testing.working import RunJobs
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Iterator
 
     from duly.app import Duly
@@ -48,6 +50,20 @@ class Trial:
 
 
 @contextmanager
+def unwarned_of_workers() -> Iterator[None]:
+    """Do not say that no worker is alive: in a test jobs run when `run_jobs` is called."""
+
+    def telling(record: logging.LogRecord) -> bool:
+        return record.msg != reports.NO_WORKER
+
+    reports.logger.addFilter(telling)
+    try:
+        yield
+    finally:
+        reports.logger.removeFilter(telling)
+
+
+@contextmanager
 def isolated(
     app: str | Duly,
     *,
@@ -72,6 +88,7 @@ def isolated(
         if url is None or not is_tests(url):
             url = stack.enter_context(databases_on(url).fresh())
         found = stack.enter_context(bound(application(app), url, clock=hand, begin=begin))
+        stack.enter_context(unwarned_of_workers())
         deliver = stack.enter_context(Deliver(found))
         run_jobs, run_relay = RunJobs(found, hand), RunRelay(found, hand)
         yield Trial(found, url, hand, deliver, run_jobs, run_relay)
