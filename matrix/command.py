@@ -187,7 +187,9 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
         "--fault", action="append", choices=sorted(FAULTS), help="only these faults"
     )
     parser.add_argument("--plan", action="store_true", help="only say how many cases there are")
-    parser.add_argument("--case", action="append", help="only this case, by its name")
+    parser.add_argument(
+        "--case", action="append", type=known_case, help="only this case, by its name"
+    )
     parser.add_argument(
         "--pairs",
         type=int,
@@ -198,6 +200,18 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--lanes", type=int, default=2, help="how many at once (2)")
     parser.add_argument("--json", action="store_true", help="the findings as JSON, last")
     return parser.parse_args(arguments)
+
+
+def known_case(name: str) -> str:
+    """The name of a case that there can be."""
+    try:
+        case = case_of(name)
+    except ValueError:
+        form = "STORE/FLOW/STATEMENT/NUMBER/before or after/FAULT"
+        raise argparse.ArgumentTypeError(f"{name!r} is no case: {form}") from None
+    if case.mode not in MODES or case.flow not in FLOWS:
+        raise argparse.ArgumentTypeError(f"there is no {case.mode}/{case.flow}: see --help")
+    return name
 
 
 def ordered(asked: argparse.Namespace) -> list[dict[str, Any]]:
@@ -288,13 +302,17 @@ def report(findings: Findings, seconds: float) -> None:
         print(f"\n… and {len(findings.violations) - SHOWN} more")
     for case in findings.gone:
         print(f"\nnot come to again, and not struck: {case}")
+    if findings.left_out or findings.gone:
+        print(
+            f"\nBoundaries that come and go from run to run: {findings.left_out} left out of the "
+            f"plan, {len(findings.gone)} of the plan not struck"
+            f"{', which is too many' if findings.too_many_gone() else ''}"
+        )
+    at = f" at {findings.boundaries} boundaries" if findings.boundaries else ""
+    of = f" of {findings.planned}" if findings.planned not in (0, findings.cases) else ""
     print(
-        f"\n{findings.left_out} boundaries were there in one unharmed run and not in the next, and"
-        f" are left out; {len(findings.gone)} more were not come to again"
-        f"{': too many' if findings.too_many_gone() else ''}"
+        f"\n{findings.cases} cases{of}{at} in {seconds:.0f} s: {len(findings.violations)}"
+        f" violations; {findings.zombies} stopped past their lease"
     )
-    print(
-        f"{findings.cases} cases of {findings.planned or findings.cases}"
-        f" at {findings.boundaries} boundaries in {seconds:.0f} s: "
-        f"{len(findings.violations)} violations; {findings.zombies} stopped past their lease"
-    )
+    if not findings.cases and not findings.planned:
+        print("no fault fits there: see the table in docs/proof.md")

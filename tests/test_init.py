@@ -174,5 +174,6 @@ def test_on_postgres_the_library_that_is_missing_is_named_with_its_extra() -> No
     assert ran.returncode == 0
     assert ran.stdout.startswith("wrote app.py; now\n")
     assert ran.stderr == (
-        "duly: the app needs psycopg and psycopg_pool: pip install 'duly[postgres]'\n"
+        "duly: the app needs psycopg and psycopg_pool: "
+        "pip install '.[postgres]' in a checkout of duly\n"
     )

@@ -137,4 +137,4 @@ def test_a_script_needs_neither_a_database_nor_a_driver(tmp_path: Path) -> None:
             assert "CREATE TABLE" in ended.stdout
         else:
             assert ended.returncode == 2
-            assert "pip install 'duly[postgres]'" in ended.stderr
+            assert "pip install '.[postgres]'" in ended.stderr

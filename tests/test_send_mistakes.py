@@ -156,7 +156,8 @@ def test_without_the_library_that_signs_it_says_what_to_install(
     )
     assert ran.returncode == 2
     assert ran.stderr == (
-        "duly: cryptography must be installed for this: pip install 'duly[crypto]'\n"
+        "duly: cryptography must be installed for this: "
+        "pip install '.[crypto]' in a checkout of duly\n"
     )
     assert list(tmp_path.iterdir()) == []
 

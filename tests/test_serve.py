@@ -218,7 +218,7 @@ def test_without_its_extra_it_says_what_to_install(here: Path) -> None:
     hidden = "sys.modules['uvloop'] = None"
     with served(here, "shop:app", first=hidden, wait=False, SHOP_URL=url_in(here)) as server:
         assert server.ended() == 2
-    assert "pip install 'duly[serve]'" in server.log()
+    assert "pip install '.[serve]'" in server.log()
 
 
 def test_the_access_log_has_the_event_id_and_neither_body_nor_secret(here: Path) -> None:

@@ -97,7 +97,10 @@ def test_a_source_that_there_is_not_is_told_at_once(
     [
         ("starlette", "Starlette must be installed for this: pip install starlette"),
         ("flask", "Flask must be installed for this: pip install flask"),
-        ("django", "Django must be installed for this: pip install 'duly[django]'"),
+        (
+            "django",
+            "Django must be installed for this: pip install '.[django]' in a checkout of duly",
+        ),
     ],
 )
 def test_a_framework_that_is_missing_is_told_as_the_command_that_brings_it(

@@ -11,7 +11,7 @@ import duly
 from duly import Misuse
 from tests.egress.callers import COLOURS, in_a_job
 
-REMEDY = r"needs httpx: pip install 'duly\[http\]'"
+REMEDY = r"needs httpx: pip install '\.\[http\]'"
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_relay_without_httpx_keeps_its_messages_for_one_that_has_it(
 
     assert (relayed.sent, relayed.dead) == (0, 0)
     assert relayed.again >= 1
-    assert "needs httpx: pip install 'duly[http]'" in caplog.text
+    assert "needs httpx: pip install '.[http]'" in caplog.text
 
 
 def test_a_transport_of_the_users_own_needs_no_httpx(no_httpx: None) -> None:

@@ -246,4 +246,4 @@ def test_only_public_keys_need_the_extra_and_the_error_names_it() -> None:
     assert lines[: len(shared)] == [name for name, _, _ in shared]
     problems = lines[len(shared) :]
     assert len(problems) == len(asymmetric)
-    assert all("pip install 'duly[crypto]'" in line for line in problems)
+    assert all("pip install '.[crypto]'" in line for line in problems)

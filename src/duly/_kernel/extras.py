@@ -21,5 +21,5 @@ def needs(extra: str, what: str) -> Iterator[None]:
 
 
 def installing(extra: str) -> str:
-    """The command that brings an extra."""
-    return f"pip install 'duly[{extra}]'"
+    """The command that brings an extra; on an index duly's name may be somebody else's."""
+    return f"pip install '.[{extra}]' in a checkout of duly"

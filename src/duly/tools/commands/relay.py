@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
+from duly._kernel.extras import installing
 from duly.runtime.relaying.settings import (
     CONCURRENCY,
     GRACE,
@@ -121,5 +122,5 @@ def announce(name: str, app: Duly, settings: RelaySettings) -> None:
     logger.info("relaying for %s, %s", name, told, extra={"members": members})
     if find_spec("httpx") is None:
         logger.warning(
-            "httpx is not installed, so that messages to URLs wait: pip install 'duly[http]'"
+            f"httpx is not installed, so that messages to URLs wait: {installing('http')}"
         )
