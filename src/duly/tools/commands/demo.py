@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 SUMMARY = "Twenty seconds of webhooks while processes are killed; then the books."
 EXAMPLES = """\
 examples:
-  duly demo                 in a temporary folder, nothing to prepare
+  duly demo                 in a temporary folder (needs the extras serve and http)
   duly demo --seconds 60
 
 A sender delivers signed webhooks, badly: copies, copies at the same instant,
 forgeries, hung-up connections. Two processes receive them, three run jobs,
 one sends messages on; they are killed with -9, stopped past their leases and
-restarted. At the end what was sent is compared with what took effect. The
-exit code is 0 if every line balances. `duly storm` is the same with options,
-and on PostgreSQL."""
+restarted. Then nothing goes wrong any more but events that kill whoever
+handles them, until they are dead letters; everything else is done. At the end
+what was sent is compared with what took effect. The exit code is 0 if every
+line balances. `duly storm` is the same with options, and on PostgreSQL."""
 
 SECONDS, LONGEST = 20, 3600
 
