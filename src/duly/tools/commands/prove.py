@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import signal
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,6 +159,9 @@ def put_back_if_told_to_end() -> Iterator[None]:
     kept = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
+    except KeyboardInterrupt:
+        print("duly: the proof was stopped; the database is as it was", file=sys.stderr)
+        raise
     finally:
         for one, handler in kept.items():
             signal.signal(one, handler)

@@ -88,4 +88,5 @@ def reported(settings: Settings, outcome: Outcome, report: Path) -> None:
     log = report.with_suffix(".log")
     report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text(markdown(settings, outcome, log.name))
+    print(f"duly: the report is in {report}, the faults are in {log}", file=sys.stderr)
     shutil.copyfile(settings.folder / "nemesis.log", log)

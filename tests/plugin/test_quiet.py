@@ -1,0 +1,23 @@
+"""In a test jobs run when they are told to, and nobody is warned that no worker is alive."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import duly
+from duly.edge.reports import NO_WORKER
+from duly.tools.testing import isolated
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_a_test_is_not_warned_that_no_worker_is_alive(caplog: pytest.LogCaptureFixture) -> None:
+    app = duly.Duly("sqlite:///unused.db")
+    app.source("shop", provider="standard-webhooks", secret="whsec_" + "A" * 32)
+    app.on("shop", "*", name="book")(lambda: None)
+    with caplog.at_level(logging.WARNING), isolated(app) as trial:
+        trial.deliver("shop", {"type": "order.paid"})
+        app.receiver.reports._judge_workers(0)
+    assert NO_WORKER not in caplog.messages
