@@ -20,7 +20,7 @@ from duly.runtime.heart import Heart
 from duly.runtime.janitor import counting, pruning, rescue_now, rescuing
 from duly.runtime.schedule import Scheduler
 from duly.runtime.taking import LATEST, Taker
-from duly.stores.surely import surely
+from duly.stores.surely import end_surely, surely
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -242,9 +242,7 @@ class Worker:
 
     async def _end(self, helpers: Sequence[asyncio.Task[None]]) -> None:
         self._parts.bell.remove(self.wake)
-        for helper in helpers:
-            helper.cancel()
-        await asyncio.gather(*helpers, return_exceptions=True)
+        await end_surely(helpers)
         await asyncio.to_thread(self._heart.stop)
         runner = self._parts.store.awaited
         try:

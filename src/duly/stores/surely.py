@@ -6,9 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterable
 
 T = TypeVar("T")
+# Seconds until a task that goes on is cancelled once more.
+AGAIN = 1.0
 
 
 async def surely(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
@@ -40,3 +42,19 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
         task.exception()  # it was seen
         raise cancelled
     return task.result()
+
+
+async def end_surely(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and again until every one has ended.
+
+    A cancellation can be lost on its way: before Python 3.12 `asyncio.wait_for` returns instead of
+    raising it where what it waits for is done in the same moment, and pools of connections wait so.
+    """
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        done, left = await asyncio.wait(left, timeout=AGAIN)
+        for task in done:
+            if not task.cancelled():
+                task.exception()  # it was seen

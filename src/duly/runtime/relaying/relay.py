@@ -32,7 +32,7 @@ from duly.runtime.relaying.sending import Sender
 from duly.runtime.relaying.settings import SLACK
 from duly.runtime.relaying.tally import Relayed
 from duly.runtime.settler import Settler
-from duly.stores.surely import surely, to_its_end
+from duly.stores.surely import end_surely, surely, to_its_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -594,9 +594,7 @@ class Relay:
 
     async def _end(self, helpers: Sequence[asyncio.Task[None]]) -> None:
         self._parts.bell.remove(self.wake)
-        for helper in helpers:
-            helper.cancel()
-        await asyncio.gather(*helpers, return_exceptions=True)
+        await end_surely(helpers)
         await self._sender.close()
         try:
             await self.relayed.flush(self._runner)
