@@ -1,6 +1,7 @@
 """A lane: one database, one receiver, and one case after the other, each in a child of its own.
 
-A lane has no threads and keeps no connection, so that it can fork at any moment.
+A lane has no threads and none of duly's connections, so that it can fork at any moment; the one by
+which it looks at its database is left alone by its children.
 """
 
 from __future__ import annotations
