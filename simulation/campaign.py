@@ -134,6 +134,9 @@ def played_all(seeds: Sequence[int]) -> Tally:
                 except Violation as problem:
                     broken.append(Broken(seed, problem.promise, problem.told))
                     continue
+                except Exception as problem:  # of the schedule itself: it must not end the others
+                    broken.append(Broken(seed, "none", f"the schedule failed: {problem!r}"))
+                    continue
                 steps += verdict.steps
                 faults.update(verdict.faults)
                 seen.update(verdict.seen)

@@ -153,7 +153,8 @@ class World:
             for one in able:
                 if one.lock and one.until <= self.now:
                     self._lose_patience(one)
-            able = [one for one in able if not one.lock]
+            # Whoever was told so may have withdrawn what it had asked for beside it.
+            able = [one for one in able if not one.lock and one in self.asked]
         if len(able) > 1:
             quick = [one for one in able if not one.process.slow]
             if quick and self.dice.random() < PATIENCE:
