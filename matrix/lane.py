@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 # such cases long without making them any different.
 ANSWER = 1.0
 # What goes on at the same time is not always done in as many statements.
-TRIES = 3
+TRIES = 5
 # What may get out of a flow: duly's errors, and those of drivers whose connection is the user's.
 ALLOWED = (
     duly.DulyError, asyncio.CancelledError, psycopg.Error, sqlite3.Error, asyncpg.PostgresError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sqlite3
 import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -135,4 +136,7 @@ def state_of(connection: Any) -> tuple[bool, str]:
         return bool(connection.pgconn.transaction_status), "psycopg"
     if hasattr(connection, "is_in_transaction"):
         return bool(connection.is_in_transaction()), "asyncpg"
-    return bool(connection.in_transaction), "sqlite3"
+    try:
+        return bool(connection.in_transaction), "sqlite3"
+    except sqlite3.ProgrammingError:  # it was closed, and nobody has let go of it yet
+        return False, "sqlite3"
