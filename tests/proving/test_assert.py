@@ -15,7 +15,13 @@ import httpx
 import pytest
 
 import duly
+from duly.tools.proving.asks import EventAsk
 from duly.tools.proving.asserting import assert_effectively_once
+from duly.tools.proving.playing import Wishes
+from duly.tools.proving.proof import Verdict
+from duly.tools.proving.showing import verdict_document, verdict_text
+from duly.tools.proving.trial import Manner, tried
+from duly.tools.proving.where import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,8 +80,19 @@ def test_a_handler_that_only_stages_a_message_has_statements(tmp_path: Path) -> 
         tx.send("https://shop.example/paid", json={"order": "o-1"})
 
     app = shop(tmp_path / "shop.db", handler)
-    assert_effectively_once(app, EVENT)
+    wishes = Wishes((EventAsk("shop", json.dumps(EVENT).encode()),), only="twice")
+    verdict = tried(lambda: Subject(app, None), wishes, Manner(), lambda _: None)
     app.close()
+    assert verdict.finding is None
+    assert not [note for note in verdict.notes if "no statement" in note]
+
+
+def test_one_case_alone_is_not_called_a_proof() -> None:
+    one, whole = Verdict(only="twice"), Verdict()
+    assert "twice ended as the single run did; the other cases" in verdict_text(one, "")
+    assert "Effectively once" not in verdict_text(one, "")
+    assert verdict_document(one, "")["only"] == "twice"
+    assert "Effectively once" in verdict_text(whole, "")
 
 
 def test_what_a_failed_attempt_leaves_in_memory_is_found(tmp_path: Path) -> None:

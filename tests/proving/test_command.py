@@ -99,6 +99,7 @@ def test_outgoing_calls_are_answered_as_the_file_says(
         (["--event", POINTS, "--only", "kill:99"], "there is no case kill:99: there are twice"),
         (["--event", POINTS, "--source", "nobody"], "there is no source 'nobody'"),
         (["--event", POINTS, "--answers", POINTS], "an answer has status"),
+        (["--event", POINTS, "--keep", POINTS], "is a file, and --keep needs a folder"),
     ],
 )
 def test_a_command_that_cannot_work_says_what_to_write(

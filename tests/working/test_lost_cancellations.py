@@ -32,7 +32,7 @@ async def deaf(*_: object, **__: object) -> None:
         await asyncio.sleep(PATIENCE * 10)
 
 
-def test_a_task_that_did_not_hear_it_is_cancelled_again() -> None:
+def test_a_task_that_did_not_hear_it_is_cancelled_again(caplog: pytest.LogCaptureFixture) -> None:
     async def ended() -> list[bool]:
         tasks = [asyncio.ensure_future(deaf()), asyncio.ensure_future(failing())]
         await asyncio.sleep(0)
@@ -44,6 +44,7 @@ def test_a_task_that_did_not_hear_it_is_cancelled_again() -> None:
         raise ValueError("before anybody cancelled it")
 
     assert asyncio.run(ended()) == [True, False]
+    assert "goes on although it was cancelled" in caplog.text
 
 
 @pytest.mark.parametrize(

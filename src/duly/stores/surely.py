@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
 T = TypeVar("T")
+logger = logging.getLogger("duly")
 # Seconds until a task that goes on is cancelled once more.
 AGAIN = 1.0
 
@@ -55,6 +57,8 @@ async def end_surely(tasks: Iterable[asyncio.Task[Any]]) -> None:
         for task in left:
             task.cancel()
         done, left = await asyncio.wait(left, timeout=AGAIN)
+        for task in left:  # whoever waits for an end at night wants to know for what
+            logger.warning("%r goes on although it was cancelled: it is cancelled again", task)
         for task in done:
             if not task.cancelled():
                 task.exception()  # it was seen

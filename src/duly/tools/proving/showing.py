@@ -74,6 +74,7 @@ def verdict_document(verdict: Verdict, again: str) -> dict[str, Json]:
     finding = verdict.finding
     return {
         "effectively_once": finding is None,
+        "only": verdict.only,
         "finding": None if finding is None else finding.document(),
         "again": None if finding is None else f"{again} --only {finding.case.name}",
         "tried": dict(verdict.tried),
