@@ -7,7 +7,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from duly.tools.storm.deliveries import Delivery, Sort, Writer
 from duly.tools.storm.display import Phase, PlainDisplay, Scene, display_for
 from duly.tools.storm.events import HUB_SOURCE, SHARES, SHOP, WHOLE, Catalog, Kind
 from duly.tools.storm.ledger import Line, Unit
-from duly.tools.storm.report import marks, row
+from duly.tools.storm.report import marks, row, verdict
 from duly.tools.storm.settings import Settings
 from duly.tools.storm.shared import Place, Shared
 from duly.tools.storm.shop import key_of, secret_of
@@ -230,3 +231,13 @@ def test_the_money_of_a_million_events_fits_the_table() -> None:
     line = Line("amounts of those done", 350_000_000, "balance", 350_000_000, unit=Unit.CENTS)
 
     assert len(row(line, ("✓", "✗"))) <= 80
+
+
+def test_the_last_sentence_counts_what_took_effect_and_not_what_is_dead() -> None:
+    faults = SimpleNamespace(kills=3, fallen=1)
+    evidence = SimpleNamespace(inbox=SimpleNamespace(total=10), dead=SimpleNamespace(total=2))
+    outcome: Any = SimpleNamespace(wrong=[], lines=[], evidence=evidence, faults=faults)
+    assert verdict(outcome) == (
+        "Killed 4 times, yet each of 8 events took effect once; "
+        "2 that can never succeed are dead letters."
+    )

@@ -13,6 +13,7 @@ import sqlite3
 import struct
 import sys
 import time
+from abc import ABC, abstractmethod
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -82,7 +83,7 @@ class Server(NamedTuple):
     port: int
 
 
-class Asked:
+class Asked(ABC):
     """What both kinds of database share."""
 
     now = ""
@@ -108,13 +109,13 @@ class Asked:
         [row] = self.asked(LEFT)
         return Left(*map(int, row))
 
+    @abstractmethod
     def seen(self) -> tuple[Any, ...]:
         """One row of `LOOK`; jobs that come back after a rescue come back now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def asked(self, statement: str) -> list[tuple[Any, ...]]:
         """The rows of one statement, on a connection of its own."""
-        raise NotImplementedError
 
 
 class SqliteDatabase(Asked):
