@@ -115,6 +115,7 @@ async def test_the_notes_of_a_storm_of_copies_are_bounded_and_its_count_is_not(
 POSTGRES = [
     Case("postgres", server, way) for server in ("asgi", "wsgi") for way in ("deferred", "inline")
 ]
+QUEUED = [case for case in POSTGRES if case.way == "deferred"]
 
 
 @pytest.mark.parametrize("case", POSTGRES, ids=lambda case: case.name)
@@ -128,6 +129,22 @@ async def test_a_counter_that_somebody_holds_delays_no_delivery(
             other.execute("LOCK TABLE duly_counters IN ACCESS EXCLUSIVE MODE")
             for said in ("accepted", "duplicate"):
                 assert (await shop.send(id="evt_1")).said == said
+
+
+@pytest.mark.parametrize("case", QUEUED, ids=lambda case: case.name)
+@pytest.mark.usefixtures("at_the_end")
+async def test_what_was_written_is_not_written_again_because_nobody_says_who_works(
+    case: Case, place: DatabaseOf, clock: HandClock
+) -> None:
+    async with case.open(place, clock) as subject:
+        shop = subject.source(now=clock)
+        with closing(psycopg.connect(place.looked_at)) as other:
+            await shop.send(id="evt_1")
+            other.execute("LOCK TABLE duly_workers IN ACCESS EXCLUSIVE MODE")
+            await subject.flush()
+        await shop.send(id="evt_2")
+        await subject.flush()
+        assert subject.records.counters(shop.name) == {"accepted": 2}
 
 
 @pytest.mark.parametrize("case", POSTGRES, ids=lambda case: case.name)

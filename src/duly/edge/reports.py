@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import DulyError
@@ -143,10 +144,12 @@ class Reports:
             return
         try:
             await flush(self._awaited, tally)
-            if self._enqueued:
-                self._judge_workers(await self._awaited.run_single(alive, wait=WAIT))
         except DulyError as problem:
             self._keep(tally, problem)
+            return
+        if self._enqueued:
+            with suppress(DulyError):  # then the next flush asks
+                self._judge_workers(await self._awaited.run_single(alive, wait=WAIT))
 
     def _flush_in_time(self) -> None:
         """What the timer's thread does; whoever closes waits for it."""
@@ -160,10 +163,12 @@ class Reports:
             return
         try:
             finish(flush(self._blocking, tally))
-            if self._enqueued:
-                self._judge_workers(finish(self._blocking.run_single(alive, wait=WAIT)))
         except DulyError as problem:
             self._keep(tally, problem)
+            return
+        if self._enqueued:
+            with suppress(DulyError):  # then the next flush asks
+                self._judge_workers(finish(self._blocking.run_single(alive, wait=WAIT)))
 
     def _taken(self) -> Tally:
         with self._lock:
