@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import faulthandler
 import os
 import signal
 import sys
 import time
 import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
 # Far longer than anything takes, on a busy machine, too.
 PATIENCE = 60.0
 STOPPED = 1000  # no exit code and no signal
+# Asks a child where it is; and the seconds that it has to say so.
+WHERE, SAYING = signal.SIGUSR2, 0.5
 
 
 class Hung(Exception):
@@ -46,6 +51,8 @@ class Child:
                 self._code = os.waitstatus_to_exitcode(status)
                 return self._code
             if time.monotonic() > deadline:
+                os.kill(self.pid, WHERE)
+                time.sleep(SAYING)
                 self.kill()
                 raise Hung(f"it was still running after {PATIENCE:.0f} s")
             time.sleep(pause)
@@ -73,6 +80,7 @@ class Child:
 def lived(work: Callable[[], None]) -> None:
     """The whole life of a child; nothing of its parent's is run at its end."""
     code = 1
+    signal.signal(WHERE, lambda *_: say_where())
     try:
         work()
         code = 0
@@ -81,3 +89,12 @@ def lived(work: Callable[[], None]) -> None:
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def say_where() -> None:
+    """Write down what every thread and every task waits for: who hangs once must be understood."""
+    faulthandler.dump_traceback(all_threads=True)
+    with suppress(RuntimeError):  # there is no event loop here
+        for task in asyncio.all_tasks():
+            task.print_stack(file=sys.stderr)
+    sys.stderr.flush()

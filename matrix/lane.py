@@ -164,7 +164,7 @@ class Lane:
                 code, seen = beside(flow, terms, child)
                 found += seen
         except Hung as hung:
-            found.append(f"I6: {hung}")
+            found.append(f"I6: {hung}:\n{self.said()}")
             child.kill()
             code = 0
         self._release()
@@ -233,7 +233,7 @@ class Lane:
         try:
             code = self._child(lambda: recover(flow, terms, self.place)).wait()
         except Hung as hung:
-            return [f"I6: the recovery hangs: {hung}"]
+            return [f"I6: the recovery hangs: {hung}:\n{self.said()}"]
         found = [] if code == 0 else [f"I6: the recovery failed:\n{self.said()}"]
         return found + settled.repeated() + Audit(flow, self.place, self._journal).violations()
 
@@ -275,7 +275,7 @@ class Lane:
 
     def said(self) -> str:
         """What the children had to say."""
-        return self._stderr.read_text()[-3000:]
+        return self._stderr.read_text()[-12000:]
 
     def _live(self, flow: Flow, terms: Terms, at: Boundary | None, fault: str | None) -> None:
         """The life of the child that is struck."""

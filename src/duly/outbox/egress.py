@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
@@ -133,6 +134,12 @@ def target_of(url: object) -> Target:
     """The origin of a URL that every parser reads in the same way."""
     if not isinstance(url, str):
         raise Misuse(f"url must be a string, not {kind(url)}")
+    return read(url)
+
+
+@lru_cache(maxsize=256)
+def read(url: str) -> Target:
+    """The same; messages go to the same few addresses all the time."""
     if len(url) > LONGEST_URL:
         raise EgressRefused(f"this URL has {len(url):,} characters, the most is {LONGEST_URL:,}")
     if not CLEAN.fullmatch(url) or UNCLEAN.search(url):

@@ -11,7 +11,8 @@ import logging
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from duly._kernel.failures import plain
@@ -51,9 +52,9 @@ class Crew:
         self.worked = Worked()
         self.settler = Settler(parts.store.awaited, settle, buried, self._settled, self.start)
         self.hands = Hands(parts.blocking, self._through)
-        # Transactions of handlers that are open, by colour, and runs that wait for one.
+        # Transactions of handlers that are open, by colour, and the runs that wait for one.
         self._transactions: Counter[str] = Counter()
-        self._patient: list[Run] = []
+        self._patient: dict[str, deque[Run]] = {}
         # Threads whose handlers were given up and have not come back, and since when.
         self._away: dict[Run, float] = {}
         # Whether the leases of this worker can be relied on; the heart says.
@@ -67,16 +68,21 @@ class Crew:
         """Begin what can run now, unless the leases may be lost: the next heartbeat tells."""
         if not self.trusted():
             return
-        patient, self._patient = self._patient, []
-        for run in [*patient, *self.desk.startable()]:
+        for run in self.desk.startable():
             lane = self._lane(run)
-            if lane is not None and self._transactions[lane] >= self._parts.transactions[lane]:
-                self._patient.append(run)
-                continue
-            if lane is not None:
+            if lane is None:
+                self._launch(run)
+            else:
+                self._patient.setdefault(lane, deque()).append(run)
+        for lane, patient in self._patient.items():
+            while patient and self._transactions[lane] < self._parts.transactions[lane]:
                 self._transactions[lane] += 1
-            self._launch(run)
+                self._launch(patient.popleft())
         self._stirred()
+
+    def _waiting(self) -> list[Run]:
+        """Those that wait for a transaction."""
+        return list(chain.from_iterable(self._patient.values()))
 
     def _lane(self, run: Run) -> str | None:
         """Among which transactions it counts: SQLite has one for all."""
@@ -163,7 +169,7 @@ class Crew:
                 )
                 at = self._parts.awaited.circumstances(run)
                 self._give_up(run, timed_out(run.leased, run.handler, at))
-        waited = [run for run in self._patient if now - run.held > HELD_TOO_LONG]
+        waited = [run for run in self._waiting() if now - run.held > HELD_TOO_LONG]
         for run in [*self.desk.take_held(HELD_TOO_LONG), *waited]:
             self._drop(run)
             self.settle_unstarted(run, RELEASED)
@@ -220,14 +226,15 @@ class Crew:
 
     def _drop(self, run: Run) -> None:
         self.desk.drop(run)
-        if run in self._patient:
-            self._patient.remove(run)
+        for patient in self._patient.values():
+            if run in patient:
+                patient.remove(run)
 
     # The end of all
 
     def release_unstarted(self) -> None:
         """Give back what never began: it costs the job nothing."""
-        for run in [*self.desk.take_held(), *self._patient]:
+        for run in [*self.desk.take_held(), *self._waiting()]:
             self._drop(run)
             self.settle_unstarted(run, RELEASED)
 

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from duly.jobs.leases import Want
+from duly.jobs.leases import GRAVE, Want
 from duly.runtime.clearing import Clearing, lonely
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ class Desk:
     def __init__(self, queues: Mapping[str, int]) -> None:
         self.queues = {name: Queue(name, slots) for name, slots in queues.items()}
         self.clearing = Clearing()
+        # Those that came back so often that they may well be what kills a process.
+        self._suspects: set[Run] = set()
 
     def __bool__(self) -> bool:
         return any(queue.held or queue.running for queue in self.queues.values())
@@ -136,11 +138,15 @@ class Desk:
         if not self or (self.clearing.wanted and not self.clearing.waiting):
             only = self.clearing.wanted
             return [queue.want_alone(only=only) for queue in self.queues.values()]
-        if self.clearing.waiting or lonely(running):
+        if self.clearing.waiting or self._lonely():
             return []
         rescues = [run.leased.rescues for run in running]
         wants = (queue.want(rescues) for queue in self.queues.values())
         return [want for want in wants if want is not None]
+
+    def _lonely(self) -> bool:
+        """Whether a job runs beside which nothing else may begin yet."""
+        return lonely(run for run in self._suspects if self.running_job(run.leased) is run)
 
     def took(self, wants: Sequence[Want], leases: Sequence[Leased]) -> None:
         """Remember where each queue's batch ended."""
@@ -153,6 +159,7 @@ class Desk:
     def put(self, run: Run) -> None:
         """A job was leased: in front if it came back from a lost worker, which may not wait."""
         held = self.queues[run.leased.queue].held
+        self._note(run)
         if run.leased.rescues:
             self.queues[run.leased.queue].reserved = False
             held.appendleft(run)
@@ -161,11 +168,16 @@ class Desk:
 
     def occupy(self, run: Run) -> None:
         """Keep a slot for a job that does not run, until its end is committed."""
+        self._note(run)
         self.queues[run.leased.queue].running[run.leased.id] = run
+
+    def _note(self, run: Run) -> None:
+        if run.leased.rescues >= GRAVE:
+            self._suspects.add(run)
 
     def startable(self) -> Iterator[Run]:
         """Every job that can run now."""
-        if self.clearing.waiting or lonely(self.running()):
+        if self.clearing.waiting or self._lonely():
             return
         for queue in self.queues.values():
             yield from queue.startable()
@@ -173,6 +185,7 @@ class Desk:
     def clear(self, run: Run) -> None:
         """The end of a job is committed, or its lease is gone: its slot is free."""
         queue = self.queues[run.leased.queue]
+        self._suspects.discard(run)
         if queue.running.get(run.leased.id) is run:
             del queue.running[run.leased.id]
             queue.count()
@@ -188,6 +201,7 @@ class Desk:
     def drop(self, run: Run) -> None:
         """It never began, and somebody else has it."""
         queue = self.queues[run.leased.queue]
+        self._suspects.discard(run)
         queue.running.pop(run.leased.id, None)
         if run in queue.held:
             queue.held.remove(run)

@@ -56,6 +56,9 @@ class Taker:
         self._hold = longest + SLACK
         self._listening = False
         self._idle = False
+        # A notification came: something fresh is there, and whoever enqueued it may be waiting.
+        self._rung = False
+        self._put_off = False
         self._staged = 0.0
         self._pause = SOONEST
         self._unknown: set[str] = set()
@@ -97,10 +100,7 @@ class Taker:
             seen = await self._look([want.queue for want in wants])
             if not seen.due and (seen.next_in is None or seen.next_in > 0):
                 return 0
-        stage = time.monotonic() - self._staged > STAGE or self._crew.desk.clearing.wanted
-        if stage:
-            self._staged = time.monotonic()
-        asked = Taking(self._worker.id, self._hold, wants, stage)
+        asked = Taking(self._worker.id, self._hold, wants, self._stages())
         run = self._runner.run_single if self._parts.many_writers else self._runner.run
         self.taking = True
         try:
@@ -111,6 +111,21 @@ class Taker:
         finally:
             self.taking = False
         return len(leases)
+
+    def _stages(self) -> bool:
+        """Whether to look first for jobs that have come due, and for those that came back.
+
+        The round after a notification is for the job that it told of; the next one looks, however
+        many are told of meanwhile.
+        """
+        rung, self._rung = self._rung, False
+        urgent = self._crew.desk.clearing.wanted
+        if not urgent and time.monotonic() - self._staged <= STAGE:
+            return False
+        self._put_off = rung and not self._put_off and not urgent
+        if not self._put_off:
+            self._staged = time.monotonic()
+        return not self._put_off
 
     def _receive(self, leased: Leased, events: Mapping[str, Row]) -> None:
         row = None if leased.event is None else events.get(leased.event)
@@ -192,7 +207,7 @@ class Taker:
         """Hear of new jobs, where the database can tell."""
 
         def heard() -> None:
-            self._listening = True
+            self._listening = self._rung = True
             self.stirred.set()
 
         if not await self._parts.store.listen(heard):

@@ -61,7 +61,7 @@ def test_connections_that_the_server_ends_cost_a_relay_nothing_but_time(
         with RelayProcess(post, LEASE) as relay:
             for count in (20, 60, 100):
                 there.wait_for(count)
-                assert terminate_all(own_postgres_url) >= 1
+                until(lambda: terminate_all(own_postgres_url) or None)  # it may have none just now
             arrived(post)
             # A mark that had to be tried again counts as made, also where the lease was lost.
             assert did(relay)["sent"] >= len(MANY)

@@ -17,8 +17,8 @@ import httpcore
 
 from duly.outbox.egress import EgressRefused, literal_of, plainest
 from duly.runtime.calling.deadlines import counted, left, piece
+from duly.runtime.calling.lines import dialled
 from duly.runtime.threads import on_thread, within
-from duly.stores.surely import surely
 
 if TYPE_CHECKING:
     import ssl
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from duly.outbox.addresses import Address
     from duly.outbox.egress import Egress, Target
+    from duly.runtime.calling.lines import AsyncStream
 
 # What a name has led to, as the system's resolver says it; tests answer in its place.
 Answers = list[tuple[Any, ...]]
@@ -125,44 +126,6 @@ class Stream(httpcore.NetworkStream):
         return self._inner.get_extra_info(info)
 
 
-class AsyncStream(httpcore.AsyncNetworkStream):
-    """The same, awaited."""
-
-    def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
-        self._inner = inner
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Read what there is."""
-        rest = left(timeout, httpcore.ReadTimeout)
-        return counted(await self._inner.read(piece(max_bytes), rest))
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Write all of it."""
-        await self._inner.write(buffer, left(timeout, httpcore.WriteTimeout))
-
-    async def aclose(self) -> None:
-        """Close the connection."""
-        await self._inner.aclose()
-
-    async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> AsyncStream:
-        """Go on under TLS; the certificate must be the host's."""
-        rest = left(timeout, httpcore.ConnectTimeout)
-        try:
-            return AsyncStream(await self._inner.start_tls(ssl_context, server_hostname, rest))
-        except BaseException:  # given up in the middle of it, nobody else would close it
-            await surely(self._inner.aclose())
-            raise
-
-    def get_extra_info(self, info: str) -> Any:
-        """What the layer below knows."""
-        return self._inner.get_extra_info(info)
-
-
 class Dialler(httpcore.NetworkBackend):
     """Opens connections for code that blocks."""
 
@@ -212,35 +175,19 @@ class Dialler(httpcore.NetworkBackend):
         raise refuse_socket()
 
 
-class AsyncDialler(httpcore.AsyncNetworkBackend):
+class AsyncDialler:
     """Opens connections for code that is awaited."""
 
-    def __init__(
-        self, egress: Egress, target: Target, resolver: Callable[[str, int], Answers] = resolve
-    ) -> None:
+    def __init__(self, egress: Egress, resolver: Callable[[str, int], Answers] = resolve) -> None:
         self._egress = egress
-        self._target = target
         self._resolver = resolver
-        self._inner = httpcore.AnyIOBackend()
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> AsyncStream:
+    async def dial(self, target: Target, host: str, port: int, limit: float | None) -> AsyncStream:
         """Resolve, check every answer, dial."""
-        addresses = checked(self._egress, self._target, host, await self._answers(host, port))
+        addresses = checked(self._egress, target, host, await self._answers(host, port))
         for others, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
             try:
-                rest = share(timeout, others)
-                return AsyncStream(
-                    await self._inner.connect_tcp(
-                        address, port, rest, local_address, socket_options
-                    )
-                )
+                return await dialled(address, port, share(limit, others))
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 if not others:
                     raise
@@ -252,12 +199,3 @@ class AsyncDialler(httpcore.AsyncNetworkBackend):
         with resolving(host):
             async with asyncio.timeout(left(None, httpcore.ConnectTimeout)):
                 return await on_thread(lambda: self._resolver(host, port))
-
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        """Refused."""
-        raise refuse_socket()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
 # Seconds; shorter than any server waits before it closes a connection under our hands.
 KEEP_ALIVE = 1.5
@@ -25,9 +25,14 @@ Connection = TypeVar("Connection")
 
 
 class Heap(Generic[Connection]):
-    """What is free and what is in use; any thread may ask."""
+    """What is free and what is in use; any thread may ask.
 
-    def __init__(self) -> None:
+    Args:
+        usable: whether a connection can carry another request.
+    """
+
+    def __init__(self, usable: Callable[[Connection], bool]) -> None:
+        self._usable = usable
         self.begin()
         HEAPS.add(self)
 
@@ -48,7 +53,7 @@ class Heap(Generic[Connection]):
             while free:
                 since, found = free.pop()
                 self._count -= 1
-                if usable(found) and time.monotonic() - since < KEEP_ALIVE:
+                if self._usable(found) and time.monotonic() - since < KEEP_ALIVE:
                     self._busy.add(found)
                     return found, over
                 over.append(found)
@@ -64,7 +69,7 @@ class Heap(Generic[Connection]):
         """One whose answer was read, or given up; returns those to close, perhaps itself."""
         with self._lock:
             self._busy.discard(connection)
-            if self._closed or self._count >= MOST_FREE or not usable(connection):
+            if self._closed or self._count >= MOST_FREE or not self._usable(connection):
                 return [connection, *self._sweep()]
             self._free.setdefault(origin, []).append((time.monotonic(), connection))
             self._count += 1
@@ -101,18 +106,6 @@ class Heap(Generic[Connection]):
             self._free.clear()
             self._count = 0
             return left
-
-
-def usable(connection: Any) -> bool:
-    """Whether a connection can carry another request: free, open, and with nothing left to read.
-
-    What a receiver sent beyond its answer would be taken for the answer to the next request.
-    """
-    if not connection.is_idle() or connection.has_expired():
-        return False
-    parser = getattr(getattr(connection, "_connection", None), "_h11_state", None)
-    trailing = getattr(parser, "trailing_data", (b"unknown", True))
-    return not trailing[0]
 
 
 HEAPS: WeakSet[Heap[Any]] = WeakSet()

@@ -11,22 +11,26 @@ import os
 import time
 from contextlib import contextmanager
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+import h11
 import httpcore
 import httpx
 
 from duly.runtime.calling.deadlines import ending, within_a_head
 from duly.runtime.calling.dialling import AsyncDialler, Dialler, resolve
 from duly.runtime.calling.heaps import Heap
+from duly.runtime.calling.speaking import Speaker
 from duly.stores.surely import surely, to_its_end
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 
     from duly.outbox.egress import Egress, Target
-from duly.runtime.calling.dialling import Answers
+    from duly.runtime.calling.dialling import Answers
+    from duly.runtime.calling.speaking import Head
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 # For what a job asks; a message of the outbox needs only an acknowledgement.
@@ -41,15 +45,16 @@ def spoken_as_httpx(request: httpx.Request) -> Iterator[None]:
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as problem:
         known = getattr(httpx, type(problem).__name__, httpx.TransportError)
         raise known(str(problem) or type(problem).__name__, request=request) from problem
+    except h11.LocalProtocolError as problem:
+        raise httpx.LocalProtocolError(str(problem), request=request) from problem
+    except h11.RemoteProtocolError as problem:
+        raise httpx.RemoteProtocolError(str(problem), request=request) from problem
     except httpcore.UnsupportedProtocol as problem:
         raise httpx.UnsupportedProtocol(str(problem), request=request) from problem
 
 
 def lowered(request: httpx.Request) -> httpcore.Request:
-    """A request as the layer below takes it; never asking for a compressed answer."""
-    headers = [
-        (name, value) for name, value in request.headers.raw if name.lower() != b"accept-encoding"
-    ]
+    """A request as the layer below takes it."""
     return httpcore.Request(
         method=request.method,
         url=httpcore.URL(
@@ -58,7 +63,7 @@ def lowered(request: httpx.Request) -> httpcore.Request:
             port=request.url.port,
             target=request.url.raw_path,
         ),
-        headers=[*headers, (b"Accept-Encoding", b"identity")],
+        headers=uncompressed(request),
         content=request.stream,
         extensions={
             name: value for name, value in request.extensions.items() if name != "sni_hostname"
@@ -66,9 +71,17 @@ def lowered(request: httpx.Request) -> httpcore.Request:
     )
 
 
-def refuse_compressed(response: httpcore.Response, request: httpx.Request) -> None:
+def uncompressed(request: httpx.Request) -> list[tuple[bytes, bytes]]:
+    """The headers of a request, never asking for a compressed answer."""
+    headers = [
+        (name, value) for name, value in request.headers.raw if name.lower() != b"accept-encoding"
+    ]
+    return [*headers, (b"Accept-Encoding", b"identity")]
+
+
+def refuse_compressed(headers: Sequence[tuple[bytes, bytes]], request: httpx.Request) -> None:
     """A small answer must not unfold into a large one."""
-    for name, value in response.headers:
+    for name, value in headers:
         if name.lower() == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
             raise httpx.DecodingError(
                 "the answer is compressed although that was not asked for", request=request
@@ -151,7 +164,10 @@ class AsyncAnswer(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         """Give the connection back, or close it if there is more to read."""
-        await to_its_end(self._stream.aclose())
+        await to_its_end(self._closed())
+
+    async def _closed(self) -> None:
+        await self._stream.aclose()
         await self._over()
 
 
@@ -175,7 +191,7 @@ class Guarded(httpx.BaseTransport):
         self._limit = limit
         self._resolver = resolver
         self._tls = trusting()
-        self._heap: Heap[httpcore.HTTPConnection] = Heap()
+        self._heap: Heap[httpcore.HTTPConnection] = Heap(usable)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request."""
@@ -185,7 +201,7 @@ class Guarded(httpx.BaseTransport):
         try:
             with spoken_as_httpx(request), ending(until), within_a_head():
                 response = connection.handle_request(lowered(request))
-            refuse_compressed(response, request)
+            refuse_compressed(response.headers, request)
         except BaseException as problem:
             self._heap.drop(connection)
             connection.close()
@@ -241,54 +257,76 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
         self._unpacked = unpacked
         self._resolver = resolver
         self._tls = trusting()
-        self._heap: Heap[httpcore.AsyncHTTPConnection] = Heap()
+        self._dialler = AsyncDialler(egress, resolver)
+        self._heap: Heap[Speaker] = Heap(attrgetter("reusable"))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request."""
         target = self._egress.check(address_of(request))
         until = time.monotonic() + self._egress.deadline.total_seconds()
-        connection, kept = await self._connection(target, request)
+        found, over = self._heap.take(spelled(request))
+        if over:
+            await to_its_end(aclosed(over))
+        speaker = found
         try:
             with spoken_as_httpx(request), ending(until), within_a_head():
-                response = await connection.handle_async_request(lowered(request))
+                if speaker is None:
+                    speaker = await self._dialled(target, request)
+                head = await speaker.ask(request, uncompressed(request))
             if self._unpacked:
-                refuse_compressed(response, request)
+                refuse_compressed(head.headers, request)
         except BaseException as problem:
-            self._heap.drop(connection)
-            await surely(connection.aclose())
-            if kept and repeatable(request, problem):
+            if speaker is not None:
+                self._heap.drop(speaker)
+                await surely(speaker.aclose())
+            if found is not None and repeatable(request, problem):
                 return await self.handle_async_request(request)
             raise
+        return self._answered(speaker, head, request, until)
 
+    def _answered(
+        self, speaker: Speaker, head: Head, request: httpx.Request, until: float
+    ) -> httpx.Response:
         async def over() -> None:
-            await to_its_end(aclosed(self._heap.put(spelled(request), connection)))
+            await speaker.over()
+            await aclosed(self._heap.put(spelled(request), speaker))
 
+        answer = AsyncAnswer(speaker.body(), request, until, self._limit, over)
         return httpx.Response(
-            response.status,
-            headers=response.headers,
-            stream=AsyncAnswer(response.stream, request, until, self._limit, over),
-            extensions=response.extensions,
+            head.status, headers=head.headers, stream=answer, extensions=head.extensions
         )
 
-    async def _connection(
-        self, target: Target, request: httpx.Request
-    ) -> tuple[httpcore.AsyncHTTPConnection, bool]:
-        """One that was kept and is still good, or a new one; and whether it was kept."""
-        found, over = self._heap.take(spelled(request))
-        await to_its_end(aclosed(over))
-        if found is not None:
-            return found, True
-        made = httpcore.AsyncHTTPConnection(
-            origin_of(request),
-            ssl_context=self._tls,
-            network_backend=AsyncDialler(self._egress, target, self._resolver),
-        )
-        self._heap.add(made)
-        return made, False
+    async def _dialled(self, target: Target, request: httpx.Request) -> Speaker:
+        """A new connection, under TLS where the URL says so."""
+        limit: float | None = request.extensions.get("timeout", {}).get("connect")
+        origin = origin_of(request)
+        host = origin.host.decode("ascii")
+        line = await self._dialler.dial(target, host, origin.port, limit)
+        try:
+            if target.scheme == "https":
+                await line.start_tls(self._tls, host, limit)
+        except BaseException:  # given up in the middle of it, nobody else would close it
+            await surely(line.aclose())
+            raise
+        speaker = Speaker(line)
+        self._heap.add(speaker)
+        return speaker
 
     async def aclose(self) -> None:
         """Close every connection."""
         await aclosed(self._heap.close())
+
+
+def usable(connection: httpcore.HTTPConnection) -> bool:
+    """Whether a connection can carry another request: free, open, and with nothing left to read.
+
+    What a receiver sent beyond its answer would be taken for the answer to the next request.
+    """
+    if not connection.is_idle() or connection.has_expired():
+        return False
+    parser = getattr(getattr(connection, "_connection", None), "_h11_state", None)
+    trailing = getattr(parser, "trailing_data", (b"unknown", True))
+    return not trailing[0]
 
 
 def repeatable(request: httpx.Request, problem: BaseException) -> bool:
@@ -305,7 +343,7 @@ def repeatable(request: httpx.Request, problem: BaseException) -> bool:
 
 def address_of(request: httpx.Request) -> str:
     """The URL of a request as it is sent: the part behind # never is."""
-    return str(request.url.copy_with(fragment=None))
+    return str(request.url).partition("#")[0]
 
 
 def origin_of(request: httpx.Request) -> httpcore.Origin:
@@ -326,7 +364,7 @@ def closed(connections: list[httpcore.HTTPConnection]) -> None:
         connection.close()
 
 
-async def aclosed(connections: list[httpcore.AsyncHTTPConnection]) -> None:
+async def aclosed(connections: list[Speaker]) -> None:
     """Close what is over."""
     for connection in connections:
         await connection.aclose()

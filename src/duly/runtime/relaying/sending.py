@@ -24,6 +24,8 @@ from duly.runtime.threads import on_thread
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
+    import httpx
+
     from duly.outbox.leases import LeasedMessage
     from duly.outbox.messages import Message
     from duly.outbox.outgoing import Outgoing, Transport
@@ -39,6 +41,8 @@ OBEYING = 1.0
 MOST_PARTS = 200
 # Seconds for the body of an answer, of which nothing is kept.
 READING = 2.0
+# Addresses that are remembered as httpx reads them.
+MOST_ADDRESSES = 256
 
 
 def agent() -> str:
@@ -74,6 +78,7 @@ class Sender:
         self._outgoing = outgoing
         self._guarded: AsyncGuarded | None = None
         self._agent = agent()
+        self._addresses: dict[str, httpx.URL] = {}
         # Calls that were given up, and whose threads have not come back.
         self._hung: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -123,9 +128,8 @@ class Sender:
         headers["Idempotency-Key"] = message.key
         headers.update(await self._signature(leased, message))
         try:
-            request = httpx.Request(
-                message.method, message.url, headers=headers, content=message.body
-            )
+            url = self._parsed(message.url)
+            request = httpx.Request(message.method, url, headers=headers, content=message.body)
             response = await self._transport().handle_async_request(request)
         except httpx.InvalidURL as problem:
             raise EgressRefused(f"this is no URL: {problem}") from problem
@@ -138,6 +142,17 @@ class Sender:
         if not response.is_success:
             told = response.headers
             raise Answered(response.status_code, told.get("retry-after"), told.get("location"))
+
+    def _parsed(self, url: str) -> httpx.URL:
+        """An address as httpx has it; messages go to the same few, and reading one is dear."""
+        import httpx
+
+        found = self._addresses.get(url)
+        if found is None:
+            if len(self._addresses) >= MOST_ADDRESSES:
+                self._addresses.clear()
+            found = self._addresses[url] = httpx.URL(url)
+        return found
 
     def _refuse_here(self, message: Message) -> None:
         """What the process that staged it has allowed, and this one has not: another may send it.
