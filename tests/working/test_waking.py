@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -17,7 +18,7 @@ from tests.processes.leading import PATIENCE
 from tests.working.subjects import BOUNCED, Case, cases, seen, working
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from tests.working.subjects import DatabaseOf, Hand, Subject
 
@@ -79,6 +80,37 @@ def enqueued(app: duly.Duly, url: str, way: str) -> None:
     else:
         with psycopg.connect(url) as connection:
             app.enqueue("work", tx=connection)
+
+
+async def told_at_each_round(rung: list[bool], *, urgent: bool = False) -> list[bool]:
+    """Whether each round looks for jobs that came due, after a notification or none."""
+    store = SimpleNamespace(awaited=None, listen=None)
+    desk = SimpleNamespace(clearing=SimpleNamespace(wanted=urgent))
+    parts = SimpleNamespace(store=store, jobs=SimpleNamespace(all=list))
+    taker = taking.Taker(parts, SimpleNamespace(desk=desk), None)  # type: ignore[arg-type]
+    ears: list[Callable[[], None]] = []
+
+    async def listen(heard: Callable[[], None]) -> bool:
+        ears.append(heard)
+        return True
+
+    store.listen = listen
+    await taker.listen()
+    looks: list[bool] = []
+    for ring in rung:
+        if ring:
+            ears[0]()
+        looks.append(taker._stages())
+    return looks
+
+
+async def test_the_round_after_a_notification_is_for_what_it_told_of_and_the_next_one_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(taking, "STAGE", -1.0)  # it is always time to look
+    assert await told_at_each_round([False, True, False]) == [True, False, True]
+    assert await told_at_each_round([True] * 5) == [False, True, False, True, False]
+    assert await told_at_each_round([True] * 3, urgent=True) == [True] * 3
 
 
 @pytest.mark.parametrize("case", HEARING, ids=lambda case: case.name)
