@@ -21,7 +21,8 @@ from duly.outbox.outgoing import TIMEOUT, WINDOW, checked_name, transport_of
 from duly.outbox.stage import stage
 from duly.outbox.stats import counted
 from duly.runtime.hosting import event_loop
-from duly.runtime.relaying.relay import Relay, RelayParts
+from duly.runtime.relaying.parts import RelayParts
+from duly.runtime.relaying.relay import Relay
 from duly.runtime.relaying.settings import (
     CONCURRENCY,
     GRACE,
