@@ -18,7 +18,8 @@ from duly.jobs.bell import Bell
 from duly.runtime.janitor import PRUNERS
 from duly.runtime.parts import Parts
 from duly.runtime.performing import Place
-from duly.runtime.relaying.relay import Relay, RelayParts
+from duly.runtime.relaying.parts import RelayParts
+from duly.runtime.relaying.relay import Relay
 from duly.runtime.relaying.sending import Sender
 from duly.runtime.relaying.settings import RelaySettings
 from duly.runtime.settings import Settings
@@ -190,8 +191,8 @@ class RelayActor(Actor):
         """Begin to send."""
         app = application()
         parts = RelayParts(self.store, app.jobs.outgoing, Bell(), ())
-        self.relay = Relay(parts, RelaySettings(3, 2, MESSAGE_LEASE, GRACE))
-        self.relay._sender = QuietSender(app.jobs.outgoing)
+        settings = RelaySettings(3, 2, MESSAGE_LEASE, GRACE)
+        self.relay = Relay(parts, settings, QuietSender(app.jobs.outgoing))
         self.run(self.relay.run())
 
     def end(self, *, hurried: bool) -> None:
@@ -206,7 +207,7 @@ class RelayActor(Actor):
     @property
     def idle(self) -> bool:
         """Whether it has no message in its hands."""
-        return not self.relay._held and not self.relay._settler.left
+        return not self.relay._dispatcher.busy
 
 
 class ReceiverActor(Actor):

@@ -31,7 +31,7 @@ from simulation.schedules import played
 
 from duly.edge.batch import Batcher
 from duly.inbox.arrivals import Outcome, Status
-from duly.runtime.relaying.relay import Relay
+from duly.runtime.relaying.dispatching import Dispatcher
 from duly.stores.sql.placeholders import Prepared
 
 if TYPE_CHECKING:
@@ -167,15 +167,15 @@ def test_an_answer_before_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch)
 def test_a_message_marked_before_it_is_sent_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     from duly.outbox.outcomes import SENT
 
-    send = Relay._send
+    send = Dispatcher._send
 
-    async def hasty(self: Relay, lane: Any, parcel: Any) -> None:
+    async def hasty(self: Dispatcher, lane: Any, parcel: Any) -> None:
         self._finish(lane, parcel, SENT)
         await self._settler.flushed()
         await asyncio.sleep(0)
         await send(self, lane, parcel)
 
-    monkeypatch.setattr(Relay, "_send", hasty)
+    monkeypatch.setattr(Dispatcher, "_send", hasty)
     problem = until_broken()
     assert problem is not None
     assert problem.promise in ("I11", "I6")

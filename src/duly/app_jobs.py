@@ -14,7 +14,9 @@ from duly._kernel.retry import Backoff
 from duly.app_checks import checked_until, loop_is_running, refuse_colour
 from duly.app_cron import CronVerbs
 from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
-from duly.app_outbox import AwaitedOutboxVerbs, OutboxVerbs
+from duly.app_relay import AwaitedRelayVerbs, RelayVerbs
+from duly.app_secrets import texts_to_hide
+from duly.app_send import AwaitedSendVerbs, SendVerbs
 from duly.jobs.bell import Bell
 from duly.jobs.handlers import (
     JOB_ATTEMPTS,
@@ -51,7 +53,7 @@ LONGEST_TIMEOUT = timedelta(days=1)
 SPARE = 2
 
 
-class JobVerbs(OutboxVerbs, CronVerbs, DeadVerbs):
+class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
     """What `Duly` does about jobs."""
 
     store: Store
@@ -196,7 +198,7 @@ class JobVerbs(OutboxVerbs, CronVerbs, DeadVerbs):
 
     def worker(self, settings: Settings) -> Worker:
         """A worker that has not begun; for whoever runs and stops it."""
-        secrets = self._secrets()
+        secrets = texts_to_hide(self.site, self.jobs.outgoing, self.store)
         own = self._opener is None
         at_once = max(self._connections - SPARE, 1) if own else settings.at_once
         return Worker(
@@ -223,7 +225,7 @@ class JobVerbs(OutboxVerbs, CronVerbs, DeadVerbs):
         )
 
 
-class AwaitedJobVerbs(AwaitedOutboxVerbs, AwaitedDeadVerbs):
+class AwaitedJobVerbs(AwaitedSendVerbs, AwaitedRelayVerbs, AwaitedDeadVerbs):
     """The same verbs awaited."""
 
     def __init__(self, app: JobVerbs) -> None:

@@ -229,6 +229,6 @@ async def test_a_relay_forgets_destinations_that_failed_and_have_nothing_more_to
             for number in range(1, 200):
                 await office.send()
                 await seen(lambda number=number: relay.relayed.sent == number)  # type: ignore[misc]
-                if len(relay._lanes) == 1:
+                if len(relay._dispatcher.depot.lanes) == 1:
                     break
-            assert list(relay._lanes) == [office.there.url]
+            assert list(relay._dispatcher.depot.lanes) == [office.there.url]

@@ -19,8 +19,7 @@ from duly.outbox.egress import Egress
 from duly.outbox.leases import STAGED, outlook, take
 from duly.outbox.messages import request_bytes
 from duly.outbox.outcomes import RELEASED
-from duly.runtime.relaying import relay as relays
-from duly.runtime.relaying import sending
+from duly.runtime.relaying import dispatching, looking, sending, taking
 from duly.runtime.relaying.lanes import ILL
 from duly.runtime.relaying.settings import RelaySettings
 from duly.stores.sql.placeholders import prepare
@@ -338,7 +337,7 @@ async def test_where_every_place_hangs_the_relay_ends_and_the_rest_is_left_unhar
 async def test_a_transport_that_does_not_let_itself_be_cancelled_keeps_no_relay(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relays, "OBEYING", 0.2)
+    monkeypatch.setattr(dispatching, "OBEYING", 0.2)
     monkeypatch.setattr(sending, "OBEYING", 0.1)
     begun, released = asyncio.Event(), asyncio.Event()
 
@@ -374,7 +373,7 @@ async def test_a_relay_that_is_cancelled_while_it_takes_gives_back_what_it_took(
         time.sleep(0.2)  # noqa: ASYNC251  # on the thread of the store
         return leases
 
-    monkeypatch.setattr(relays, "take", slowly)
+    monkeypatch.setattr(taking, "take", slowly)
     async with an_office(case, place) as office:
         await office.send_many(5)
         running = asyncio.ensure_future(office.app.aio.relay())
@@ -475,12 +474,13 @@ async def test_a_dear_look_is_taken_seldom(
 
     async with an_office(case, place) as office:
         relay = office.app.relaying(RelaySettings())
-        assert relay._patience(relays.LOOK) == relays.LOOK
-        monkeypatch.setattr(relays, "outlook", dear)
+        lookout = relay._lookout
+        assert lookout.patience(looking.LOOK) == looking.LOOK
+        monkeypatch.setattr(looking, "outlook", dear)
         await relay.run("idle")
-        assert 10 * 0.1 <= relay._patience(relays.LOOK) <= relays.SELDOM
-        relay._dear = 60.0
-        assert relay._patience(relays.LOOK) == relays.SELDOM
+        assert 10 * 0.1 <= lookout.patience(looking.LOOK) <= looking.SELDOM
+        lookout._dear = 60.0
+        assert lookout.patience(looking.LOOK) == looking.SELDOM
 
 
 @alone

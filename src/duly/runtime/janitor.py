@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from duly._kernel.session import Row, Runner, Session
     from duly.jobs.workers import Identity
+    from duly.runtime.relaying.tally import Relayed
     from duly.runtime.tally import Worked
 
 logger = logging.getLogger("duly")
@@ -91,8 +92,8 @@ async def rescuing(
         await asyncio.sleep(pause * (0.75 + random.random() / 2))  # noqa: S311
 
 
-async def counting(runner: Runner, worked: Worked) -> None:
-    """Write the counters for as long as the worker works."""
+async def counting(runner: Runner, worked: Worked | Relayed) -> None:
+    """Write the counters for as long as the worker or the relay works."""
     while True:
         await asyncio.sleep(COUNTING)
         try:
@@ -102,7 +103,7 @@ async def counting(runner: Runner, worked: Worked) -> None:
 
 
 async def pruning(runner: Runner) -> None:
-    """Remove what is old for as long as the worker works."""
+    """Remove what is old for as long as the worker or the relay works."""
     while True:
         await asyncio.sleep(PRUNING * (0.5 + random.random()))  # noqa: S311
         try:

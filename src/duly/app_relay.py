@@ -1,0 +1,166 @@
+"""The verbs of `Duly` that say how messages are sent, and send them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from duly._kernel.errors import Misuse, WrongColour
+from duly.app_checks import checked_until, loop_is_running
+from duly.app_secrets import texts_to_hide
+from duly.outbox.messages import ATTEMPTS, BACKOFF
+from duly.outbox.outgoing import TIMEOUT, checked_name, transport_of
+from duly.runtime.hosting import event_loop
+from duly.runtime.relaying.parts import RelayParts
+from duly.runtime.relaying.relay import Relay
+from duly.runtime.relaying.settings import (
+    CONCURRENCY,
+    GRACE,
+    PER_DESTINATION,
+    relay_settings,
+)
+from duly.runtime.relaying.signers import OwnSigner, StandardSigner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from duly._kernel.retry import Backoff
+    from duly.edge.site import Site
+    from duly.jobs.bell import Bell
+    from duly.jobs.registry import Registry
+    from duly.runtime.relaying.sending import Sender
+    from duly.runtime.relaying.settings import RelaySettings
+    from duly.runtime.relaying.tally import Relayed
+    from duly.runtime.taking import Until
+    from duly.stores.base import Store
+
+Sending = TypeVar("Sending", bound="Callable[..., Any]")
+# Stands for a signer that is a function.
+OWN: object = object()
+
+
+class RelayVerbs:
+    """What `Duly` does to send what was staged."""
+
+    store: Store
+    jobs: Registry
+    bell: Bell
+    site: Site
+
+    def transport(
+        self,
+        name: str,
+        *,
+        attempts: int = ATTEMPTS,
+        timeout: timedelta = TIMEOUT,
+        concurrency: int = PER_DESTINATION,
+        backoff: Backoff = BACKOFF,
+    ) -> Callable[[Sending], Sending]:
+        """Make a function the sender of the messages to ``name:…``.
+
+        It asks by parameter name for ``message``, and for ``key`` if it likes: the idempotency key,
+        the same in every attempt. It returns when the message has arrived, and raises otherwise;
+        ``Retry`` and ``Dead`` decide for themselves.
+
+        Args:
+            name: what stands before the colon, as in ``mail:ann@example.com``.
+            attempts: how often a message may fail before it is dead.
+            timeout: how long one attempt may take.
+            concurrency: how many are sent at the same time.
+            backoff: how long a message waits after an error.
+        """
+        checked_name("the name of a transport", name, '@app.transport("mail")')
+
+        def add(function: Sending) -> Sending:
+            self.jobs.outgoing.add_transport(
+                transport_of(
+                    name,
+                    function,
+                    attempts=attempts,
+                    timeout=timeout,
+                    concurrency=concurrency,
+                    backoff=backoff,
+                )
+            )
+            return function
+
+        return add
+
+    def signer(self, name: str, *, secret: object = OWN) -> Any:
+        """Register a signer by the name that ``sign=`` knows it by.
+
+        With ``secret=`` it signs as Standard Webhooks: ``whsec_…`` makes v1 signatures, ``whsk_…``
+        v1a; with several keys each message carries a signature of each. As a decorator it takes a
+        function of the message that returns headers, for an API with its own way.
+        """
+        checked_name("the name of a signer", name, 'app.signer("ours", secret=…)')
+        if secret is None:
+            raise Misuse(f"the secret of signer {name} is None: check your settings")
+        if secret is not OWN:
+            self.jobs.outgoing.add_signer(name, StandardSigner(secret))
+            return None
+
+        def add(function: Sending) -> Sending:
+            self.jobs.outgoing.add_signer(name, OwnSigner(function))
+            return function
+
+        return add
+
+    def relay(
+        self,
+        *,
+        until: Until = "idle",
+        concurrency: int = CONCURRENCY,
+        per_destination: int = PER_DESTINATION,
+        lease: timedelta | None = None,
+        grace: timedelta = GRACE,
+    ) -> Relayed:
+        """Send messages in this thread until there is nothing to send, or until told to stop.
+
+        ``duly relay`` does this with signals and logs; here it serves tests and scripts.
+
+        Args:
+            until: ``idle`` ends when no message can be sent now; ``stopped`` never by itself.
+            concurrency: how many messages are on their way at the same time.
+            per_destination: how many of them to one destination.
+            lease: how long this relay may have a message before it is given to another.
+            grace: how long messages on their way may take when it is told to stop.
+        """
+        if loop_is_running():
+            raise WrongColour("an event loop is running here: use await app.aio.relay(…)")
+        settings = relay_settings(concurrency, per_destination, lease, grace)
+        with asyncio.Runner(loop_factory=event_loop) as runner:
+            return runner.run(self._relay_and_release(settings, checked_until(until)))
+
+    async def _relay_and_release(self, settings: RelaySettings, until: Until) -> Relayed:
+        try:
+            return await self.relaying(settings).run(until)
+        finally:
+            await self.store.aclose_loop()
+
+    def relaying(self, settings: RelaySettings, sender: Sender | None = None) -> Relay:
+        """A relay that has not begun; for whoever runs and stops it."""
+        outgoing = self.jobs.outgoing
+        hidden = texts_to_hide(self.site, outgoing, self.store)
+        parts = RelayParts(self.store, outgoing, self.bell, hidden)
+        return Relay(parts, settings, sender)
+
+
+class AwaitedRelayVerbs:
+    """The same verbs awaited."""
+
+    _jobs_of: RelayVerbs
+
+    async def relay(
+        self,
+        *,
+        until: Until = "idle",
+        concurrency: int = CONCURRENCY,
+        per_destination: int = PER_DESTINATION,
+        lease: timedelta | None = None,
+        grace: timedelta = GRACE,
+    ) -> Relayed:
+        """Send messages in this event loop until there is nothing to send, or until told to."""
+        settings = relay_settings(concurrency, per_destination, lease, grace)
+        return await self._jobs_of.relaying(settings).run(checked_until(until))

@@ -1,0 +1,137 @@
+"""The verbs of `Duly` that stage messages, for code that blocks and awaited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly._kernel.onestep import finish
+from duly._kernel.options import WAIT
+from duly.app_enqueue import AwaitedEnqueueVerbs, EnqueueVerbs
+from duly.app_outbox import AwaitedOutbox, Outbox
+from duly.outbox.outgoing import WINDOW
+from duly.outbox.stage import stage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime, timedelta
+
+    from duly._kernel.results import Json
+    from duly._kernel.session import Runner, Session
+    from duly.outbox.messages import NewMessage, Staged
+
+INSTEAD = "use tx.send(…), or pass tx=tx"
+
+
+class SendVerbs(EnqueueVerbs):
+    """What `Duly` does to tell the world."""
+
+    def send(
+        self,
+        url: str,
+        *,
+        json: Json = None,
+        data: bytes | str | Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        sign: str | None = None,
+        key: str | bytes | None = None,
+        window: timedelta = WINDOW,
+        method: str = "POST",
+        delay: timedelta | None = None,
+        at: datetime | None = None,
+        attempts: int | None = None,
+        tx: object = None,
+    ) -> Staged:
+        """Stage a message; it is sent after the COMMIT of the transaction that it is staged in.
+
+        Every attempt carries the same id, as ``Idempotency-Key`` (and as ``webhook-id`` where it is
+        signed), so that the other side can take it once.
+
+        Args:
+            url: where to: ``https://…``, or ``name:…`` for a transport of your own.
+            json: the body, as JSON.
+            data: the body instead: bytes, text, or a mapping to send as a form.
+            headers: further headers; none that holds a secret.
+            sign: the name of a signer.
+            key: names the message. While it is known at this address, the message that it led to
+                is returned and none is added; your transaction is unharmed.
+            window: how long the key is known. Then a new message may be staged, unless the old one
+                still has to be sent.
+            method: POST unless given.
+            delay: how long to wait before it is sent.
+            at: when to send it instead.
+            attempts: how often it may fail before it is dead: 20 unless given, about two days.
+            tx: your own open transaction: a connection or session that duly recognises, or the
+                ``tx`` of a handler. Without one it is committed at once.
+        """
+        new = self.jobs.outgoing.new(
+            url, json=json, data=data, headers=headers, sign=sign, key=key, window=window,
+            method=method, delay=delay, at=at, attempts=attempts,
+        )  # fmt: skip
+        session = self._joined(tx, "sync", "app.send", INSTEAD)
+        if session is not None:
+            return finish(joined(session, new))
+        done = finish(committed(self.store.blocking, new))
+        self.bell.ring()
+        return done
+
+    @property
+    def outbox(self) -> Outbox:
+        """What was staged and not sent: dead letters, replay, counts."""
+        return Outbox(self.store, self.bell)
+
+
+class AwaitedSendVerbs(AwaitedEnqueueVerbs):
+    """The same verbs awaited."""
+
+    _jobs_of: SendVerbs
+
+    async def send(
+        self,
+        url: str,
+        *,
+        json: Json = None,
+        data: bytes | str | Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        sign: str | None = None,
+        key: str | bytes | None = None,
+        window: timedelta = WINDOW,
+        method: str = "POST",
+        delay: timedelta | None = None,
+        at: datetime | None = None,
+        attempts: int | None = None,
+        tx: object = None,
+    ) -> Staged:
+        """Stage a message; it is sent after the COMMIT of the transaction that it is staged in."""
+        app = self._jobs_of
+        new = app.jobs.outgoing.new(
+            url, json=json, data=data, headers=headers, sign=sign, key=key, window=window,
+            method=method, delay=delay, at=at, attempts=attempts,
+        )  # fmt: skip
+        session = app._joined(tx, "async", "app.send", INSTEAD)
+        if session is not None:
+            return await joined(session, new)
+        done = await committed(app.store.awaited, new)
+        app.bell.ring()
+        return done
+
+    @property
+    def outbox(self) -> AwaitedOutbox:
+        """What was staged and not sent: dead letters, replay, counts."""
+        return AwaitedOutbox(self._jobs_of.store, self._jobs_of.bell)
+
+
+async def joined(session: Session, message: NewMessage) -> Staged:
+    """Stage in a transaction that is not ours."""
+    await session.begin(None)
+    return await stage(session, message)
+
+
+async def committed(runner: Runner, message: NewMessage) -> Staged:
+    """Stage in a transaction of duly's own.
+
+    Without a key it is never run a second time after a lost reply: the first may have committed,
+    and a relay may have sent the message and removed it.
+    """
+    if message.claim is not None:
+        return await runner.run(lambda session: stage(session, message), wait=WAIT)
+    return await runner.run_batch(lambda session: stage(session, message))

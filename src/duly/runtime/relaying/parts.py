@@ -1,0 +1,26 @@
+"""What a relay works with, put together by the application."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.jobs.bell import Bell
+    from duly.outbox.outgoing import Outgoing
+    from duly.stores.base import Store
+
+
+class RelayParts(NamedTuple):
+    """The store, how messages are sent, who rings, and what nobody may read."""
+
+    store: Store
+    outgoing: Outgoing
+    bell: Bell
+    secrets: Sequence[str]
+
+    @property
+    def many_writers(self) -> bool:
+        """Whether two transactions can write at the same time."""
+        return self.store.capabilities.concurrent_writers
