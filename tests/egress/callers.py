@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 import duly
+from duly.runtime.calling.awaited import AsyncGuarded
+from duly.runtime.calling.blocking import Guarded
 from duly.runtime.calling.dialling import resolve
-from duly.runtime.calling.transports import AsyncGuarded, Guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,9 @@ import httpx
 import pytest
 
 from duly import Egress
+from duly.runtime.calling.awaited import AsyncGuarded
+from duly.runtime.calling.blocking import Guarded
 from duly.runtime.calling.heaps import MOST_FREE
-from duly.runtime.calling.transports import AsyncGuarded, Guarded
 from tests.egress.callers import COLOURS
 from tests.egress.villains import OK, Connection, Den, answers_every_request, living
 from tests.processes.leading import PATIENCE

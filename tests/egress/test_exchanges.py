@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from duly import Egress
+from duly.runtime.calling.awaited import AsyncGuarded
+from duly.runtime.calling.blocking import Guarded
 from duly.runtime.calling.lines import MOST_GATHERED, MOST_KEPT
-from duly.runtime.calling.transports import AsyncGuarded, Guarded
 from tests.egress.callers import COLOURS, call
 from tests.egress.villains import OK, Connection, answers_every_request, living
 

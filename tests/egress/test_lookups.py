@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from duly import Egress
-from duly.runtime.calling.transports import AsyncGuarded
+from duly.runtime.calling.awaited import AsyncGuarded
 from tests.egress.callers import COLOURS, call, in_a_job, sent
 from tests.egress.names import Names, as_the_system
 from tests.egress.villains import answers_every_request, living

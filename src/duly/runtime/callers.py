@@ -14,8 +14,9 @@ from duly._kernel.extras import installing
 if TYPE_CHECKING:
     from duly.jobs.context import AsyncJob, Job
     from duly.outbox.outgoing import Outgoing
+    from duly.runtime.calling.awaited import AsyncGuarded
+    from duly.runtime.calling.blocking import Guarded
     from duly.runtime.calling.clients import AsyncClient, Client
-    from duly.runtime.calling.transports import AsyncGuarded, Guarded
 
 
 def needs_http(what: str) -> Misuse:
@@ -40,8 +41,8 @@ class Callers:
     def client(self, job: Job) -> Client:
         """A client for a job that blocks."""
         try:
+            from duly.runtime.calling.blocking import Guarded
             from duly.runtime.calling.clients import Client
-            from duly.runtime.calling.transports import Guarded
         except ImportError as problem:
             raise needs_http("job.http") from problem
         with self._lock:
@@ -52,8 +53,8 @@ class Callers:
     def awaited(self, job: AsyncJob) -> AsyncClient:
         """A client for a job that is awaited, in the running event loop."""
         try:
+            from duly.runtime.calling.awaited import AsyncGuarded
             from duly.runtime.calling.clients import AsyncClient
-            from duly.runtime.calling.transports import AsyncGuarded
         except ImportError as problem:
             raise needs_http("job.http") from problem
         loop: Any = asyncio.get_running_loop()

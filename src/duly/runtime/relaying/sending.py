@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duly.outbox.leases import LeasedMessage
     from duly.outbox.messages import Message
     from duly.outbox.outgoing import Outgoing, Transport
-    from duly.runtime.calling.transports import AsyncGuarded
+    from duly.runtime.calling.awaited import AsyncGuarded
 
 logger = logging.getLogger("duly")
 T = TypeVar("T")
@@ -204,7 +204,7 @@ class Sender:
 
     def _transport(self) -> AsyncGuarded:
         if self._guarded is None:
-            from duly.runtime.calling.transports import AsyncGuarded
+            from duly.runtime.calling.awaited import AsyncGuarded
 
             # How much of an answer is read is decided here, and nothing of it is unpacked.
             self._guarded = AsyncGuarded(self._outgoing.egress, limit=sys.maxsize, unpacked=False)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from duly.runtime.calling import transports
+from duly.runtime.calling.awaited import AsyncGuarded
+from duly.runtime.calling.blocking import Guarded
+from duly.runtime.calling.terms import address_of
 from duly.tools.proving.calls import Call, kept
 from duly.tools.steps.watching import replaced
 
@@ -38,9 +40,9 @@ def recorded(recorder: Recorder) -> Iterator[None]:
         return answered(request)
 
     with ExitStack() as stack:
-        for each in (httpx.HTTPTransport, transports.Guarded):
+        for each in (httpx.HTTPTransport, Guarded):
             stack.enter_context(replaced(each, "handle_request", blocking))
-        for one in (httpx.AsyncHTTPTransport, transports.AsyncGuarded):
+        for one in (httpx.AsyncHTTPTransport, AsyncGuarded):
             stack.enter_context(replaced(one, "handle_async_request", awaited))
         yield
 
@@ -49,4 +51,4 @@ def guarded(transport: Any, request: httpx.Request) -> None:
     """What the egress guard does not let out does not get as far as the recorder, either."""
     egress = getattr(transport, "_egress", None)
     if egress is not None:
-        egress.check(transports.address_of(request))
+        egress.check(address_of(request))

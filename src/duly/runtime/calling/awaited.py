@@ -1,0 +1,154 @@
+"""The egress guard as a transport of httpx's, for code that is awaited."""
+
+from __future__ import annotations
+
+import time
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from duly.runtime.calling.deadlines import ending, within_a_head
+from duly.runtime.calling.dialling import AsyncDialler, resolve
+from duly.runtime.calling.heaps import Heap
+from duly.runtime.calling.speaking import Speaker
+from duly.runtime.calling.terms import (
+    MOST_READ,
+    address_of,
+    origin_of,
+    refuse_compressed,
+    refuse_longer,
+    repeatable,
+    spelled,
+    spoken_as_httpx,
+    trusting,
+    uncompressed,
+)
+from duly.stores.surely import surely, to_its_end
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from duly.outbox.egress import Egress, Target
+    from duly.runtime.calling.dialling import Answers
+    from duly.runtime.calling.speaking import Head
+
+
+class AsyncAnswer(httpx.AsyncByteStream):
+    """The body of an answer, read in time and up to a limit."""
+
+    def __init__(
+        self,
+        stream: Any,
+        request: httpx.Request,
+        until: float,
+        limit: int,
+        over: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._stream = stream
+        self._request = request
+        self._until = until
+        self._limit = limit
+        self._over = over
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read, parts = 0, aiter(self._stream)
+        while True:
+            with spoken_as_httpx(self._request), ending(self._until):
+                part = await anext(parts, None)
+            if part is None:
+                return
+            read += len(part)
+            refuse_longer(read, self._limit, self._request)
+            yield part
+
+    async def aclose(self) -> None:
+        """Give the connection back, or close it if there is more to read."""
+        await to_its_end(self._closed())
+
+    async def _closed(self) -> None:
+        await self._stream.aclose()
+        await self._over()
+
+
+class AsyncGuarded(httpx.AsyncBaseTransport):
+    """Sends what the egress guard lets out; it belongs to the event loop that first uses it."""
+
+    def __init__(
+        self,
+        egress: Egress,
+        *,
+        limit: int = MOST_READ,
+        unpacked: bool = True,
+        resolver: Callable[[str, int], Answers] = resolve,
+    ) -> None:
+        self._egress = egress
+        self._limit = limit
+        # Whether somebody unpacks what is compressed: then it is refused.
+        self._unpacked = unpacked
+        self._resolver = resolver
+        self._tls = trusting()
+        self._dialler = AsyncDialler(egress, resolver)
+        self._heap: Heap[Speaker] = Heap(attrgetter("reusable"))
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send one request."""
+        target = self._egress.check(address_of(request))
+        until = time.monotonic() + self._egress.deadline.total_seconds()
+        found, over = self._heap.take(spelled(request))
+        if over:
+            await to_its_end(aclosed(over))
+        speaker = found
+        try:
+            with spoken_as_httpx(request), ending(until), within_a_head():
+                if speaker is None:
+                    speaker = await self._dialled(target, request)
+                head = await speaker.ask(request, uncompressed(request))
+            if self._unpacked:
+                refuse_compressed(head.headers, request)
+        except BaseException as problem:
+            if speaker is not None:
+                self._heap.drop(speaker)
+                await surely(speaker.aclose())
+            if found is not None and repeatable(request, problem):
+                return await self.handle_async_request(request)
+            raise
+        return self._answered(speaker, head, request, until)
+
+    def _answered(
+        self, speaker: Speaker, head: Head, request: httpx.Request, until: float
+    ) -> httpx.Response:
+        async def over() -> None:
+            await speaker.over()
+            await aclosed(self._heap.put(spelled(request), speaker))
+
+        answer = AsyncAnswer(speaker.body(), request, until, self._limit, over)
+        return httpx.Response(
+            head.status, headers=head.headers, stream=answer, extensions=head.extensions
+        )
+
+    async def _dialled(self, target: Target, request: httpx.Request) -> Speaker:
+        """A new connection, under TLS where the URL says so."""
+        limit: float | None = request.extensions.get("timeout", {}).get("connect")
+        origin = origin_of(request)
+        host = origin.host.decode("ascii")
+        line = await self._dialler.dial(target, host, origin.port, limit)
+        try:
+            if target.scheme == "https":
+                await line.start_tls(self._tls, host, limit)
+        except BaseException:  # given up in the middle of it, nobody else would close it
+            await surely(line.aclose())
+            raise
+        speaker = Speaker(line)
+        self._heap.add(speaker)
+        return speaker
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await aclosed(self._heap.close())
+
+
+async def aclosed(connections: list[Speaker]) -> None:
+    """Close what is over."""
+    for connection in connections:
+        await connection.aclose()

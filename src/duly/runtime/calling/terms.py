@@ -1,0 +1,105 @@
+"""What holds for every call, whoever makes it: what is asked, what is refused, what errors are.
+
+A request is checked before anything is opened, its whole duration is bounded, and so is what is
+read of the answer. Proxies of the environment play no part: httpx asks for them only where it is
+given no transport.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import h11
+import httpcore
+import httpx
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Hashable, Iterator, Sequence
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+# For what a job asks; a message of the outbox needs only an acknowledgement.
+MOST_READ = 10 * 1024 * 1024
+
+
+@contextmanager
+def spoken_as_httpx(request: httpx.Request) -> Iterator[None]:
+    """The errors of the layer below under the names that users of httpx know."""
+    try:
+        yield
+    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as problem:
+        known = getattr(httpx, type(problem).__name__, httpx.TransportError)
+        raise known(str(problem) or type(problem).__name__, request=request) from problem
+    except h11.LocalProtocolError as problem:
+        raise httpx.LocalProtocolError(str(problem), request=request) from problem
+    except h11.RemoteProtocolError as problem:
+        raise httpx.RemoteProtocolError(str(problem), request=request) from problem
+    except httpcore.UnsupportedProtocol as problem:
+        raise httpx.UnsupportedProtocol(str(problem), request=request) from problem
+
+
+def uncompressed(request: httpx.Request) -> list[tuple[bytes, bytes]]:
+    """The headers of a request, never asking for a compressed answer."""
+    headers = [
+        (name, value) for name, value in request.headers.raw if name.lower() != b"accept-encoding"
+    ]
+    return [*headers, (b"Accept-Encoding", b"identity")]
+
+
+def refuse_compressed(headers: Sequence[tuple[bytes, bytes]], request: httpx.Request) -> None:
+    """A small answer must not unfold into a large one."""
+    for name, value in headers:
+        if name.lower() == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            raise httpx.DecodingError(
+                "the answer is compressed although that was not asked for", request=request
+            )
+
+
+def refuse_longer(read: int, limit: int, request: httpx.Request) -> None:
+    """Read no more than was agreed."""
+    if read > limit:
+        raise httpx.ReadError(f"the answer is longer than {limit:,} bytes", request=request)
+
+
+def repeatable(request: httpx.Request, problem: BaseException) -> bool:
+    """Whether to try once more on a new connection, after one that was kept has failed.
+
+    The other side may have closed it at that very moment. What it did before that it knows by the
+    idempotency key, so that nothing is done twice.
+    """
+    broken = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+    whole = isinstance(request.stream, httpx.ByteStream)
+    known = request.method in SAFE or "idempotency-key" in request.headers
+    return isinstance(problem, broken) and whole and known
+
+
+def trusting() -> ssl.SSLContext:
+    """Whom to believe under TLS: the usual authorities, or those that the environment names."""
+    names = (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    return trusting_by(names)
+
+
+@lru_cache(maxsize=4)
+def trusting_by(_: tuple[str | None, ...]) -> ssl.SSLContext:
+    """Made once: to read the certificates of all authorities takes tens of milliseconds."""
+    return httpx.create_ssl_context()
+
+
+def address_of(request: httpx.Request) -> str:
+    """The URL of a request as it is sent: the part behind # never is."""
+    return str(request.url).partition("#")[0]
+
+
+def origin_of(request: httpx.Request) -> httpcore.Origin:
+    """Where a request goes, as the layer below says it."""
+    url = request.url
+    usual = 443 if url.scheme == "https" else 80
+    return httpcore.Origin(url.raw_scheme, url.raw_host, url.port or usual)
+
+
+def spelled(request: httpx.Request) -> Hashable:
+    """What a connection can be used again for: the layer below compares the spelling of a host."""
+    return request.url.raw_scheme, request.url.raw_host, request.url.port
