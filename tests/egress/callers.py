@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
+import uvloop
 
 import duly
 from duly.runtime.calling.awaited import AsyncGuarded
@@ -15,13 +16,16 @@ from duly.runtime.calling.blocking import Guarded
 from duly.runtime.calling.dialling import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from duly import Egress
     from duly.outbox.letters import DeadMessage
     from duly.runtime.relaying.tally import Relayed
 
+T = TypeVar("T")
 COLOURS = ("sync", "async")
+# A relay runs on uvloop where that is installed, and its transports differ in what they forgive.
+WAYS = (*COLOURS, "uvloop")
 ONCE = duly.Backoff(first=timedelta(hours=1))
 
 
@@ -43,7 +47,12 @@ def call(
         async with httpx.AsyncClient(transport=guarded, timeout=None) as client:
             return [await client.request(method, url, content=content) for url in urls]
 
-    return asyncio.run(awaited())
+    return run_on(colour, awaited())
+
+
+def run_on(colour: str, work: Coroutine[Any, Any, T]) -> T:
+    """Await something on the event loop of that colour."""
+    return uvloop.run(work) if colour == "uvloop" else asyncio.run(work)
 
 
 def problems(colour: str, egress: Egress, urls: list[str]) -> list[object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import httpx
@@ -12,7 +11,7 @@ from duly import Egress
 from duly.runtime.calling.awaited import AsyncGuarded
 from duly.runtime.calling.blocking import Guarded
 from duly.runtime.calling.lines import MOST_GATHERED, MOST_KEPT
-from tests.egress.callers import COLOURS, call
+from tests.egress.callers import WAYS, call, run_on
 from tests.egress.villains import OK, Connection, answers_every_request, living
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def refuses_early(connection: Connection) -> None:
     connection.wait()
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("colour", WAYS)
 def test_what_comes_before_an_answer_is_not_the_answer(colour: str) -> None:
     with living(announces) as den:
         answers = call(colour, Egress(allow=[den.origin]), den.url, den.url)
@@ -65,7 +64,7 @@ def test_what_comes_before_an_answer_is_not_the_answer(colour: str) -> None:
     assert len(den.connections) == 1
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("colour", WAYS)
 @pytest.mark.parametrize("villain", [says_much, says_much_in_pieces])
 def test_a_long_answer_arrives_whole_and_its_connection_is_used_again(
     colour: str, villain: object
@@ -77,7 +76,7 @@ def test_a_long_answer_arrives_whole_and_its_connection_is_used_again(
     assert len(den.connections) == 1
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("colour", WAYS)
 def test_an_answer_that_ends_with_its_connection_is_read_to_its_end(colour: str) -> None:
     with living(ends_with_the_connection) as den:
         answers = call(colour, Egress(allow=[den.origin]), den.url, den.url)
@@ -86,7 +85,7 @@ def test_an_answer_that_ends_with_its_connection_is_read_to_its_end(colour: str)
     assert len(den.connections) == 2
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("colour", WAYS)
 def test_a_long_request_arrives_whole(colour: str) -> None:
     with living(answers_every_request) as den:
         call(colour, Egress(allow=[den.origin]), den.url, den.url, method="PUT", content=LARGE)
@@ -94,7 +93,7 @@ def test_a_long_request_arrives_whole(colour: str) -> None:
     assert [request.body == LARGE for request in den.requests] == [True, True]
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("colour", WAYS)
 def test_a_request_that_is_made_bit_by_bit_is_written_bit_by_bit(colour: str) -> None:
     parts = [LARGE[start : start + 50_000] for start in range(0, len(LARGE), 50_000)]
 
@@ -117,19 +116,19 @@ def test_a_request_that_is_made_bit_by_bit_is_written_bit_by_bit(colour: str) ->
             with httpx.Client(transport=Guarded(egress)) as client:
                 answer = client.put(den.url, content=blocking(), headers=headers)
         else:
-            answer = asyncio.run(sent(egress, den.url))
+            answer = run_on(colour, sent(egress, den.url))
 
     assert answer.status_code == 200
     assert [request.body == LARGE for request in den.requests] == [True]
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("colour", WAYS)
 def test_a_server_that_hangs_up_without_an_answer_is_told_as_such(colour: str) -> None:
     with living(hangs_up) as den, pytest.raises(httpx.RemoteProtocolError):
         call(colour, Egress(allow=[den.origin]), den.url)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("colour", WAYS)
 @pytest.mark.parametrize("status", [b"HTTP/1.1 abc\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n\r\n"])
 def test_what_is_no_answer_is_told_as_such(colour: str, status: bytes) -> None:
     def speaks_otherwise(connection: Connection) -> None:
@@ -140,7 +139,7 @@ def test_what_is_no_answer_is_told_as_such(colour: str, status: bytes) -> None:
         call(colour, Egress(allow=[den.origin]), den.url)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("colour", WAYS)
 def test_a_refusal_is_heard_although_the_request_is_not_read_to_its_end(colour: str) -> None:
     with living(refuses_early, deaf=True) as den:
         [answer] = call(colour, Egress(allow=[den.origin]), den.url, method="PUT", content=LARGE)

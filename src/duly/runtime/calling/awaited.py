@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from duly.runtime.calling.speaking import Speaker
 from duly.runtime.calling.terms import (
     MOST_READ,
     address_of,
-    origin_of,
     refuse_compressed,
     refuse_longer,
     repeatable,
@@ -50,6 +50,7 @@ class AsyncAnswer(httpx.AsyncByteStream):
         self._until = until
         self._limit = limit
         self._over = over
+        self._given_back = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read, parts = 0, aiter(self._stream)
@@ -57,18 +58,27 @@ class AsyncAnswer(httpx.AsyncByteStream):
             with spoken_as_httpx(self._request), ending(self._until):
                 part = await anext(parts, None)
             if part is None:
+                self._refuse_cut_off()
                 return
             read += len(part)
             refuse_longer(read, self._limit, self._request)
             yield part
 
+    def _refuse_cut_off(self) -> None:
+        """Half an answer must not pass for all of it."""
+        if self._given_back:
+            raise httpx.ReadError("it was closed before its end was read", request=self._request)
+
     async def aclose(self) -> None:
         """Give the connection back, or close it if there is more to read."""
-        await to_its_end(self._closed())
+        if not self._given_back:  # by then the connection may be somebody else's
+            self._given_back = True
+            await to_its_end(self._closed())
 
     async def _closed(self) -> None:
-        await self._stream.aclose()
         await self._over()
+        with suppress(RuntimeError):  # another task reads it, and has just been told
+            await self._stream.aclose()
 
 
 class AsyncGuarded(httpx.AsyncBaseTransport):
@@ -93,13 +103,16 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request."""
-        target = self._egress.check(address_of(request))
         until = time.monotonic() + self._egress.deadline.total_seconds()
+        return await self._sent(request, until)
+
+    async def _sent(self, request: httpx.Request, until: float) -> httpx.Response:
+        target = self._egress.check(address_of(request))
         found, over = self._heap.take(spelled(request))
-        if over:
-            await to_its_end(aclosed(over))
         speaker = found
         try:
+            if over:
+                await to_its_end(aclosed(over))
             with spoken_as_httpx(request), ending(until), within_a_head():
                 if speaker is None:
                     speaker = await self._dialled(target, request)
@@ -111,7 +124,7 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
                 self._heap.drop(speaker)
                 await surely(speaker.aclose())
             if found is not None and repeatable(request, problem):
-                return await self.handle_async_request(request)
+                return await self._sent(request, until)
             raise
         return self._answered(speaker, head, request, until)
 
@@ -130,16 +143,8 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
     async def _dialled(self, target: Target, request: httpx.Request) -> Speaker:
         """A new connection, under TLS where the URL says so."""
         limit: float | None = request.extensions.get("timeout", {}).get("connect")
-        origin = origin_of(request)
-        host = origin.host.decode("ascii")
-        line = await self._dialler.dial(target, host, origin.port, limit)
-        try:
-            if target.scheme == "https":
-                await line.start_tls(self._tls, host, limit)
-        except BaseException:  # given up in the middle of it, nobody else would close it
-            await surely(line.aclose())
-            raise
-        speaker = Speaker(line)
+        host = request.url.raw_host.decode("ascii")
+        speaker = Speaker(await self._dialler.dial(target, host, limit, self._tls))
         self._heap.add(speaker)
         return speaker
 

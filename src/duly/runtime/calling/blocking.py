@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from duly.runtime.calling.dialling import Answers
 
 
+# What would lead a request elsewhere than to the URL that was checked.
+REDIRECTING = ("sni_hostname", "target")
+
+
 def lowered(request: httpx.Request) -> httpcore.Request:
     """A request as the layer below takes it."""
     return httpcore.Request(
@@ -44,7 +48,7 @@ def lowered(request: httpx.Request) -> httpcore.Request:
         headers=uncompressed(request),
         content=request.stream,
         extensions={
-            name: value for name, value in request.extensions.items() if name != "sni_hostname"
+            name: value for name, value in request.extensions.items() if name not in REDIRECTING
         },
     )
 
@@ -65,6 +69,7 @@ class Answer(httpx.SyncByteStream):
         self._until = until
         self._limit = limit
         self._over = over
+        self._given_back = False
 
     def __iter__(self) -> Iterator[bytes]:
         read, parts = 0, iter(self._stream)
@@ -79,6 +84,9 @@ class Answer(httpx.SyncByteStream):
 
     def close(self) -> None:
         """Give the connection back, or close it if there is more to read."""
+        if self._given_back:  # by now the connection may be somebody else's
+            return
+        self._given_back = True
         self._stream.close()
         self._over()
 
@@ -101,8 +109,11 @@ class Guarded(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request."""
-        target = self._egress.check(address_of(request))
         until = time.monotonic() + self._egress.deadline.total_seconds()
+        return self._sent(request, until)
+
+    def _sent(self, request: httpx.Request, until: float) -> httpx.Response:
+        target = self._egress.check(address_of(request))
         connection, kept = self._connection(target, request)
         try:
             with spoken_as_httpx(request), ending(until), within_a_head():
@@ -112,7 +123,7 @@ class Guarded(httpx.BaseTransport):
             self._heap.drop(connection)
             connection.close()
             if kept and repeatable(request, problem):
-                return self.handle_request(request)
+                return self._sent(request, until)
             raise
 
         def over() -> None:

@@ -17,7 +17,7 @@ import httpcore
 
 from duly.outbox.egress import EgressRefused, literal_of, plainest
 from duly.runtime.calling.deadlines import counted, left, piece
-from duly.runtime.calling.lines import dialled
+from duly.runtime.calling.lines import Secured, dialled
 from duly.runtime.threads import on_thread, within
 
 if TYPE_CHECKING:
@@ -182,12 +182,15 @@ class AsyncDialler:
         self._egress = egress
         self._resolver = resolver
 
-    async def dial(self, target: Target, host: str, port: int, limit: float | None) -> AsyncStream:
-        """Resolve, check every answer, dial."""
+    async def dial(
+        self, target: Target, host: str, limit: float | None, tls: ssl.SSLContext
+    ) -> AsyncStream:
+        """Resolve, check every answer, dial; under TLS where the target says so."""
+        port, secured = target.port, Secured(tls, host) if target.scheme == "https" else None
         addresses = checked(self._egress, target, host, await self._answers(host, port))
         for others, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
             try:
-                return await dialled(address, port, share(limit, others))
+                return await dialled(address, port, share(limit, others), secured)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 if not others:
                     raise

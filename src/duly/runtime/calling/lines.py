@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import select
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import httpcore
 
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 MOST_KEPT = 64 * 1024
 # Bytes of a request that wait to be written with the rest of it.
 MOST_GATHERED = 64 * 1024
+
+
+class Secured(NamedTuple):
+    """Whom to believe under TLS, and whose certificate it must be."""
+
+    trusted: ssl.SSLContext
+    host: str
 
 
 class Line(asyncio.Protocol):
@@ -57,7 +64,7 @@ class Line(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over, in peace or not."""
-        self._over, self._problem = True, exc
+        self._over, self._problem = True, self._problem or exc
         self._wake()
         self._clear.set()
 
@@ -72,6 +79,12 @@ class Line(asyncio.Protocol):
     def _wake(self) -> None:
         if self._reading is not None and not self._reading.done():
             self._reading.set_result(None)
+
+    def close(self) -> None:
+        """Hang up. Whoever still reads must not take that for the end of an answer."""
+        self._problem = self._problem or ConnectionAbortedError("it was closed on this side")
+        if self.transport is not None:
+            self.transport.abort()
 
     async def read(self, most: int) -> bytes:
         """What there is, as soon as there is something; nothing at the end."""
@@ -90,8 +103,8 @@ class Line(asyncio.Protocol):
     async def clear(self) -> None:
         """Wait until more may be written."""
         await self._clear.wait()
-        if self._problem is not None:
-            raise httpcore.WriteError(str(self._problem)) from self._problem
+        if self._over:
+            raise httpcore.WriteError("the connection is over") from self._problem
 
     @property
     def idle(self) -> bool:
@@ -147,38 +160,19 @@ class AsyncStream:
                 await self._line.clear()
 
     def _flush(self) -> None:
-        """Hand over what was gathered; how that fails is told by the next wait."""
-        if self._gathered and self._line.transport is not None:
-            self._line.transport.writelines(self._gathered)
-            self._gathered, self._size = [], 0
+        """Hand over what was gathered; how that fails is told by the next wait.
+
+        A connection that the other side has closed takes nothing, but may hold its last words.
+        """
+        transport = self._line.transport
+        if self._gathered and transport is not None and not transport.is_closing():
+            transport.write(b"".join(self._gathered))
+        self._gathered, self._size = [], 0
 
     async def aclose(self) -> None:
         """Close the connection; whatever is still under way has no taker."""
-        if self._line.transport is not None:
-            self._line.transport.abort()
-            await asyncio.sleep(0)  # that is when the event loop closes the socket
-
-    async def start_tls(self, trusted: ssl.SSLContext, host: str, limit: float | None) -> None:
-        """Go on under TLS; the certificate must be the host's."""
-        rest = left(limit, httpcore.ConnectTimeout)
-        with late_as(httpcore.ConnectTimeout):
-            async with asyncio.timeout(rest):
-                await self._shake_hands(trusted, host)
-
-    async def _shake_hands(self, trusted: ssl.SSLContext, host: str) -> None:
-        bare = self._line.transport
-        if bare is None:
-            raise httpcore.ConnectError("there is no connection")
-        loop = asyncio.get_running_loop()
-        try:
-            under = await loop.start_tls(bare, self._line, trusted, server_hostname=host)
-        except TimeoutError:
-            raise
-        except OSError as problem:  # those of TLS are among them
-            raise httpcore.ConnectError(str(problem)) from problem
-        if under is None:
-            raise httpcore.ConnectError("the connection was closed before TLS had begun")
-        self._line.transport = under
+        self._line.close()
+        await asyncio.sleep(0)  # that is when the event loop closes the socket
 
     @property
     def idle(self) -> bool:
@@ -186,13 +180,21 @@ class AsyncStream:
         return self._line.idle
 
 
-async def dialled(address: str, port: int, limit: float | None) -> AsyncStream:
-    """A connection to an address, which is no name."""
+async def dialled(
+    address: str, port: int, limit: float | None, secured: Secured | None
+) -> AsyncStream:
+    """A connection to an address, which is no name; under TLS from its first byte where asked.
+
+    What somebody wrote in the clear before that is never taken for an answer.
+    """
     loop = asyncio.get_running_loop()
+    tls, name = (None, None) if secured is None else secured
     try:
         with late_as(httpcore.ConnectTimeout):
             async with asyncio.timeout(limit):
-                _, line = await loop.create_connection(Line, address, port)
-    except OSError as problem:
+                _, line = await loop.create_connection(
+                    Line, address, port, ssl=tls, server_hostname=name
+                )
+    except OSError as problem:  # those of TLS are among them
         raise httpcore.ConnectError(str(problem)) from problem
     return AsyncStream(line)

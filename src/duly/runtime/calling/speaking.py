@@ -6,6 +6,7 @@ that a relay pays for with every message and does not need: pools, locks, traces
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 READ = 64 * 1024
 SWITCHING = 101
+# Parts of a body after which the event loop has its turn: they may be of one byte each.
+AT_ONCE = 100
 NO_LIMIT: dict[str, float | None] = {}
 
 
@@ -84,9 +87,13 @@ class Speaker:
             self._state.receive_data(data)
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The body of the answer, as it arrives."""
+        """The body of the answer, as it arrives; others have their turn between many parts."""
+        parts = 0
         while type(event := await self._next()) is h11.Data:
             yield bytes(event.data)
+            parts += 1
+            if parts % AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def over(self) -> None:
         """The answer was read, or is of no interest: ready for the next request, or closed."""

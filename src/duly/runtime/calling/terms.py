@@ -85,7 +85,9 @@ def trusting() -> ssl.SSLContext:
 @lru_cache(maxsize=4)
 def trusting_by(_: tuple[str | None, ...]) -> ssl.SSLContext:
     """Made once: to read the certificates of all authorities takes tens of milliseconds."""
-    return httpx.create_ssl_context()
+    context = httpx.create_ssl_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def address_of(request: httpx.Request) -> str:
