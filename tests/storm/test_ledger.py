@@ -10,7 +10,9 @@ import pytest
 
 from duly.tools.storm import shop
 from duly.tools.storm.books import ACKNOWLEDGED
+from duly.tools.storm.database import SqliteDatabase
 from duly.tools.storm.events import Kind
+from duly.tools.storm.operator import replay_victims
 from tests.storm.shops import AT_ONCE, SmallShop, events
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ IT = f"event = '{FIRST.id}'"
 ITS_ROW = f"event_id = '{FIRST.id}'"
 ITS_JOB = f"job = (SELECT job FROM effects WHERE {IT})"
 NOBODY = "evt_2999999"
+VICTIM = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +181,26 @@ def test_a_late_ack_after_which_the_newest_lease_ended_the_job_balances(
     lease_again(honest)
 
     assert honest.unbalanced() == set()
+
+
+def test_a_job_that_lost_its_workers_by_no_fault_of_its_own_is_replayed_and_no_other(
+    honest: SmallShop,
+) -> None:
+    columns = "scope, queue, payload, state, run_at, priority, attempts, max_attempts, epoch"
+    columns += ", created_at, dead_at"
+    gift = f"(SELECT id FROM duly_events WHERE event_id = '{GIFT.id}')"
+    honest.doctor(
+        f"INSERT INTO duly_jobs (id, name, event, rescues, {columns})"
+        f" SELECT '{VICTIM}', 'wrap', {gift}, 5, {columns} FROM duly_jobs"
+        " WHERE state = 'dead' LIMIT 1"
+    )
+    honest.doctor("UPDATE duly_jobs SET rescues = 5 WHERE state = 'dead'")  # poison stays dead
+    books, database = honest.folder / "sender.json", SqliteDatabase(honest.settings)
+    honest.books.save(books)
+
+    assert "poison and killers = dead" in honest.unbalanced()
+    assert replay_victims(honest.settings, database, books) == 1
+    ready = database.asked("SELECT id FROM {jobs} WHERE state = 'ready'")
+    assert [job for (job,) in ready] == [VICTIM]
+    assert "poison and killers = dead" not in honest.unbalanced()
+    assert replay_victims(honest.settings, database, books) == 0

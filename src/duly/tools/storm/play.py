@@ -21,6 +21,7 @@ from duly.tools.storm.events import Catalog
 from duly.tools.storm.evidence import gathered
 from duly.tools.storm.ledger import audited
 from duly.tools.storm.nemesis import Nemesis
+from duly.tools.storm.operator import replay_victims
 from duly.tools.storm.shared import Place, Shared
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Outcome:
     lost: tuple[int, int]
     """Answers and requests that were lost on the way to the database and back."""
     took: Took
+    replayed: int
+    """Jobs that a person replayed: lost with five workers, by no fault of their own."""
 
     @property
     def wrong(self) -> list[Line]:
@@ -89,6 +92,7 @@ class Play:
         self._seen: Look | None = None
         self._left: Left | None = None
         self._samples: deque[tuple[float, int]] = deque()
+        self._replayed = 0
 
     def run(self) -> Outcome:
         """All of it."""
@@ -170,8 +174,16 @@ class Play:
         self._moved = time.monotonic()
         while time.monotonic() - self._moved < STALLED:
             self._turn(crew, Phase.DRAIN)
-            if self._shared[Place.SENDER_DONE] and self._left == NOTHING:
+            if self._shared[Place.SENDER_DONE] and self._left == NOTHING and not self._replay():
                 return
+
+    def _replay(self) -> int:
+        """Have somebody look at the dead letters; how many of them are tried once more."""
+        books = self._world.file("sender.json")
+        found = replay_victims(self._settings, self._database, books)
+        self._replayed += found
+        self._left = None
+        return found
 
     def _turn(self, crew: Crew, phase: Phase) -> None:
         crew.tend()
@@ -238,6 +250,7 @@ class Play:
             nemesis=dict(nemesis.done),
             lost=(shared[Place.REPLIES_LOST], shared[Place.REQUESTS_LOST]),
             took=took,
+            replayed=self._replayed,
         )
 
 

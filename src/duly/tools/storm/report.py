@@ -65,11 +65,18 @@ def story(outcome: Outcome) -> list[str]:
         f"  {faults.restarts:,} restarted in order{database_faults(outcome)}.",
         f"Leases given again: {outcome.evidence.figures['leases']:,}; late acks refused: "
         f"{late.refused:,}, cut off by a kill: {late.cut_off:,}.",
+        *replayed(outcome.replayed),
         f"{outcome.books.deliveries:,} deliveries in {took.stormed:,.0f} s "
         f"({outcome.books.deliveries / took.stormed:,.0f} a second), "
         f"everything done after {took.whole:,.0f} s.",
         "",
     ]
+
+
+def replayed(count: int) -> list[str]:
+    """What a person had to do, if anything."""
+    told = f"Lost with five workers by no fault of their own, and replayed: {count:,}."
+    return [told] if count else []
 
 
 def database_faults(outcome: Outcome) -> str:
@@ -138,6 +145,7 @@ def document(settings: Settings, outcome: Outcome) -> dict[str, Json]:
             "cut_off": outcome.evidence.late.cut_off,
             "given_back": outcome.evidence.late.given_back,
         },
+        "replayed": outcome.replayed,
         "messages_resent": outcome.evidence.receipts - outcome.evidence.messages.total,
         "processor_seconds": {name: round(used, 1) for name, used in outcome.took.used.items()},
         "ledger": [
