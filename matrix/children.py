@@ -39,6 +39,13 @@ class Child:
 
     def wait(self) -> int:
         """Until it ends or stops: its exit code, minus a signal's number, or ``STOPPED``."""
+        try:
+            return self._waited()
+        except BaseException:  # whoever waits is told to end, and must leave nobody behind
+            self.kill()
+            raise
+
+    def _waited(self) -> int:
         deadline = time.monotonic() + PATIENCE
         pause = 0.001
         while True:
@@ -53,7 +60,6 @@ class Child:
             if time.monotonic() > deadline:
                 os.kill(self.pid, WHERE)
                 time.sleep(SAYING)
-                self.kill()
                 raise Hung(f"it was still running after {PATIENCE:.0f} s")
             time.sleep(pause)
             pause = min(pause * 1.5, 0.02)
@@ -81,6 +87,7 @@ def lived(work: Callable[[], None]) -> None:
     """The whole life of a child; nothing of its parent's is run at its end."""
     code = 1
     signal.signal(WHERE, lambda *_: say_where())
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a lane's own way to end is not its child's
     try:
         work()
         code = 0

@@ -19,6 +19,7 @@ from matrix.faults import FAULTS
 from matrix.flows import FLOWS
 
 SHOWN = 20
+INTERRUPTED = 130
 FEW = 3
 # Of a hundred cases, so many may be of a boundary that was there in one run and not in the next.
 UNSTEADY = 1
@@ -51,6 +52,7 @@ class Findings:
     faults: Counter[str] = field(default_factory=Counter)
     modes: Counter[str] = field(default_factory=Counter)
     violations: dict[str, list[str]] = field(default_factory=dict)
+    cut_short: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, told: dict[str, Any]) -> None:
@@ -91,30 +93,48 @@ class Findings:
 
 
 def share_out(orders: list[dict[str, Any]], lanes: int, findings: Findings, shown: Shown) -> None:
-    """Let every lane take the next order until there is none."""
+    """Let every lane take the next order until there is none; or end them all where told to."""
     queue: SimpleQueue[dict[str, Any]] = SimpleQueue()
     for order in orders:
         queue.put(order)
-    threads = [threading.Thread(target=drive, args=(queue, findings, shown)) for _ in range(lanes)]
+    at_work: set[subprocess.Popen[str]] = set()
+    driving = (queue, at_work, findings, shown)
+    # Daemons: whoever ends this early does not wait for their orders.
+    threads = [threading.Thread(target=drive, args=driving, daemon=True) for _ in range(lanes)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        findings.cut_short = True
+        for lane in list(at_work):
+            lane.terminate()
+            lane.wait()
+        raise
 
 
-def drive(queue: SimpleQueue[dict[str, Any]], findings: Findings, shown: Shown) -> None:
+def drive(
+    queue: SimpleQueue[dict[str, Any]],
+    at_work: set[subprocess.Popen[str]],
+    findings: Findings,
+    shown: Shown,
+) -> None:
     """One lane, from its first order to its last; a new process where one broke."""
     lane: subprocess.Popen[str] | None = None
-    while True:
+    while not findings.cut_short:
         try:
             order = queue.get_nowait()
         except Empty:
             break
         lane = lane or started()
+        at_work.add(lane)
         if not obeyed(lane, order, findings, shown):
             lane.kill()
+            at_work.discard(lane)
             lane = None
     if lane is not None:
+        at_work.discard(lane)
         lane.communicate()
 
 
@@ -125,6 +145,7 @@ def started() -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # Ctrl-C is for whoever drives it, and that one ends the lanes
     )
 
 
@@ -142,7 +163,8 @@ def obeyed(
             return True
         findings.take(told)
         shown.tell(findings)
-    findings.fail(order, f"the lane broke with {lane.wait()}: see what it printed above")
+    if not findings.cut_short:
+        findings.fail(order, f"the lane broke with {lane.wait()}: see what it printed above")
     return False
 
 
@@ -239,13 +261,18 @@ def main(arguments: list[str] | None = None) -> int:
     """Run, report, and return the exit code."""
     asked = parsed(arguments)
     findings, shown = Findings(), Shown(quiet=asked.json)
-    share_out(ordered(asked), asked.lanes, findings, shown)
-    if asked.quick:
-        look_again(findings, shown)
+    try:
+        share_out(ordered(asked), asked.lanes, findings, shown)
+        if asked.quick:
+            look_again(findings, shown)
+    except KeyboardInterrupt:
+        print("\nmatrix: ended before its time; so far:", file=sys.stderr)
     if asked.json:
         print(json.dumps(as_json(findings, shown.seconds)))
     else:
         report(findings, shown.seconds)
+    if findings.cut_short:
+        return INTERRUPTED
     nothing_done = not findings.cases and not asked.plan
     return 1 if findings.violations or findings.too_many_gone() or nothing_done else 0
 

@@ -82,6 +82,8 @@ class Lane:
         self._journal.clear()
         self._stderr = folder / "stderr"
         self._cluster = cluster
+        # Those of the case at hand.
+        self._children: list[Child] = []
         self._receiver = subprocess.Popen(
             [sys.executable, "-m", "matrix.receiver", self._journal.path], stdout=subprocess.PIPE
         )
@@ -100,7 +102,9 @@ class Lane:
                 thread.join(10)  # a timer may have a moment left; a lane forks, and has no threads
 
     def close(self) -> None:
-        """End the receiver."""
+        """End the receiver, and whoever is stopped in the middle of a case."""
+        for child in self._children:
+            child.kill()
         self._receiver.kill()
         self._receiver.wait()
 
@@ -238,6 +242,7 @@ class Lane:
         return found + settled.repeated() + Audit(flow, self.place, self._journal).violations()
 
     def _begin(self, flow: Flow) -> None:
+        self._children.clear()
         self._back()
         if flow.empty:
             self.place.empty()
@@ -271,7 +276,9 @@ class Lane:
             os.dup2(file, 2)
             work()
 
-        return Child(quiet)
+        child = Child(quiet)
+        self._children.append(child)
+        return child
 
     def said(self) -> str:
         """What the children had to say."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from matrix.cases import Case
+
+
+TOLD_TO_END = 128 + signal.SIGTERM
 
 
 class Lanes:
@@ -93,6 +97,7 @@ def tell(kind: str, **facts: Any) -> None:
 def main() -> None:
     """Carry out orders, one to a line, until there are no more."""
     logging.getLogger("duly").setLevel(logging.CRITICAL)  # faults are what it is about
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TOLD_TO_END))  # and take its servers down
     with ExitStack() as stack:
         lanes = Lanes(stack)
         for line in sys.stdin:
