@@ -15,7 +15,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from duly.runtime.calling import transports  # noqa: F401  # before the fork, not in each child
+from duly.runtime.calling import awaited  # noqa: F401  # before the fork, not in each child
 from duly.runtime.relaying.sending import Sender
 from duly.stores.postgres.patience import PatientAsyncConnection
 from duly.stores.sql.statements import Statements

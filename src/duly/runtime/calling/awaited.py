@@ -96,7 +96,6 @@ class AsyncGuarded(httpx.AsyncBaseTransport):
         self._limit = limit
         # Whether somebody unpacks what is compressed: then it is refused.
         self._unpacked = unpacked
-        self._resolver = resolver
         self._tls = trusting()
         self._dialler = AsyncDialler(egress, resolver)
         self._heap: Heap[Speaker] = Heap(attrgetter("reusable"))
