@@ -86,8 +86,7 @@ def asked(colour: str, egress: Egress, url: str) -> None:
 
 
 @pytest.mark.parametrize("colour", WAYS)
-def test_who_hangs_up_before_tls_was_not_reached(colour: str, authority: Authority) -> None:
-    authority.server("127.0.0.1")
+def test_who_hangs_up_before_tls_was_not_reached(colour: str) -> None:
     with living(lambda connection: connection.socket.close(), deaf=True) as den:
         url = den.url.replace("http:", "https:")
         with pytest.raises(httpx.ConnectError):

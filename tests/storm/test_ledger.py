@@ -25,7 +25,7 @@ IT = f"event = '{FIRST.id}'"
 ITS_ROW = f"event_id = '{FIRST.id}'"
 ITS_JOB = f"job = (SELECT job FROM effects WHERE {IT})"
 NOBODY = "evt_2999999"
-VICTIM = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"
+VICTIM, FAILED = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305", "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e306"
 
 
 @pytest.fixture(scope="module")
@@ -189,12 +189,13 @@ def test_a_job_that_lost_its_workers_by_no_fault_of_its_own_is_replayed_and_no_o
     columns = "scope, queue, payload, state, run_at, priority, attempts, max_attempts, epoch"
     columns += ", created_at, dead_at"
     gift = f"(SELECT id FROM duly_events WHERE event_id = '{GIFT.id}')"
-    honest.doctor(
-        f"INSERT INTO duly_jobs (id, name, event, rescues, {columns})"
-        f" SELECT '{VICTIM}', 'wrap', {gift}, 5, {columns} FROM duly_jobs"
-        " WHERE state = 'dead' LIMIT 1"
-    )
     honest.doctor("UPDATE duly_jobs SET rescues = 5 WHERE state = 'dead'")  # poison stays dead
+    for job, rescues in ((VICTIM, 5), (FAILED, 4)):
+        honest.doctor(
+            f"INSERT INTO duly_jobs (id, name, event, rescues, {columns})"
+            f" SELECT '{job}', 'wrap', {gift}, {rescues}, {columns} FROM duly_jobs"
+            " WHERE state = 'dead' AND name <> 'wrap' LIMIT 1"
+        )
     books, database = honest.folder / "sender.json", SqliteDatabase(honest.settings)
     honest.books.save(books)
 
@@ -202,5 +203,8 @@ def test_a_job_that_lost_its_workers_by_no_fault_of_its_own_is_replayed_and_no_o
     assert replay_victims(honest.settings, database, books) == 1
     ready = database.asked("SELECT id FROM {jobs} WHERE state = 'ready'")
     assert [job for (job,) in ready] == [VICTIM]
+    # One that died of its own errors stays dead, and the books do not balance for it.
+    assert "poison and killers = dead" in honest.unbalanced()
+    honest.doctor(f"DELETE FROM duly_jobs WHERE id = '{FAILED}'")
     assert "poison and killers = dead" not in honest.unbalanced()
     assert replay_victims(honest.settings, database, books) == 0
