@@ -118,7 +118,7 @@ class Desk:
     def lease(self, *, rescued: bool = False) -> Leased:
         """Lease the one job that can run now, as a worker would that is never seen again."""
         [want] = Slots({self.name: 1}).wants()
-        want = want._replace(fresh=1, rescued=int(rescued))
+        want = want._replace(fresh=1, turns=want.turns._replace(rescued=int(rescued)))
         asked = Taking(new_id(), HOUR, [want], stage=True)
         runner = self.app.store.blocking
         [leased] = finish(runner.run(lambda session: take(session, asked), wait=WAIT))

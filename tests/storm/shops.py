@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import duly
 from duly.tools.storm.books import FIRST, SENT, Books
 from duly.tools.storm.crew import Faults
-from duly.tools.storm.database import SqliteDatabase
+from duly.tools.storm.databases import SqliteDatabase
 from duly.tools.storm.deliveries import Delivery, Writer
 from duly.tools.storm.downstream import Reading, Receiver
 from duly.tools.storm.events import HUB_SOURCE, Catalog, Event, Kind

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from duly.tools.cli import main
-from duly.tools.storm.database import PostgresDatabase, server_pid
+from duly.tools.storm.databases import PostgresDatabase, server_pid
 from duly.tools.storm.settings import SCHEMA, Settings
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from duly.tools.storm import shop
 from duly.tools.storm.books import ACKNOWLEDGED
-from duly.tools.storm.database import SqliteDatabase
+from duly.tools.storm.databases import SqliteDatabase
 from duly.tools.storm.events import Kind
 from duly.tools.storm.operator import replay_victims
 from tests.storm.shops import AT_ONCE, SmallShop, events

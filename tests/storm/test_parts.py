@@ -14,7 +14,7 @@ import pytest
 
 import duly
 from duly.tools.storm.crew import Faults, Role, Slot, State
-from duly.tools.storm.database import Look
+from duly.tools.storm.databases import Look
 from duly.tools.storm.deliveries import Delivery, Sort, Writer
 from duly.tools.storm.display import Phase, PlainDisplay, Scene, display_for
 from duly.tools.storm.events import HUB_SOURCE, SHARES, SHOP, WHOLE, Catalog, Kind

@@ -14,7 +14,7 @@ from duly._kernel.options import WAIT
 from duly._kernel.states import JobState
 from duly.jobs import leases
 from duly.jobs.endings import DONE, Ended
-from duly.jobs.leases import Leased, Settled, Taking, Want, finish_inside, settle
+from duly.jobs.leases import NO_TURNS, Leased, Settled, Taking, Want, finish_inside, settle
 from duly.jobs.workers import Identity, beat, leave, rescue
 from duly.runtime.desk import FIRST
 
@@ -99,7 +99,7 @@ async def take(
     session: Session, worker: str, *, rescued: bool = False, limit: int = 10, queue: str = QUEUE
 ) -> list[Leased]:
     """Lease for a worker, from the very beginning of the queue."""
-    want = Want(queue, limit, *FIRST, rescued=0, lone=False, alone=False)
+    want = Want(queue, limit, *FIRST, NO_TURNS, alone=False)
     asked = Taking(worker, 24 * HOUR, [want], stage=False)
     if not rescued:
         return await leases.take(session, asked)

@@ -13,6 +13,7 @@ from duly.runtime import clearing, desk, runs, worker
 from duly.runtime.clearing import CLEARING, LONELY, Clearing, lonely
 from duly.runtime.desk import Desk
 from duly.runtime.runs import Run
+from tests.working.clocks import Seconds
 from tests.working.lingering import Lingering, came_back
 from tests.working.subjects import Case, cases, seen, working
 
@@ -21,16 +22,6 @@ if TYPE_CHECKING:
 
 AWAITED = cases(kinds=["sqlite", "postgres"], colours=["async"], ways=["leased"])
 NOTHING = Handler("nothing", print, frozenset(), "sync")
-
-
-class Seconds:
-    """A clock that never jumps, turned by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -61,7 +52,7 @@ def two_queues() -> Desk:
 
 @pytest.mark.usefixtures("seconds")
 def test_a_worker_without_work_takes_one_that_must_run_alone_or_else_anything() -> None:
-    assert [(want.alone, want.fresh > 0, want.lone) for want in two_queues().wants()] == [
+    assert [(want.alone, want.fresh > 0, want.turns.lone) for want in two_queues().wants()] == [
         (True, True, True)
     ] * 2
 
@@ -94,11 +85,9 @@ def test_a_worker_that_does_not_become_free_takes_it_all_the_same(seconds: Secon
     subject.clearing.see(GRAVE)
     seconds.now += 1.01
     wants = subject.wants()
-    assert [(want.alone, want.fresh, want.rescued, want.lone) for want in wants] == [
-        (True, 0, 0, False)
-    ] * 2
+    assert [(want.alone, want.fresh, bool(want.turns)) for want in wants] == [(True, 0, False)] * 2
     assert list(subject.startable()) == []
-    subject.took(wants, [])  # somebody else was quicker
+    subject.took(wants, [], staged=True)  # somebody else was quicker
     assert [(want.alone, want.fresh > 0) for want in subject.wants()] == [(False, True)] * 2
 
 
@@ -145,7 +134,7 @@ def test_jobs_that_came_back_keep_apart_from_each_other_across_queues(
     subject = two_queues()
     run_on(subject, "a", beside)
     [other] = [want for want in subject.wants() if want.queue == "b"]
-    assert (other.rescued > 0, other.lone, other.alone) == (rescued, lone, False)
+    assert (other.turns.rescued > 0, other.turns.lone, other.alone) == (rescued, lone, False)
     assert other.fresh > 0
 
 

@@ -13,7 +13,9 @@ import psycopg
 import pytest
 
 import duly
+from duly.jobs.leases import GRAVE
 from duly.runtime import taking
+from duly.runtime.desk import Desk
 from tests.processes.leading import PATIENCE
 from tests.working.subjects import BOUNCED, Case, cases, seen, working
 
@@ -85,7 +87,8 @@ def enqueued(app: duly.Duly, url: str, way: str) -> None:
 async def told_at_each_round(rung: list[bool], *, urgent: bool = False) -> list[bool]:
     """Whether each round looks for jobs that came due, after a notification or none."""
     store = SimpleNamespace(awaited=None, listen=None)
-    desk = SimpleNamespace(clearing=SimpleNamespace(wanted=urgent))
+    desk = Desk({"default": 1})
+    desk.clearing.see(GRAVE if urgent else 0)
     parts = SimpleNamespace(store=store, jobs=SimpleNamespace(all=list))
     taker = taking.Taker(parts, SimpleNamespace(desk=desk), None)  # type: ignore[arg-type]
     ears: list[Callable[[], None]] = []
@@ -100,7 +103,7 @@ async def told_at_each_round(rung: list[bool], *, urgent: bool = False) -> list[
     for ring in rung:
         if ring:
             ears[0]()
-        looks.append(taker._stages())
+        looks.append(taker._stages(desk.wants()))
     return looks
 
 

@@ -61,6 +61,28 @@ class Leased(NamedTuple):
         return {"id": self.id, "token": self.token, "epoch": self.epoch}
 
 
+class Turns(NamedTuple):
+    """How many jobs a worker can take that came back: several that did once, or one that did twice.
+
+    One that did twice runs beside no other, so they must take turns.
+    """
+
+    rescued: int
+    lone: bool
+    lone_first: bool
+
+    def __bool__(self) -> bool:
+        return self.rescued > 0 or self.lone
+
+    def asked(self) -> list[tuple[int, int]]:
+        """How often they came back, and how many of these: what is found first is enough."""
+        both = [(1, self.rescued), (2, int(self.lone))]
+        return both[::-1] if self.lone_first else both
+
+
+NO_TURNS = Turns(0, lone=False, lone_first=False)
+
+
 class Want(NamedTuple):
     """How many jobs of a queue a worker can take."""
 
@@ -69,8 +91,7 @@ class Want(NamedTuple):
     urgency: int  # where the last batch ended: its priority,
     since: int | None  # its time,
     last: str | None  # and its id
-    rescued: int  # to start at once; they came back one time
-    lone: bool  # to start at once, one that came back twice
+    turns: Turns  # of those that came back, to start at once
     alone: bool  # to run with nothing beside it, one that came back more often
 
 
@@ -117,10 +138,11 @@ async def take_rescued(
 ) -> Iterator[Leased]:
     """Those that came back from a lost worker: several that did once, or one that did again."""
     rows: Sequence[Row] = []
-    if want.rescued:
-        rows = await session.rows(JOBS_TAKE_RESCUED, limit=want.rescued, least=1, most=1, **shared)
-    if want.lone and not rows:
-        rows = await session.rows(JOBS_TAKE_RESCUED, limit=1, least=2, most=2, **shared)
+    for times, limit in want.turns.asked():
+        if limit and not rows:
+            rows = await session.rows(
+                JOBS_TAKE_RESCUED, limit=limit, least=times, most=times, **shared
+            )
     return map(leased_from, rows)
 
 

@@ -55,9 +55,16 @@ class Clearing:
 
 def lonely(runs: Iterable[Run]) -> bool:
     """Whether a job runs beside which nothing else may begin yet."""
+    return any(rescues >= GRAVE for rescues in suspected(runs))
+
+
+def suspected(runs: Iterable[Run]) -> list[int]:
+    """How often those came back that may yet end their process: who ran for long will not now."""
     now = time.monotonic()
-    return any(
-        run.leased.rescues >= GRAVE and (run.begun is None or now - run.begun < LONELY)
+    return [
+        run.leased.rescues
         for run in runs
-        if run.ended is None
-    )
+        if run.leased.rescues
+        and run.ended is None
+        and (run.begun is None or now - run.begun < LONELY)
+    ]

@@ -10,13 +10,14 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from duly.jobs.leases import GRAVE, Want
-from duly.runtime.clearing import Clearing, lonely
+from duly.jobs.leases import GRAVE, NO_TURNS, Want
+from duly.runtime.clearing import Clearing, lonely, suspected
+from duly.runtime.turns import WhoseTurn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from duly.jobs.leases import Leased
+    from duly.jobs.leases import Leased, Turns
     from duly.runtime.runs import Run
 
 # Jobs are held ahead only as many as are done in so many seconds: a slow job keeps none waiting.
@@ -43,6 +44,7 @@ class Queue:
         self.running: dict[str, Run] = {}
         # Kept free for a job that comes back from a lost worker: it is never held.
         self.reserved = False
+        self.turn = WhoseTurn()
         self._done = 0
         self._speed = 0.0
         self._since = time.monotonic()
@@ -74,18 +76,17 @@ class Queue:
         if self.held and fresh < max(self.slots, self.ahead) // 2:
             fresh = 0  # a larger batch soon costs less than a small one now
         at_once = self.slots - len(self.running) - (0 if self.reserved else len(self.held))
-        rescued = 0 if any(count > 1 for count in rescues) else max(at_once, 0)
-        lone = at_once > 0 and not any(rescues)
-        if fresh <= 0 and not rescued and not lone:
+        turns = self.turn.wanted(at_once, rescues)
+        if fresh <= 0 and not turns:
             return None
-        return Want(self.name, max(fresh, 0), *self._place(), rescued, lone, alone=False)
+        return Want(self.name, max(fresh, 0), *self._place(), turns, alone=False)
 
     def want_alone(self, *, only: bool) -> Want:
         """While nothing runs: also a job that must run with nothing beside it, or only that."""
         if only:
-            return Want(self.name, 0, *FIRST, 0, lone=False, alone=True)
-        fresh = self.slots + self.ahead
-        return Want(self.name, fresh, *self._place(), self.slots, lone=True, alone=True)
+            return Want(self.name, 0, *FIRST, NO_TURNS, alone=True)
+        turns, fresh = self.turn.wanted(self.slots, ()), self.slots + self.ahead
+        return Want(self.name, fresh, *self._place(), turns, alone=True)
 
     def _place(self) -> Position:
         """Where to begin to look: where the last batch ended, but now and then at the start."""
@@ -100,6 +101,23 @@ class Queue:
             self._begin_anew()
         elif fresh:
             self._position = (fresh[-1].priority, fresh[-1].run_at, fresh[-1].id)
+
+    def looked(self, turns: Turns, found: Sequence[int]) -> bool:
+        """Hear how often those came back that were found; whether a slot was kept for nothing."""
+        self.turn.looked(turns, found)
+        in_vain = self.reserved and bool(turns) and not found
+        if in_vain:
+            self.reserved = False
+        return in_vain
+
+    def expect_another(self, rescues: Sequence[int]) -> None:
+        """One that came back has ended: its slot is for the next that did, not for a fresh one."""
+        self.reserved = self.turn.more and bool(self.held) and not self.turn.none_but_one(rescues)
+
+    def keep_room(self, rescued: int) -> None:
+        """Hear how often one came back that is due; it is never held, and needs a free slot."""
+        self.reserved = rescued > 0 and self.free <= 0
+        self.turn.heard(rescued)
 
     def _begin_anew(self) -> None:
         self._position, self._looked = FIRST, time.monotonic()
@@ -134,27 +152,38 @@ class Desk:
 
     def wants(self) -> list[Want]:
         """What each queue would take."""
-        running = self.running()
         if not self or (self.clearing.wanted and not self.clearing.waiting):
             only = self.clearing.wanted
             return [queue.want_alone(only=only) for queue in self.queues.values()]
         if self.clearing.waiting or self._lonely():
             return []
-        rescues = [run.leased.rescues for run in running]
+        rescues = suspected(self.running())
         wants = (queue.want(rescues) for queue in self.queues.values())
         return [want for want in wants if want is not None]
+
+    def expects(self, wants: Sequence[Want]) -> bool:
+        """Whether it could take some now that came back, and more of them are believed due."""
+        return any(want.turns and self.queues[want.queue].turn.more for want in wants)
 
     def _lonely(self) -> bool:
         """Whether a job runs beside which nothing else may begin yet."""
         return lonely(run for run in self._suspects if self.running_job(run.leased) is run)
 
-    def took(self, wants: Sequence[Want], leases: Sequence[Leased]) -> None:
-        """Remember where each queue's batch ended."""
+    def took(self, wants: Sequence[Want], leases: Sequence[Leased], *, staged: bool) -> bool:
+        """Remember where each queue's batch ended, and what was found of those that came back.
+
+        Returns whether a slot was kept free for one of those, and there is none.
+        """
+        in_vain = False
         if any(want.alone for want in wants):
             self.clearing.over()
         for want in wants:
             of_queue = [leased for leased in leases if leased.queue == want.queue]
             self.queues[want.queue].took(want, of_queue)
+            if staged:
+                found = [leased.rescues for leased in of_queue if leased.rescues]
+                in_vain |= self.queues[want.queue].looked(want.turns, found)
+        return in_vain
 
     def put(self, run: Run) -> None:
         """A job was leased: in front if it came back from a lost worker, which may not wait."""
@@ -189,6 +218,8 @@ class Desk:
         if queue.running.get(run.leased.id) is run:
             del queue.running[run.leased.id]
             queue.count()
+            if run.leased.rescues:
+                queue.expect_another(suspected(self.running()))
 
     def running(self) -> list[Run]:
         """Every job that runs, or waits for the commit of its end."""
@@ -216,8 +247,3 @@ class Desk:
                 queue.held.remove(run)
             taken += old
         return taken
-
-    def reserve(self, name: str, *, wanted: bool) -> None:
-        """Keep a queue's next free slot for a job that comes back from a lost worker, or not."""
-        queue = self.queues[name]
-        queue.reserved = wanted and queue.free <= 0

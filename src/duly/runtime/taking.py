@@ -100,19 +100,21 @@ class Taker:
             seen = await self._look([want.queue for want in wants])
             if not seen.due and (seen.next_in is None or seen.next_in > 0):
                 return 0
-        asked = Taking(self._worker.id, self._hold, wants, self._stages())
+        asked = Taking(self._worker.id, self._hold, wants, self._stages(wants))
         run = self._runner.run_single if self._parts.many_writers else self._runner.run
         self.taking = True
         try:
             leases, events = await run(lambda session: taken_with_events(session, asked), wait=WAIT)
-            self._crew.desk.took(wants, leases)
+            kept_in_vain = self._crew.desk.took(wants, leases, staged=asked.stage)
             for leased in leases:
                 self._receive(leased, events)
+            if kept_in_vain:
+                self._crew.start()
         finally:
             self.taking = False
         return len(leases)
 
-    def _stages(self) -> bool:
+    def _stages(self, wants: Sequence[Want]) -> bool:
         """Whether to look first for jobs that have come due, and for those that came back.
 
         The round after a notification is for the job that it told of; the next one looks, however
@@ -120,7 +122,8 @@ class Taker:
         """
         rung, self._rung = self._rung, False
         urgent = self._crew.desk.clearing.wanted
-        if not urgent and time.monotonic() - self._staged <= STAGE:
+        more = self._crew.desk.expects(wants)
+        if not urgent and not more and time.monotonic() - self._staged <= STAGE:
             return False
         self._put_off = rung and not self._put_off and not urgent
         if not self._put_off:
@@ -189,7 +192,7 @@ class Taker:
         most = 0
         for name in desk.queues if desk else ():
             seen = await self._look([name])
-            desk.reserve(name, wanted=seen.rescued > 0)
+            desk.queues[name].keep_room(seen.rescued)
             most = max(most, seen.rescued)
         if desk.clearing.see(most):
             self._crew.release_unstarted()

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Self
 
 from duly._kernel.errors import DulyError
 from duly.tools.serving.endings import REPLACE
-from duly.tools.storm import children
+from duly.tools.storm import world
 from duly.tools.storm.shared import up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from duly.tools.storm.children import World
+    from duly.tools.storm.world import World
 
 # Seconds that a process has to end which was told to, before it is killed.
 ENDING = 25.0
@@ -190,7 +190,7 @@ class Crew:
             faults.replaced += 1
         elif told and code in (0, -signal.SIGTERM):  # the latter where it had not begun yet
             faults.restarts += not self.ending
-        elif code == children.GAVE_UP and (told or not begun):
+        elif code == world.GAVE_UP and (told or not begun):
             faults.gave_up += 1
         else:
             said = (self._log(slot).splitlines() or ["it said nothing"])[-1]
@@ -205,7 +205,7 @@ class Crew:
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
-            children.run(self._world, name, work)
+            world.run(self._world, name, work)
         return pid
 
     def _log(self, slot: Slot) -> str:

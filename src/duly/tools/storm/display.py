@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.tools.storm.crew import Faults, Slot
-    from duly.tools.storm.database import Look
+    from duly.tools.storm.databases import Look
     from duly.tools.storm.settings import Settings
     from duly.tools.storm.shared import Shared
 

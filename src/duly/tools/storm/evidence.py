@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from duly.tools.storm.database import PostgresDatabase, SqliteDatabase
+    from duly.tools.storm.databases import PostgresDatabase, SqliteDatabase
 
 INBOX = "SELECT event_id, flags FROM {events}"
 ENDED = (

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
-from duly.tools.storm import children
+from duly.tools.storm import beside
 from duly.tools.storm.crew import Role, State
-from duly.tools.storm.database import PostgresDatabase, SqliteDatabase
+from duly.tools.storm.databases import PostgresDatabase, SqliteDatabase
 from duly.tools.storm.settings import PACE
 from duly.tools.storm.shared import Place, wrapping
 
@@ -191,7 +191,7 @@ class Nemesis:
         self.done["write lock held"] += 1
         self.say(now, f"write lock held for {seconds:.1f} s")
         path = self._database.path
-        self._crew.once("holder", partial(children.hold, path=path, seconds=seconds))
+        self._crew.once("holder", partial(beside.hold, path=path, seconds=seconds))
         return True
 
     def _pause(self, average: float) -> float:

@@ -17,7 +17,7 @@ from duly.tools.storm.events import Catalog
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from duly.tools.storm.database import PostgresDatabase, SqliteDatabase
+    from duly.tools.storm.databases import PostgresDatabase, SqliteDatabase
     from duly.tools.storm.settings import Settings
 
 DEAD = (

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.tools.storm import children
+from duly.tools.storm import beside, inside
 from duly.tools.storm.books import read_books
-from duly.tools.storm.children import World
 from duly.tools.storm.crew import Crew, Role
-from duly.tools.storm.database import Left, PostgresDatabase, Unreachable, database_of
+from duly.tools.storm.databases import Left, PostgresDatabase, Unreachable, database_of
 from duly.tools.storm.display import Phase, Scene
 from duly.tools.storm.events import Catalog
 from duly.tools.storm.evidence import gathered
@@ -23,13 +22,14 @@ from duly.tools.storm.ledger import audited
 from duly.tools.storm.nemesis import Nemesis
 from duly.tools.storm.operator import replay_victims
 from duly.tools.storm.shared import Place, Shared
+from duly.tools.storm.world import DOWNSTREAM, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.tools.storm.books import Books
     from duly.tools.storm.crew import Faults
-    from duly.tools.storm.database import Look, SqliteDatabase
+    from duly.tools.storm.databases import Look, SqliteDatabase
     from duly.tools.storm.display import Display
     from duly.tools.storm.evidence import Evidence
     from duly.tools.storm.ledger import Line
@@ -135,23 +135,23 @@ class Play:
 
     def _hire(self, crew: Crew) -> None:
         settings, url = self._settings, self._settings.url
-        crew.add(children.DOWNSTREAM, Role.BESIDE, children.listen)
+        crew.add(DOWNSTREAM, Role.BESIDE, beside.listen)
         wire = url
         if isinstance(self._database, PostgresDatabase):
             server = self._database.server
             if server is not None:
-                crew.add("proxy", Role.BESIDE, partial(children.carry, server=server))
+                crew.add("proxy", Role.BESIDE, partial(beside.carry, server=server))
                 wire = self._database.by_way_of(self._world.proxy.getsockname()[1])
         # Every second one goes over the wire on which answers get lost.
         for at in range(settings.ingress):
             by = wire if at % 2 == 0 else url
-            crew.add(f"ingress-{at}", Role.INGRESS, partial(children.receive, url=by))
+            crew.add(f"ingress-{at}", Role.INGRESS, partial(inside.receive, url=by))
         for at in range(settings.workers):
             by = wire if at % 2 == 0 else url
-            crew.add(f"worker-{at}", Role.WORKER, partial(children.work, url=by))
+            crew.add(f"worker-{at}", Role.WORKER, partial(inside.work, url=by))
         for at in range(settings.relays):
-            crew.add(f"relay-{at}", Role.RELAY, partial(children.relay, url=wire))
-        crew.add("sender", Role.BESIDE, children.send, ends=True)
+            crew.add(f"relay-{at}", Role.RELAY, partial(inside.relay, url=wire))
+        crew.add("sender", Role.BESIDE, beside.send, ends=True)
 
     def _storm(self, crew: Crew, nemesis: Nemesis) -> float:
         """Deliver and do harm, for as long as it was asked for or until hurried."""

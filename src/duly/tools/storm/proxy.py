@@ -15,7 +15,7 @@ from duly.tools.storm.shared import Place
 if TYPE_CHECKING:
     from random import Random
 
-    from duly.tools.storm.database import Server
+    from duly.tools.storm.databases import Server
     from duly.tools.storm.shared import Shared
 
 # ReadyForQuery, with no transaction open.
