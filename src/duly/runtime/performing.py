@@ -77,7 +77,12 @@ async def perform(run: Run, place: Place) -> Ended:
         problem = failure.__cause__ or failure
     except (Exception, SystemExit) as failure:  # sys.exit() in a handler ends no worker
         problem = failure
-    return judged(run.leased, run.handler, problem, place.circumstances(run))
+    try:
+        return judged(run.leased, run.handler, problem, place.circumstances(run))
+    finally:
+        # Its traceback holds this frame, and this frame holds it: a circle that keeps what the
+        # handler left open, and SQLite's only write lock with it, until the next collection.
+        del problem
 
 
 async def attempt(run: Run, place: Place) -> Ended:
