@@ -1,4 +1,4 @@
-"""A connection that a failing handler left open does not keep SQLite's write lock from everybody."""
+"""A connection that a failing handler left open keeps nobody else from SQLite's write lock."""
 
 from __future__ import annotations
 
