@@ -41,6 +41,7 @@ class Findings:
     pairs: int = 0
     planned: int = 0
     zombies: int = 0
+    waited_for: int = 0
     refused: int = 0
     # Boundaries that came and went from one unharmed run to the next: left out of the plan, and
     # found gone when their case was run.
@@ -74,6 +75,7 @@ class Findings:
         self.seconds[case.fault] += told["seconds"]
         self.pairs += case.then is not None
         self.zombies += told["zombies"]
+        self.waited_for += told["waited_for"]
         self.refused += told["refused"]
         self.flows[case.flow] += 1
         self.faults[case.fault] += 1
@@ -302,6 +304,7 @@ def as_json(findings: Findings, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "seconds_by_fault": {name: round(spent, 1) for name, spent in findings.seconds.items()},
         "zombies": findings.zombies,
+        "waited_for": findings.waited_for,
         "modes": findings.modes,
         "flows": findings.flows,
         "faults": findings.faults,
@@ -339,7 +342,8 @@ def report(findings: Findings, seconds: float) -> None:
     of = f" of {findings.planned}" if findings.planned not in (0, findings.cases) else ""
     print(
         f"\n{findings.cases} cases{of}{at} in {seconds:.0f} s: {len(findings.violations)}"
-        f" violations; {findings.zombies} stopped past their lease"
+        f" violations; {findings.zombies} stopped past their lease, and {findings.waited_for}"
+        " where others had to wait for what they had locked"
     )
     if not findings.cases and not findings.planned:
         print("no fault fits there: see the table in docs/proof.md")

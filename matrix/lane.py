@@ -60,7 +60,10 @@ class Verdict(NamedTuple):
 
     case: Case
     violations: list[str]
+    # Stopped until others had done its work, or taken it over; or until these gave up waiting for
+    # what it had locked, which is no lease that was lost.
     zombies: int = 0
+    waited_for: int = 0
     refused: int = 0
     # The boundary is there in one unharmed run of the flow and not in the next.
     unsteady: bool = False
@@ -158,12 +161,12 @@ class Lane:
         flow, terms = FLOWS[case.flow], self._terms(case.mode)
         self._begin(flow)
         child = self._child(lambda: self._live(flow, terms, case.at, case.fault))
-        zombies = 0
+        stopped = False
         found: list[str] = []
         try:
             code = child.wait()
             if code == STOPPED:
-                zombies = 1
+                stopped = True
                 beside = self._rivalled if case.fault == "rival" else self._passed_over
                 code, seen = beside(flow, terms, child)
                 found += seen
@@ -180,7 +183,14 @@ class Lane:
             self._child(lambda: self._recover_until(flow, terms, case.then or 0)).wait()
         found += self._recovered(flow, terms)
         refused = sum(line["lost"] for line in self._journal.of("worked"))
-        return Verdict(case, found, zombies, refused)
+        overtaken = stopped and self._overtaken(case)
+        return Verdict(case, found, int(overtaken), int(stopped and not overtaken), refused)
+
+    def _overtaken(self, case: Case) -> bool:
+        """Whether others did get past the one that was stopped."""
+        if case.fault == "rival":
+            return bool(self._journal.of("holding"))
+        return not self._journal.of("held up")
 
     def _recover_until(self, flow: Flow, terms: Terms, number: int) -> None:
         """A recovery that is killed at one of its statements."""
@@ -228,8 +238,10 @@ class Lane:
 
     def _beside(self, flow: Flow, terms: Terms) -> None:
         """A recovery, which may be told that the stopped one has the lock of a key, or SQLite's."""
-        with suppress(duly.Held):
+        try:
             recover(flow, terms, self.place)
+        except duly.Held:
+            self._journal.write("held up")
 
     def _recovered(self, flow: Flow, terms: Terms) -> list[str]:
         """Everything brought to its end, and looked at."""

@@ -83,6 +83,7 @@ def carried_out(lane: Lane, cases: Iterable[Case], *, planned: bool) -> None:
             case=str(case),
             violations=verdict.violations,
             zombies=verdict.zombies,
+            waited_for=verdict.waited_for,
             refused=verdict.refused,
             unsteady=verdict.unsteady,
             seconds=round(time.monotonic() - begun, 3),

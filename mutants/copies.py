@@ -36,7 +36,8 @@ class Copy:
         paths = os.pathsep.join((str(folder / "src"), str(folder)))
         # A test may be what runs this, and pytest tells its children that they are inside.
         plain = {name: value for name, value in around.items() if not name.startswith("PYTEST_")}
-        self.environment = {**plain, "PYTHONPATH": paths}
+        # pytest leaves out what a test failed with where a line has no room for it.
+        self.environment = {**plain, "PYTHONPATH": paths, "COLUMNS": "1000"}
 
     def copied(self, folder: Path) -> Copy:
         """The same in another folder."""

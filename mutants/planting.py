@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tests.servers.memory import temporary_folder
 
 from mutants.copies import Copy, copy_of, first_copy
+from mutants.findings import broke
 from mutants.trials import Runs, Verdict, judged
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ T = TypeVar("T")
 RED = "this command is red without any bug, so it says nothing about one: mend that first"
 MISSED = "nobody noticed: the command ended as if nothing were wrong"
 HUNG = "the command did not end; what it said last"
-OTHERWISE = "the command failed, but never said {phrase!r}; what it said last"
+OTHERWISE = "the command failed, but found nothing that says {phrase!r}; what it said last"
+BREAKS = "the patch breaks duly ({how}) instead of making it wrong; what the command said last"
 
 
 class Field(NamedTuple):
@@ -59,13 +61,19 @@ class Field(NamedTuple):
 
 def verdict_on(mutant: Mutant, found: Run) -> Verdict:
     """What a command has made of a bug, with what to say about it."""
-    judgement = judged(found, mutant.phrase)
+    judgement = judged(found, mutant)
     told = {
         "missed": MISSED,
         "hung": f"{HUNG}\n{found.tail()}",
-        "wrong reason": f"{OTHERWISE.format(phrase=mutant.phrase)}\n{found.tail()}",
+        "wrong reason": f"{why_not(mutant, found)}\n{found.tail()}",
     }.get(judgement, "")
     return Verdict(mutant.name, judgement, mutant.command, found.seconds, told)
+
+
+def why_not(mutant: Mutant, found: Run) -> str:
+    """Why a command that failed has not found the bug."""
+    how = broke(found.said)
+    return BREAKS.format(how=how) if how else OTHERWISE.format(phrase=mutant.phrase)
 
 
 @contextmanager

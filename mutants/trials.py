@@ -12,8 +12,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from mutants.findings import broke, found_by
+
 if TYPE_CHECKING:
     from mutants.copies import Copy
+    from mutants.shelf import Mutant
 
 # Seconds; each takes a few alone, and a busy machine twenty times as long.
 PATIENCE = 600.0
@@ -114,10 +117,11 @@ def signalled(process: subprocess.Popen[str], number: int) -> None:
         os.killpg(process.pid, number)
 
 
-def judged(found: Run, phrase: str) -> Judged:
+def judged(found: Run, mutant: Mutant) -> Judged:
     """Whether a command that should have found a bug has, and that very bug."""
     if found.status is None:
         return "hung"
     if found.status == 0:
         return "missed"
-    return "caught" if phrase in found.said else "wrong reason"
+    told = mutant.phrase in found_by(mutant.command, found.said)
+    return "caught" if told and not broke(found.said) else "wrong reason"

@@ -11,13 +11,14 @@ from mutants import shelf as shelves
 from mutants.command import main
 from mutants.copies import ROOT
 from mutants.patching import Change, Stale, changes_of
-from mutants.shelf import Unreadable, mutant_of, shelf
+from mutants.shelf import Mutant, Unreadable, mutant_of, shelf
 from mutants.trials import Run, judged
+
+VIOLATED = "\nVIOLATED: sqlite-sync/a/b/0/after/kill\n  {}\n  repro: python -m matrix"
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mutants.shelf import Mutant
 
 LEAST = 18
 # The quickest of all: two tests on a file of SQLite's.
@@ -124,11 +125,32 @@ def test_a_patch_without_a_whole_head_is_refused_with_the_remedy(
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [
-        (Run(1, "VIOLATED\n  I1: it is not there", 0.1), "caught"),
-        (Run(1, "ImportError: no such module", 0.1), "wrong reason"),
+        (Run(1, VIOLATED.format("I1: it is not there"), 0.1), "caught"),
+        (
+            Run(1, "the lane broke: [I1: it is not there]", 0.1),
+            "wrong reason",
+        ),
+        (Run(1, VIOLATED.format("I1: gone: NameError: no_such_name"), 0.1), "wrong reason"),
+        (Run(1, VIOLATED.format("I2: it is there twice"), 0.1), "wrong reason"),
         (Run(0, "I1: what is checked", 0.1), "missed"),
         (Run(None, "I1: it is not there", 0.1), "hung"),
     ],
 )
 def test_red_counts_only_for_the_right_reason(found: Run, verdict: str) -> None:
-    assert judged(found, "I1:") == verdict
+    mutant = Mutant("01", "", "", "python -m matrix --quick", "I1:", [])
+    assert judged(found, mutant) == verdict
+
+
+@pytest.mark.parametrize(
+    ("reason", "verdict"),
+    [
+        ("assert 2 == 1", "caught"),
+        ("AssertionError: twice", "caught"),
+        ("Failed: DID NOT RAISE", "caught"),
+        ('sqlite3.OperationalError: near "FORM": syntax error', "wrong reason"),
+        ("KeyError: 'state'", "wrong reason"),
+    ],
+)
+def test_a_test_that_broke_before_its_question_has_found_nothing(reason: str, verdict: str) -> None:
+    mutant = Mutant("01", "", "", "python -m pytest -q a.py", "FAILED a.py::test_it", [])
+    assert judged(Run(1, f"1 failed\nFAILED a.py::test_it[x] - {reason}\n", 0.1), mutant) == verdict

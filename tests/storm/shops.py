@@ -11,7 +11,7 @@ import threading
 from contextlib import closing, contextmanager
 from copy import deepcopy
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duly
 from duly.tools.storm.books import FIRST, SENT, Books
@@ -136,6 +136,11 @@ class SmallShop:
         """Change a row behind everybody's back."""
         with closing(sqlite3.connect(self.folder / file)) as connection, connection:
             assert connection.execute(statement).rowcount > 0
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """What is in the tables."""
+        with closing(sqlite3.connect(self.folder / "storm.db")) as connection:
+            return connection.execute(statement).fetchall()
 
     def note(self, line: str) -> None:
         """Write into the journal of a worker."""

@@ -123,6 +123,15 @@ def test_a_message_that_arrived_twice_balances(honest: SmallShop) -> None:
     assert honest.unbalanced() == set()
 
 
+def test_a_gift_that_no_worker_saw_through_does_not_balance(honest: SmallShop) -> None:
+    [(job, *_), *_] = honest.rows("SELECT job FROM duly_history WHERE name = 'wrap'")
+    journal = honest.folder / "worker-0.journal"
+    kept = [line for line in journal.read_text().splitlines() if str(job) not in line]
+    journal.write_text("".join(f"{line}\n" for line in kept))
+
+    assert honest.unbalanced() == {"wrapped = seen through by a worker"}
+
+
 def test_an_event_that_was_told_accepted_twice_does_not_balance(honest: SmallShop) -> None:
     honest.books.answers["accepted"] += 1
     honest.books.deliveries += 1

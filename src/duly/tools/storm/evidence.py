@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 INBOX = "SELECT event_id, flags FROM {events}"
 ENDED = (
-    "SELECT event.event_id, job.name FROM {history} AS job JOIN {events} AS event"
+    "SELECT event.event_id, job.name, job.job FROM {history} AS job JOIN {events} AS event"
     " ON event.id = job.event WHERE job.outcome = 'done'"
 )
 DEAD = (
@@ -96,6 +96,8 @@ class Evidence:
     conflicts: int = 0
     done: Tally = field(default_factory=Tally)
     wrapped: Tally = field(default_factory=Tally)
+    seen_through: Tally = field(default_factory=Tally)
+    """Those of them that a worker wrote down to have come to their end, beside the database."""
     dead: Tally = field(default_factory=Tally)
     effects: Tally = field(default_factory=Tally)
     amounts: dict[int, int] = field(default_factory=dict)
@@ -120,15 +122,40 @@ def gathered(
         [(figure,)] = database.asked(statement)
         found.figures[name] = int(figure or 0)
     read_inbox(found, database.rows(INBOX))
-    for event, handler in database.rows(ENDED):
-        (found.wrapped if handler == "wrap" else found.done).see(event)
+    wrapped = read_ended(found, database.rows(ENDED))
     for event, _ in database.rows(DEAD):
         found.dead.see(event)
     newest = {str(job): int(epoch) for job, epoch in database.rows(NEWEST)}
     kept = read_effects(found, database.rows(EFFECTS), newest, amount)
-    found.late = read_journals(sorted(folder.glob("worker-*.journal")), newest, kept, killed)
+    journals = sorted(folder.glob("worker-*.journal"))
+    found.late = read_journals(journals, newest, kept, killed)
+    read_wrapped(found, wrapped, journals)
     read_receipts(found, folder / "downstream.db")
     return found
+
+
+def read_ended(found: Evidence, rows: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """What is done by duly's own account; returns the jobs that leave nothing else, by event."""
+    wrapped: dict[str, str] = {}
+    for event, handler, job in rows:
+        if handler == "wrap":
+            found.wrapped.see(event)
+            wrapped[str(job)] = event
+        else:
+            found.done.see(event)
+    return wrapped
+
+
+def read_wrapped(found: Evidence, wrapped: dict[str, str], journals: list[Path]) -> None:
+    """Whether those that leave no row were done at all: a worker says so, or nobody does."""
+    through = {
+        line.job
+        for path in journals
+        for line in read_journal(path)
+        if line.note == Note.THROUGH and line.job in wrapped
+    }
+    for job in through:
+        found.seen_through.see(wrapped[job])
 
 
 def read_inbox(found: Evidence, rows: Iterable[tuple[str, str]]) -> None:
