@@ -147,7 +147,7 @@ class SmallShop:
         with (self.folder / "worker-0.journal").open("a") as journal:
             journal.write(f"{line}\n")
 
-    def unbalanced(self, killed: set[int] | None = None) -> set[str]:
+    def unbalanced(self, killed: set[int] | None = None, replayed: int = 0) -> set[str]:
         """The lines of the ledger that do not hold."""
         evidence = gathered(
             SqliteDatabase(self.settings),
@@ -155,5 +155,6 @@ class SmallShop:
             killed or set(),
             lambda number: CATALOG.event(number).amount,
         )
+        evidence.replayed = replayed
         lines = audited(evidence, self.books, CATALOG, Faults())
         return {f"{line.left} = {line.right}" for line in lines if not line.balances}

@@ -82,7 +82,9 @@ ROWS = [
     ("DELETE FROM duly_jobs",
      {"in the inbox = done + dead", "poison and killers = dead"}),
     ("DELETE FROM duly_history WHERE name = 'wrap'", {"gifts = wrapped"}),
-    ("INSERT INTO breaches VALUES ('job', 'dead', 'ready')", {"forbidden transitions = allowed"}),
+    ("INSERT INTO breaches VALUES ('job', 'dead', 'leased')", {"forbidden transitions = allowed"}),
+    ("INSERT INTO breaches VALUES ('job', 'dead', 'ready')",
+     {"replayed = dead letters that came back"}),
     ("INSERT INTO duly_history SELECT * FROM duly_history WHERE outcome = 'sent' LIMIT 1",
      {"messages staged = marked as sent, once"}),
 ]  # fmt: skip
@@ -208,7 +210,8 @@ def test_a_job_that_lost_its_workers_by_no_fault_of_its_own_is_replayed_and_no_o
     books, database = honest.folder / "sender.json", SqliteDatabase(honest.settings)
     honest.books.save(books)
 
-    assert "poison and killers = dead" in honest.unbalanced()
+    before = honest.unbalanced()
+    assert "poison and killers = dead" in before
     assert replay_victims(honest.settings, database, books) == 1
     ready = database.asked("SELECT id FROM {jobs} WHERE state = 'ready'")
     assert [job for (job,) in ready] == [VICTIM]
@@ -217,3 +220,7 @@ def test_a_job_that_lost_its_workers_by_no_fault_of_its_own_is_replayed_and_no_o
     honest.doctor(f"DELETE FROM duly_jobs WHERE id = '{FAILED}'")
     assert "poison and killers = dead" not in honest.unbalanced()
     assert replay_victims(honest.settings, database, books) == 0
+    # It came back because it was replayed; one that came back by itself would not balance.
+    assert "forbidden transitions = allowed" not in honest.unbalanced(replayed=1) - before
+    assert "replayed = dead letters that came back" not in honest.unbalanced(replayed=1)
+    assert "replayed = dead letters that came back" in honest.unbalanced()

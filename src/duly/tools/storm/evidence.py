@@ -37,7 +37,9 @@ FIGURES = {
     "unsent": "SELECT count(*) FROM {outbox}",
     "sent": "SELECT count(*) FROM {history} WHERE outcome = 'sent'",
     "sent_messages": "SELECT count(DISTINCT job) FROM {history} WHERE outcome = 'sent'",
-    "breaches": "SELECT count(*) FROM {breaches}",
+    # A dead letter comes back where somebody replays it, and in no other way.
+    "breaches": "SELECT count(*) FROM {breaches} WHERE NOT (was = 'dead' AND became = 'ready')",
+    "came_back": "SELECT count(*) FROM {breaches} WHERE was = 'dead' AND became = 'ready'",
     "tokens": "SELECT count(*) - count(DISTINCT token) FROM {leases}",
     "leases": "SELECT count(*) FROM {leases}",
 }
@@ -108,6 +110,8 @@ class Evidence:
     receipts: int = 0
     late: Late = field(default_factory=Late)
     leftovers: int = 0
+    replayed: int = 0
+    """Dead letters that a person replayed."""
 
 
 def gathered(

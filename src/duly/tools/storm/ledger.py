@@ -182,6 +182,7 @@ def of_jobs(found: Evidence, expected: Expected) -> Iterable[Line]:
             named(expected, "seen_through", found.seen_through),
         ),
         none("jobs left", found.figures["pending"]),
+        Line("replayed", found.replayed, "dead letters that came back", found.figures["came_back"]),
         none("forbidden transitions", found.figures["breaches"]),
     ]  # fmt: skip
 

@@ -241,6 +241,7 @@ class Play:
             lambda number: catalog.event(number).amount,
         )
         evidence.leftovers = self._database.leftovers()
+        evidence.replayed = self._replayed
         shared = self._shared
         return Outcome(
             lines=audited(evidence, books, catalog, faults),
