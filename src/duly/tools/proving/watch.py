@@ -17,6 +17,7 @@ from duly.tools.proving.trace import CLAIMS, FRAMES, TAKEN, Mark, Notes, Place, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from duly.tools.proving.recording import Refusals
     from duly.tools.proving.trace import Kind, Phase
     from duly.tools.steps import Step
 
@@ -50,7 +51,8 @@ class Transaction:
 class Watch:
     """A watcher of statements and of calls, for one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusals: Refusals) -> None:
+        self._refusals = refusals
         self._wording: Wording | None = None
         self._lock = threading.RLock()
         self._notes: Notes | None = None
@@ -87,8 +89,8 @@ class Watch:
         with self._lock:
             connection = step.connection
             if connection not in self._known:
-                self._known[connection] = True
                 self._meet(connection)
+                self._known[connection] = True  # not before: what was refused once stays refused
             if not inside(connection):
                 self._open.pop(connection, None)  # it was ended in a way that nobody saw
             if self._begun and self._counts(step):
@@ -113,7 +115,8 @@ class Watch:
 
     def _meet(self, connection: Any) -> None:
         if self._met is not None:
-            self._met(connection)
+            with self._refusals.kept():
+                self._met(connection)
 
     def _counts(self, step: Step) -> bool:
         """Whether a step is worth noting; the frame of a transaction is where its contents are."""

@@ -38,7 +38,8 @@ class Hook:
         if not self._net.is_closed:
             return
         if event == "sqlite3.connect/handle":
-            refuse_unwatched(values[0])
+            with self._net.refusals.kept():
+                refuse_unwatched(values[0])
         elif event in STARTING:
             self._refuse_program(values[0])
         elif event in SENDING and len(values) > 1 and values[-1] is not None:
@@ -47,9 +48,11 @@ class Hook:
     def _refuse_program(self, program: Any) -> None:
         name = Path(str(program).split()[0] if str(program).split() else "").name
         if not self._net.allows(name, 0):
-            raise NotRecorded(
-                f"this process may not start {name} while it is being proved: it would really be "
-                f"run, each time. Allow it with --let-through {name} if that does no harm"
+            self._net.refuse(
+                NotRecorded(
+                    f"this process may not start {name} while it is being proved: it would really "
+                    f"be run, each time. Allow it with --let-through {name} if that does no harm"
+                )
             )
 
 

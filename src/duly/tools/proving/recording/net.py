@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from duly.tools.proving.recording.refusals import Refusals
 from duly.tools.steps.watching import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+# One place under three names: whoever connects to one of them tries the others as well.
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class NotRecorded(OSError):
@@ -28,7 +32,8 @@ def refused(host: object, port: object) -> NotRecorded:
 class Net:
     """Lets nobody out, once it is closed, but to some addresses and to sockets that are files."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusals: Refusals | None = None) -> None:
+        self.refusals = Refusals() if refusals is None else refusals
         self._allowed: set[tuple[str, int]] | None = None
 
     def close(self, allowed: frozenset[tuple[str, int]]) -> None:
@@ -42,21 +47,29 @@ class Net:
 
     def allows(self, host: str, port: int) -> bool:
         """Whether this was named; a program has no port."""
-        return self._allowed is None or (host, port) in self._allowed
+        if self._allowed is None:
+            return True
+        names = LOOPBACK if host in LOOPBACK else {host}
+        return any((name, port) in self._allowed for name in names)
 
     def check(self, family: socket.AddressFamily, address: Any) -> None:
         """Refuse a connection."""
         if self._allowed is None or family.name == "AF_UNIX" or not isinstance(address, tuple):
             return
-        if (str(address[0]), int(address[1])) not in self._allowed:
-            raise refused(address[0], address[1])
+        if not self.allows(str(address[0]), int(address[1])):
+            self.refuse(refused(address[0], address[1]))
+
+    def refuse(self, problem: NotRecorded) -> NoReturn:
+        """Raise it, and let it be known even if it is caught."""
+        self.refusals.add(str(problem))
+        raise problem
 
     def look_up(self, host: Any, port: Any, look: Callable[[], Any]) -> Any:
         """Look up a name; where it leads to is allowed if the name is."""
         name = host.decode() if isinstance(host, bytes) else host
-        allowed = self._allowed is None or (name, port) in self._allowed
+        allowed = self.allows(name, port)
         if not allowed and not numeric(name):
-            raise refused(name, port)
+            self.refuse(refused(name, port))
         found = look()
         if allowed and self._allowed is not None:
             self._allowed.update((str(one[4][0]), int(one[4][1])) for one in found)

@@ -1,0 +1,120 @@
+"""What was refused makes a proof impossible, also where the handler has caught the error."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sqlite3
+import subprocess
+from contextlib import closing, suppress
+from sqlite3 import connect as taken
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import psycopg
+import pytest
+
+import duly
+from duly.tools.proving.asserting import assert_effectively_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def by_aiohttp() -> None:
+    async def charge() -> None:
+        async with aiohttp.ClientSession() as session:
+            await session.post("https://bank.example/charges", json={"amount": 100})
+
+    with suppress(aiohttp.ClientError):
+        asyncio.run(charge())
+
+
+def by_socket() -> None:
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", 9), timeout=1).close()
+
+
+def by_program() -> None:
+    with suppress(OSError):
+        subprocess.run(["env", "true"], check=False)
+
+
+def by_child() -> None:
+    os.waitpid(os.spawnlp(os.P_NOWAIT, "env", "env", "true"), 0)
+
+
+def by_unwatched_connection() -> None:
+    with suppress(duly.Misuse):
+        taken(":memory:")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Callable[..., duly.Duly]:
+    """An application whose job does what is given, beside a row that is right."""
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE orders (id TEXT)")
+
+    def made(work: Callable[[], Any]) -> duly.Duly:
+        app = duly.Duly(f"sqlite:///{path}")
+
+        @app.job(name="order", attempts=3)
+        def order(tx: duly.Tx) -> None:
+            tx.execute("INSERT INTO orders VALUES ('o-1')")
+            work()
+
+        return app
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("work", "told"),
+    [
+        (by_aiohttp, "may not connect to bank.example:443"),
+        (by_socket, "may not connect to 127.0.0.1:9 "),
+        (by_program, "may not start env"),
+        (by_child, "may not start env"),
+        (by_unwatched_connection, "the proof cannot see this connection"),
+    ],
+)
+def test_a_refusal_that_the_handler_catches_is_no_proof(
+    work: Callable[[], None], told: str, shop: Callable[..., duly.Duly]
+) -> None:
+    with pytest.raises(duly.Misuse, match=told):
+        assert_effectively_once(shop(work), job="order", only="twice")
+
+
+def test_a_database_that_was_refused_is_refused_again_and_no_proof(
+    shop: Callable[..., duly.Duly], own_postgres_url: str
+) -> None:
+    with psycopg.connect(own_postgres_url) as connection:
+        connection.execute("CREATE TABLE others (id integer)")
+
+    def work() -> None:
+        with psycopg.connect(own_postgres_url, autocommit=True) as other:
+            for _ in range(2):
+                with suppress(duly.Misuse):
+                    other.execute("INSERT INTO others VALUES (1)")
+
+    with pytest.raises(duly.Misuse, match="cannot be put back"):
+        assert_effectively_once(shop(work), job="order", only="twice")
+
+    with psycopg.connect(own_postgres_url) as connection:
+        assert connection.execute("SELECT count(*) FROM others").fetchone() == (0,)
+
+
+def test_an_address_of_this_machine_is_let_through_under_each_of_its_names(
+    shop: Callable[..., duly.Duly],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def work() -> None:
+            socket.create_connection(("localhost", port), timeout=5).close()
+
+        named = [("127.0.0.1", port)]
+        assert_effectively_once(shop(work), job="order", only="twice", let_through=named)
