@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import socket
 import sqlite3
 import subprocess
 from contextlib import closing, suppress
 from sqlite3 import connect as taken
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import aiohttp
 import psycopg
@@ -105,6 +106,30 @@ def test_a_database_that_was_refused_is_refused_again_and_no_proof(
 
     with psycopg.connect(own_postgres_url) as connection:
         assert connection.execute("SELECT count(*) FROM others").fetchone() == (0,)
+
+
+def knock(port: int) -> None:
+    socket.create_connection(("127.0.0.1", port), timeout=5).close()
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_process_of_multiprocessing_that_cannot_be_watched_is_not_started(
+    method: Literal["spawn", "forkserver"], shop: Callable[..., duly.Duly]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def work() -> None:
+            port = server.getsockname()[1]
+            process = multiprocessing.get_context(method).Process(target=knock, args=[port])
+            process.start()
+            process.join()
+
+        with pytest.raises(duly.Misuse, match="may not start python"):
+            assert_effectively_once(shop(work), job="order", only="twice")
+
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody has come
+            server.accept()
 
 
 def test_an_address_of_this_machine_is_let_through_under_each_of_its_names(
