@@ -8,9 +8,10 @@ import os
 import socket
 import sqlite3
 import subprocess
-from contextlib import closing, suppress
+import sys
+from contextlib import closing, contextmanager, suppress
 from sqlite3 import connect as taken
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import psycopg
@@ -18,9 +19,10 @@ import pytest
 
 import duly
 from duly.tools.proving.asserting import assert_effectively_once
+from duly.tools.proving.recording import Net
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -114,13 +116,14 @@ def knock(port: int) -> None:
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_a_process_of_multiprocessing_that_cannot_be_watched_is_not_started(
-    method: Literal["spawn", "forkserver"], shop: Callable[..., duly.Duly]
+    method: str, shop: Callable[..., duly.Duly]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def work() -> None:
             port = server.getsockname()[1]
-            process = multiprocessing.get_context(method).Process(target=knock, args=[port])
+            context: Any = multiprocessing.get_context(method)
+            process = context.Process(target=knock, args=[port])
             process.start()
             process.join()
 
@@ -130,6 +133,54 @@ def test_a_process_of_multiprocessing_that_cannot_be_watched_is_not_started(
         server.setblocking(False)
         with pytest.raises(BlockingIOError):  # nobody has come
             server.accept()
+
+
+@contextmanager
+def listening(path: str) -> Iterator[socket.socket]:
+    """A socket that is a file, or a name that the system keeps."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        server.setblocking(False)
+        yield server
+
+
+def test_a_socket_that_is_a_file_is_refused_unless_it_was_named(
+    shop: Callable[..., duly.Duly], tmp_path: Path
+) -> None:
+    path = tmp_path / "redis.sock"
+
+    def work() -> None:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(os.path.relpath(path))
+
+    with listening(str(path)) as server:
+        with pytest.raises(duly.Misuse, match=f"may not connect to .*--let-through {path} "):
+            assert_effectively_once(shop(work), job="order", only="twice")
+        with pytest.raises(BlockingIOError):  # nobody has come
+            server.accept()
+
+        named = [(str(path), 0)]
+        assert_effectively_once(shop(work), job="order", only="twice", let_through=named)
+        server.accept()[0].close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names without a file are Linux's")
+def test_a_socket_without_a_file_is_refused_by_its_name() -> None:
+    net = Net()
+    net.close(frozenset({("@named", 0)}))
+    net.check(socket.AF_UNIX, b"\0named")
+    with pytest.raises(OSError, match="--let-through @other "):
+        net.check(socket.AF_UNIX, "\0other")
+
+
+@pytest.mark.parametrize("host", ["/run/postgresql", "localhost"])
+def test_the_socket_of_dulys_own_server_is_let_through(host: str) -> None:
+    net = Net()
+    net.close(frozenset({(host, 5432)}))
+    net.check(socket.AF_UNIX, "/run/postgresql/.s.PGSQL.5432")
+    with pytest.raises(OSError, match="may not connect to"):
+        net.check(socket.AF_UNIX, "/run/postgresql/.s.PGSQL.5433")
 
 
 def test_an_address_of_this_machine_is_let_through_under_each_of_its_names(

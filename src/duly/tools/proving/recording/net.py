@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from duly.tools.proving.recording.refusals import Refusals
@@ -14,23 +16,28 @@ if TYPE_CHECKING:
 
 # One place under three names: whoever connects to one of them tries the others as well.
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+# What PostgreSQL calls its socket, before the port.
+POSTGRES = ".s.PGSQL."
 
 
 class NotRecorded(OSError):
     """A call by means that are not recorded."""
 
 
-def refused(host: object, port: object) -> NotRecorded:
+def refused(where: str) -> NotRecorded:
     """The error of such a call."""
     return NotRecorded(
-        f"this process may not connect to {host}:{port} while it is being proved: only calls by "
-        "httpx, http.client, urllib, requests and smtplib can be answered here. Name it with "
-        f"--let-through {host}:{port} if it belongs to the application's own machinery"
+        f"this process may not connect to {where} while it is being proved: only calls by httpx, "
+        "http.client, urllib, requests and smtplib can be answered here. Name it with "
+        f"--let-through {where} if it belongs to the application's own machinery"
     )
 
 
 class Net:
-    """Lets nobody out, once it is closed, but to some addresses and to sockets that are files."""
+    """Lets nobody out, once it is closed, but to what was named.
+
+    An address has a host and a port; a program, and a socket that is a file, has the port 0.
+    """
 
     def __init__(self, refusals: Refusals | None = None) -> None:
         self.refusals = Refusals() if refusals is None else refusals
@@ -46,7 +53,7 @@ class Net:
         return self._allowed is not None
 
     def allows(self, host: str, port: int) -> bool:
-        """Whether this was named; a program has no port."""
+        """Whether this was named."""
         if self._allowed is None:
             return True
         names = LOOPBACK if host in LOOPBACK else {host}
@@ -54,10 +61,22 @@ class Net:
 
     def check(self, family: socket.AddressFamily, address: Any) -> None:
         """Refuse a connection."""
-        if self._allowed is None or family.name == "AF_UNIX" or not isinstance(address, tuple):
+        if self._allowed is None:
             return
-        if not self.allows(str(address[0]), int(address[1])):
-            self.refuse(refused(address[0], address[1]))
+        if family.name == "AF_UNIX":
+            self._check_file(path_of(address))
+        elif isinstance(address, tuple) and not self.allows(str(address[0]), int(address[1])):
+            self.refuse(refused(f"{address[0]}:{address[1]}"))
+
+    def _check_file(self, path: str) -> None:
+        """Refuse a socket that is a file."""
+        allowed = self._allowed or ()
+        named = {path_of(host) for host, port in allowed if port == 0}
+        # A PostgreSQL that may be reached is reached by its file as well.
+        named |= {path_of(f"{host}/{POSTGRES}{port}") for host, port in allowed if host[:1] == "/"}
+        here = {f"{POSTGRES}{port}" for host, port in allowed if host in LOOPBACK}
+        if path not in named and Path(path).name not in here:
+            self.refuse(refused(path))
 
     def refuse(self, problem: NotRecorded) -> NoReturn:
         """Raise it, and let it be known even if it is caught."""
@@ -69,7 +88,7 @@ class Net:
         name = host.decode() if isinstance(host, bytes) else host
         allowed = self.allows(name, port)
         if not allowed and not numeric(name):
-            self.refuse(refused(name, port))
+            self.refuse(refused(f"{name}:{port}"))
         found = look()
         if allowed and self._allowed is not None:
             self._allowed.update((str(one[4][0]), int(one[4][1])) for one in found)
@@ -98,6 +117,12 @@ class Net:
             replaced(socket, "getaddrinfo", looked_up),
         ):
             yield
+
+
+def path_of(address: str | bytes) -> str:
+    """Where a socket is that is a file; a name that Linux keeps without one begins with @."""
+    text = os.fsdecode(address)
+    return f"@{text[1:]}" if text[:1] in ("\0", "@") else str(Path(text).resolve())
 
 
 def numeric(host: object) -> bool:
