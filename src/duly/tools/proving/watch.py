@@ -27,8 +27,9 @@ SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 # Seconds; far longer than the system needs to stop a process.
 STOPPING = 0.05
 ATTACHES = re.compile(r"\s*ATTACH\b", re.IGNORECASE)
-# What psycopg calls INTRANS and INERROR.
-IN_TRANSACTION = (2, 3)
+# What psycopg calls ACTIVE, INTRANS and INERROR: in the midst of a statement, as of a COPY, nothing
+# is over yet.
+IN_TRANSACTION = (1, 2, 3)
 
 
 class Trap(NamedTuple):
