@@ -16,7 +16,7 @@ from duly.runtime import performing
 from duly.runtime.crew import Crew
 from duly.tools.proving.databases.files import Finder
 from duly.tools.proving.databases.finding import store_of
-from duly.tools.proving.recording import Answers, Hook, Net, Recorder, recording
+from duly.tools.proving.recording import Answers, Hook, Net, Recorder, Refusals, recording
 from duly.tools.proving.sites import living
 from duly.tools.proving.trace import Notes, Wording
 from duly.tools.proving.watch import Watch
@@ -98,9 +98,10 @@ class Stage:
     """
 
     def __init__(self) -> None:
-        self.watch = Watch()
+        self.refusals = Refusals()
+        self.watch = Watch(self.refusals)
         self.recorder = Recorder(self.watch.call)
-        self.net = Net()
+        self.net = Net(self.refusals)
         self.failures = Failures()
         self._stack = ExitStack()
         self._subject: Subject | None = None
@@ -120,6 +121,7 @@ class Stage:
         """From here on everything counts."""
         # What comes at its own time is not about this event.
         app.schedules._of.clear()
+        self.refusals.begin(act.folder)
         self.recorder.begin(act.folder / CALLS, Answers(act.answers))
         self.net.close(act.allowed)
         self.failures.wanted = act.failing

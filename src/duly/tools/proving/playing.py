@@ -12,6 +12,7 @@ from duly.tools.proving.cases import COPIES, PROCESSES
 from duly.tools.proving.databases.base import asked_for
 from duly.tools.proving.databases.files import found_files
 from duly.tools.proving.databases.finding import store_of
+from duly.tools.proving.recording import refuse_refused
 from duly.tools.proving.states import State, read_state
 from duly.tools.proving.trace import read_marks
 
@@ -228,6 +229,7 @@ class Player:
 
     def _heard(self, act: Act, ending: Ending) -> Report:
         """What a process said, which must have come to its end."""
+        refuse_refused(act.folder)
         report = read_report(act)
         if report is None or report.problem:
             told = f"it {ending.how} with {ending.code}" if report is None else report.problem

@@ -17,6 +17,7 @@ from duly.tools.proving.trace import CLAIMS, FRAMES, TAKEN, Mark, Notes, Place, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from duly.tools.proving.recording import Refusals
     from duly.tools.proving.trace import Kind, Phase
     from duly.tools.steps import Step
 
@@ -26,8 +27,9 @@ SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 # Seconds; far longer than the system needs to stop a process.
 STOPPING = 0.05
 ATTACHES = re.compile(r"\s*ATTACH\b", re.IGNORECASE)
-# What psycopg calls INTRANS and INERROR.
-IN_TRANSACTION = (2, 3)
+# What psycopg calls ACTIVE, INTRANS and INERROR: in the midst of a statement, as of a COPY, nothing
+# is over yet.
+IN_TRANSACTION = (1, 2, 3)
 
 
 class Trap(NamedTuple):
@@ -50,7 +52,8 @@ class Transaction:
 class Watch:
     """A watcher of statements and of calls, for one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusals: Refusals) -> None:
+        self._refusals = refusals
         self._wording: Wording | None = None
         self._lock = threading.RLock()
         self._notes: Notes | None = None
@@ -87,8 +90,8 @@ class Watch:
         with self._lock:
             connection = step.connection
             if connection not in self._known:
-                self._known[connection] = True
                 self._meet(connection)
+                self._known[connection] = True  # not before: what was refused once stays refused
             if not inside(connection):
                 self._open.pop(connection, None)  # it was ended in a way that nobody saw
             if self._begun and self._counts(step):
@@ -113,7 +116,8 @@ class Watch:
 
     def _meet(self, connection: Any) -> None:
         if self._met is not None:
-            self._met(connection)
+            with self._refusals.kept():
+                self._met(connection)
 
     def _counts(self, step: Step) -> bool:
         """Whether a step is worth noting; the frame of a transaction is where its contents are."""
