@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from duly.tools.proving.comparing import Difference
 from duly.tools.proving.databases import Column, Table
 from duly.tools.proving.moments import Span, is_moment
-from duly.tools.proving.states import Difference, Masks, State
+from duly.tools.proving.states import Masks, Spot, State
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 SPAN = Span(NOW.timestamp(), NOW.timestamp() + 2)
@@ -21,9 +22,8 @@ LOOSE = Table("log", (Column("line"),), ())
 
 def state(table: Table, *rows: tuple[Any, ...]) -> State:
     names = [column.name for column in table.columns]
-    return State(
-        {table.name: table}, {table.name: [dict(zip(names, row, strict=True)) for row in rows]}
-    )
+    spot = Spot(0, "", table.name)
+    return State({spot: table}, {spot: [dict(zip(names, row, strict=True)) for row in rows]})
 
 
 def masks(table: Table, start: State, one: State, other: State | None = None) -> Masks:

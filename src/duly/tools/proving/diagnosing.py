@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from duly.tools.proving.comparing import Difference
 from duly.tools.proving.findings import Mistake, Undone
 from duly.tools.proving.points import words
 from duly.tools.proving.statements import is_delta, read_tables, verb_of, written_table
-from duly.tools.proving.states import Difference
 from duly.tools.proving.talks import CallDifference
 
 if TYPE_CHECKING:
@@ -69,10 +69,9 @@ class Trace:
         return mark.phase == "receive" and not mark.claimed
 
     def writes(self, table: str) -> list[Mark]:
-        """The user's statements that write to a table."""
-        return [
-            mark for mark in self.marks if mark.theirs and written_table(mark.text) == table.lower()
-        ]
+        """The user's statements that write to a table, whatever schema they name or leave out."""
+        name = table.lower().rpartition(".")[2]
+        return [mark for mark in self.marks if mark.theirs and written_table(mark.text) == name]
 
     def outside_writes(self, case: Case) -> list[Mark]:
         """What the user's code had written outside the transaction when it was killed."""

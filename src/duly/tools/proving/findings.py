@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duly.tools.proving.states import HIDDEN, Difference
+from duly.tools.proving.comparing import HIDDEN, Difference
 from duly.tools.proving.talks import CallDifference
 
 if TYPE_CHECKING:
@@ -79,12 +79,13 @@ def difference_text(wrong: Wrong) -> str:
         left = wrong.left
         end = "is dead" if left.state == "dead" else f"is left {left.state}"
         return f"the {left.what} {left.name} {end}{': ' if left.error else ''}{left.error[:200]}"
+    place = f" in {wrong.base}" if wrong.base else ""
     if wrong.column is not None:
-        where = f" of {named(wrong.row)}" if wrong.row else ""
+        where = f" of {named(wrong.row)}{place}" if wrong.row else place
         values = f"{shown(wrong.actual)} instead of {shown(wrong.expected)}"
         return f"{wrong.table}.{wrong.column}{where} is {values}"
     counts = f"{times(wrong.actual)} instead of {times(wrong.expected)}"
-    return f"{wrong.table} has the row ({named(wrong.row)}) {counts}"
+    return f"{wrong.table}{place} has the row ({named(wrong.row)}) {counts}"
 
 
 def named(row: dict[str, Any]) -> str:
