@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 import duly
@@ -69,3 +70,42 @@ def test_the_story_says_in_which_other_file_the_table_is(database: Path) -> None
     app = shop(database, "CREATE TABLE orders (id TEXT)", handler)
     told = failure(app, EVENT, only="kill:3")
     assert "orders in other.db has the row (id='o-1') 2 times instead of once" in told
+
+
+def test_a_table_that_only_begins_like_those_of_duly_is_compared(database: Path) -> None:
+    def handler() -> None:
+        run(database, "UPDATE duly_points SET n = n + 1")
+
+    tables = "CREATE TABLE duly_points (n INTEGER); INSERT INTO duly_points VALUES (0)"
+    told = failure(shop(database, tables, handler), EVENT, only="kill:3")
+    assert "duly_points has the row" in told or "duly_points.n" in told
+
+
+def test_rows_whose_key_is_null_are_counted_one_by_one(database: Path) -> None:
+    def handler() -> None:
+        run(database, "INSERT INTO orders VALUES (NULL, 'new')")
+
+    tables = """CREATE TABLE orders (id TEXT PRIMARY KEY, note TEXT);
+                INSERT INTO orders VALUES (NULL, 'old')"""
+    told = failure(shop(database, tables, handler), EVENT, only="kill:3")
+    assert "orders has the row (id=None, note='new') 2 times instead of once" in told
+
+
+def test_a_run_that_only_reads_from_others_leaves_nothing_to_compare(database: Path) -> None:
+    def handler() -> None:
+        httpx.get("https://shop.example/orders/1")
+
+    with pytest.raises(duly.Misuse, match="there is nothing to compare"):
+        assert_effectively_once(shop(database, "", handler), EVENT)
+
+
+def test_a_function_that_forgets_to_return_what_counts_is_refused(database: Path) -> None:
+    def handler() -> None:
+        run(database, "INSERT INTO orders VALUES ('o-1')")
+
+    def effects(connection: sqlite3.Connection) -> None:
+        connection.execute("SELECT * FROM orders").fetchall()
+
+    app = shop(database, "CREATE TABLE orders (id TEXT)", handler)
+    with pytest.raises(duly.Misuse, match="effects= returned None"):
+        assert_effectively_once(app, EVENT, effects=effects)

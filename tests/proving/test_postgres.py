@@ -66,6 +66,17 @@ def test_what_is_kept_of_a_failed_case_takes_the_place_of_nothing(own_postgres_u
         known.end()
 
 
+def test_a_table_that_only_begins_like_those_of_duly_is_compared(own_postgres_url: str) -> None:
+    with psycopg.connect(own_postgres_url) as connection:
+        connection.execute("CREATE TABLE duly_points (n integer)")
+    known = PostgresBase(own_postgres_url, names(), disposable=True)
+    known.put_back()
+    try:
+        assert [table.name for table, _ in known.contents(None)] == ["duly_points"]
+    finally:
+        known.end()
+
+
 def test_the_database_is_put_back_as_it_was(own_postgres_url: str) -> None:
     with_account(own_postgres_url)
 

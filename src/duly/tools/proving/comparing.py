@@ -36,22 +36,23 @@ class Compared:
         self._table = table
         self._start = start
         self._hidden = hidden
-        self._known = {} if not table.key else {self._key(row): row for row in start}
+        self._known = self._keyed(start)
 
     def _key(self, row: Row) -> tuple[Any, ...]:
         return tuple(plain(row[name]) for name in self._table.key)
 
+    def _keyed(self, rows: Rows) -> dict[tuple[Any, ...], Row]:
+        """The rows that their key tells apart: one with a NULL in it may be there many times."""
+        keyed = ((self._key(row), row) for row in rows if self._table.key)
+        return {key: row for key, row in keyed if None not in key}
+
     def difference(self, expected: Rows, actual: Rows) -> Difference | None:
         """The first difference: in a row that was there before, or in those that are new."""
-        if self._table.key:
-            found = self._changed(expected, actual)
-            if found is not None:
-                return found
-        return self._counted(self._fresh(expected), self._fresh(actual))
+        changed = self._changed(expected, actual)
+        return changed or self._counted(self._fresh(expected), self._fresh(actual))
 
     def _changed(self, expected: Rows, actual: Rows) -> Difference | None:
-        there = {self._key(row): row for row in expected}
-        now = {self._key(row): row for row in actual}
+        there, now = self._keyed(expected), self._keyed(actual)
         for key, before in self._known.items():
             good, bad = there.get(key), now.get(key)
             if good is None or bad is None:
@@ -84,9 +85,7 @@ class Compared:
         return shape(value) if column in self._hidden and value is not None else plain(value)
 
     def _fresh(self, rows: Rows) -> Rows:
-        """The rows that were not there before."""
-        if not self._table.key:
-            return rows
+        """The rows that were not there before, or of which nobody could say so."""
         return [row for row in rows if self._key(row) not in self._known]
 
     def _counted(self, expected: Rows, actual: Rows) -> Difference | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
 from duly.tools.proving.asks import EventAsk
+from duly.tools.proving.calls import effective
 from duly.tools.proving.cases import cases_of
 from duly.tools.proving.diagnosing import diagnosed
 from duly.tools.proving.findings import Finding, OtherValue, Undone
@@ -112,6 +113,10 @@ class Proof:
         begun = time.time()
         one, other = self._player.alone(asks), self._player.alone(asks, shifted=True)
         refuse_wavering(one.marks, other.marks)
+        if self._wishes.effects is not None and one.value is None:
+            raise Misuse(
+                "effects= returned None, which says nothing: return what is to be compared"
+            )
         if one.value != other.value:
             raise Misuse(
                 f"effects= says {one.value!r:.80} after a single run and {other.value!r:.80} after "
@@ -123,11 +128,12 @@ class Proof:
 
     def _refuse_nothing(self, start: State, single: Yardstick) -> None:
         """Refuse a run that left nothing to compare: everything would end as it did."""
-        done = single.outcome
-        if not done.calls and self._wishes.effects is None and done.state.rows == start.rows:
+        done, chosen = single.outcome, self._wishes.effects is not None
+        if not effective(done.calls) and not chosen and done.state.rows == start.rows:
             raise Misuse(
-                "the single run changed no table that is compared and called nobody, so that there "
-                "is nothing to compare: is it the right event, and are these the right tables?"
+                "the single run changed no table that is compared and made no call that changes "
+                "anything, so that there is nothing to compare: is it the right event, and are "
+                "these the right tables?"
             )
 
     def _chosen(self, cases: list[Case]) -> list[Case]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from duly.stores.sql.statements import TABLES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from duly._kernel.options import Names
 
 Rows = list[dict[str, Any]]
 
@@ -73,6 +77,11 @@ class Base(Protocol):
 # How far: whatever stems from such a number then differs between two single runs, and is known by
 # that; a run that is rolled back leaves a gap in them, which means nothing.
 SHIFT = 1009
+
+
+def of_duly(names: Names) -> frozenset[str]:
+    """What duly's own tables are called: these, and not whatever else begins as they do."""
+    return frozenset(f"{names.prefix}{name}" for name in TABLES)
 
 
 def asked_for(name: str, wanted: Sequence[str] | None) -> bool:

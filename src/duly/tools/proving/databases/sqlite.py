@@ -19,6 +19,7 @@ from duly.tools.proving.databases.base import (
     Left,
     Table,
     asked_for,
+    of_duly,
 )
 
 if TYPE_CHECKING:
@@ -95,11 +96,11 @@ class SqliteBase:
             return []
         with closing(connect(self._path)) as connection:
             connection.row_factory = sqlite3.Row
-            names = [str(name) for (name,) in connection.execute(TABLES)]
+            names = {str(name) for (name,) in connection.execute(TABLES)}
             tables = [
                 described(connection, name)
-                for name in names
-                if not name.startswith((self._names.prefix, "sqlite_")) and asked_for(name, wanted)
+                for name in sorted(names - of_duly(self._names))
+                if not name.startswith("sqlite_") and asked_for(name, wanted)
             ]
             return [(table, rows_of(connection, table)) for table in tables]
 
