@@ -7,10 +7,8 @@ import json
 import pytest
 
 from duly.tools.proving.calls import Call, effective
-from duly.tools.proving.moments import Span
 from duly.tools.proving.talks import CallMasks
 
-SPAN = Span(1_763_300_000.0, 1_763_300_002.0)
 URL = "https://bank.example/charges"
 
 
@@ -55,7 +53,7 @@ def mail(id: str, text: str = "Hooray!") -> Call:
 
 def test_an_e_mail_is_compared_without_what_is_new_in_each_copy() -> None:
     single = [mail("1")]
-    known = CallMasks(single, [mail("2")], SPAN)
+    known = CallMasks(single, [[mail("2")]])
     assert known.first_difference(single, [mail("3")]) is None
     found = known.first_difference(single, [mail("3"), mail("4")])
     assert found is not None
@@ -65,19 +63,21 @@ def test_an_e_mail_is_compared_without_what_is_new_in_each_copy() -> None:
 
 def test_what_differs_between_two_single_runs_is_not_compared() -> None:
     one, other = [post({"n": 1, "ref": "a"})], [post({"n": 1, "ref": "b"})]
-    known = CallMasks(one, other, SPAN)
+    known = CallMasks(one, [other])
     assert known.first_difference(one, [post({"n": 1, "ref": "c"})]) is None
     assert known.first_difference(one, [post({"n": 2, "ref": "c"})]) is not None
+    assert known.told() == [f"body.ref of POST {URL}"]
 
 
 def test_an_address_that_is_new_each_time_is_told_by_its_host() -> None:
     one, other = [post(url=f"{URL}/1")], [post(url=f"{URL}/2")]
-    known = CallMasks(one, other, SPAN)
+    known = CallMasks(one, [other])
     assert known.first_difference(one, [post(url=f"{URL}/3")]) is None
     assert known.first_difference(one, [post(url="https://other.example/1")]) is not None
+    assert known.told() == [f"the address of POST {URL}/1"]
 
 
 def test_a_call_that_was_not_made_is_a_difference() -> None:
-    found = CallMasks([post()], [post()], SPAN).first_difference([post()], [])
+    found = CallMasks([post()], [[post()]]).first_difference([post()], [])
     assert found is not None
     assert (found.expected, found.actual) == (1, 0)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 import duly
+from duly.tools.proving.asks import EventAsk
 from duly.tools.proving.asserting import assert_effectively_once
+from duly.tools.proving.playing import Wishes
+from duly.tools.proving.trial import Manner, tried
+from duly.tools.proving.where import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,3 +115,28 @@ def test_a_function_that_forgets_to_return_what_counts_is_refused(database: Path
     app = shop(database, "CREATE TABLE orders (id TEXT)", handler)
     with pytest.raises(duly.Misuse, match="effects= returned None"):
         assert_effectively_once(app, EVENT, effects=effects)
+
+
+def test_a_time_that_the_event_says_is_compared_although_it_is_about_now(database: Path) -> None:
+    def handler(event: duly.Event, tx: duly.Tx) -> None:
+        tx.execute("UPDATE accounts SET paid_at = :at", at=event.json["at"])
+
+    tables = "CREATE TABLE accounts (paid_at TEXT); INSERT INTO accounts VALUES (NULL)"
+    now = datetime.now(UTC)
+    first, second = ({**EVENT, "at": f"{now + timedelta(minutes=n):%F %T}"} for n in (0, 1))
+    told = failure(shop(database, tables, handler), first, second, only="reordered")
+    assert f"accounts.paid_at is {first['at']!r} instead of {second['at']!r}" in told
+
+
+def test_a_clock_that_ticks_after_the_single_runs_is_no_mistake(database: Path) -> None:
+    def handler(tx: duly.Tx) -> None:
+        with database.with_name("runs").open("a") as runs:
+            runs.write("x")
+            tick = runs.tell() // 4  # the first tick comes after the two single runs
+        tx.execute("INSERT INTO orders VALUES ('o-1', :tick)", tick=tick)
+
+    app = shop(database, "CREATE TABLE orders (id TEXT, expires_at INTEGER)", handler)
+    wishes = Wishes((EventAsk("shop", json.dumps(EVENT).encode()),), only="twice")
+    verdict = tried(lambda: Subject(app), wishes, Manner(), lambda _: None)
+    assert verdict.finding is None
+    assert verdict.hidden == ["orders.expires_at"]

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.tools.proving.comparing import Compared, differs, written
-from duly.tools.proving.moments import Span, is_moment
 from duly.tools.proving.statements import written_table
 
 if TYPE_CHECKING:
@@ -61,21 +60,19 @@ class Masks:
     Args:
         start: the state in which every run begins.
         one: the state after a single run.
-        other: the state after another.
-        span: when the two were run.
+        others: the states after other ones.
     """
 
-    def __init__(self, start: State, one: State, other: State, span: Span) -> None:
+    def __init__(self, start: State, one: State, others: Sequence[State]) -> None:
         self._start = start
         self.columns: dict[Spot, set[str]] = {}
         for spot, table in one.tables.items():
-            first, second = self._new(spot, one), self._new(spot, other)
+            first = self._new(spot, one)
+            again = [self._new(spot, other) for other in others]
             self.columns[spot] = {
                 column.name
                 for column in table.columns
-                if column.made
-                or differs(column.name, first, second)
-                or any(is_moment(row[column.name], span) for row in first)
+                if column.made or any(differs(column.name, first, second) for second in again)
             }
 
     def _new(self, spot: Spot, state: State) -> Rows:
