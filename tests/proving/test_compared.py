@@ -140,3 +140,33 @@ def test_a_clock_that_ticks_after_the_single_runs_is_no_mistake(database: Path) 
     verdict = tried(lambda: Subject(app), wishes, Manner(), lambda _: None)
     assert verdict.finding is None
     assert verdict.hidden == ["orders.expires_at"]
+
+
+def test_a_job_for_later_that_is_enqueued_twice_is_found(database: Path) -> None:
+    def handler() -> None:
+        app.enqueue("remind", {"order": "o-1"}, delay=timedelta(days=1))
+
+    app = shop(database, "", handler)
+    app.job(name="remind")(handler)
+    told = failure(app, EVENT, only="kill:3")
+    assert "enqueue outside the transaction" in told
+    assert "of the jobs that wait, (name='remind', payload='{\"order\":\"o-1\"}'" in told
+    assert "is there 2 times instead of once" in told
+
+
+def test_a_message_for_later_that_is_staged_twice_is_found(database: Path) -> None:
+    def handler() -> None:
+        app.send("https://shop.example/remind", json={"n": 1}, delay=timedelta(days=1))
+
+    app = shop(database, "", handler)
+    told = failure(app, EVENT, only="kill:3")
+    assert "of the messages that wait" in told
+
+
+def test_what_is_enqueued_for_later_in_the_transaction_is_there_once(database: Path) -> None:
+    def handler(tx: duly.Tx) -> None:
+        tx.enqueue("remind", {"order": "o-1"}, delay=timedelta(days=1))
+
+    app = shop(database, "", handler)
+    app.job(name="remind")(handler)
+    assert_effectively_once(app, EVENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,18 @@ def test_a_gap_in_a_sequence_after_a_rollback_is_no_difference(own_postgres_url:
 
     # Killed after the first of them: it is rolled back, and its number is not given out again.
     assert_effectively_once(app, job="order", disposable=True, only="kill:3")
+
+
+def test_a_job_for_later_that_is_enqueued_twice_is_found(own_postgres_url: str) -> None:
+    app = duly.Duly(own_postgres_url)
+    app.job(name="remind")(by_psycopg)
+
+    @app.job(name="order")
+    def order() -> None:
+        app.enqueue("remind", {"order": "o-1"}, delay=timedelta(days=1))
+
+    with pytest.raises(AssertionError, match="of the jobs that wait"):
+        assert_effectively_once(app, job="order", disposable=True, only="kill:3")
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])

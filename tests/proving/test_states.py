@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import pytest
 
 from duly.tools.proving.comparing import Difference
 from duly.tools.proving.databases import Column, Table
+from duly.tools.proving.moments import Span, is_moment
 from duly.tools.proving.states import Masks, Spot, State
 
+NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
+SPAN = Span(NOW.timestamp(), NOW.timestamp() + 2)
 NUMBERED = Table("notes", (Column("id", made=True), Column("text"), Column("at")), ("id",))
 NAMED = Table("accounts", (Column("name"), Column("n"), Column("at")), ("name",))
 LOOSE = Table("log", (Column("line"),), ())
@@ -89,3 +96,28 @@ def test_rows_without_a_key_are_counted() -> None:
     found = known.first_difference(single, state(LOOSE, ("old",), ("new",), ("new",)))
     assert found is not None
     assert (found.row, found.expected, found.actual) == ({"line": "new"}, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        NOW + timedelta(seconds=1),
+        NOW.replace(tzinfo=None),
+        NOW.date(),
+        "2026-11-16 12:00:01",
+        "2026-11-16T14:00:01+02:00",
+        int(NOW.timestamp()),
+        NOW.timestamp() * 1000,
+        int(NOW.timestamp() * 1_000_000),
+    ],
+)
+def test_the_moment_is_recognised_in_whatever_form(value: Any) -> None:
+    assert is_moment(value, SPAN)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, 7, 100, 2026, "paid", "2025-01-01 00:00:00", uuid.uuid4(), b"x", "2026-11-16"],
+)
+def test_other_values_are_no_moment(value: Any) -> None:
+    assert not is_moment(value, SPAN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from duly.tools.proving.comparing import Difference
+from duly.tools.proving.databases.waiting import TOLD as WAITING
 from duly.tools.proving.findings import Mistake, Undone
 from duly.tools.proving.points import words
 from duly.tools.proving.statements import is_delta, read_tables, verb_of, written_table
@@ -27,6 +28,7 @@ NEW_KEY = "idempotency key made anew"
 BEFORE_CLAIM = "side effect before the claim"
 ORDER = "order-dependent write"
 MEMORY = "state in the process"
+ENQUEUED = "enqueue outside the transaction"
 NOT_REPEATABLE = "a repeat ends differently"
 
 
@@ -110,6 +112,8 @@ def row_mistake(trace: Trace, case: Case, wrong: Difference) -> Mistake:
         return early_mistake(words(early[0]))
     if is_lost(wrong):
         return lost_mistake(trace, case)
+    if wrong.table in WAITING:
+        return enqueued_mistake()
     if is_repeated(wrong) or any(is_delta(mark.text) for mark in writes if wrong.column):
         return delta_mistake()
     inserts = [mark for mark in writes if verb_of(mark.text) == "INSERT"]
@@ -212,6 +216,15 @@ def insert_mistake() -> Mistake:
         BLIND_INSERT,
         "The row is inserted outside the transaction, so that a repeat inserts it again: insert it "
         "through `tx`, or under a unique key made from the event, with ON CONFLICT DO NOTHING.",
+    )
+
+
+def enqueued_mistake() -> Mistake:
+    """A job or a message for later that is put there each time."""
+    return Mistake(
+        ENQUEUED,
+        "It is committed apart from the end of the handler's job, so that a repeat adds another "
+        "one: use tx.enqueue(…) or tx.send(…), or give it a key= that is made from the event.",
     )
 
 

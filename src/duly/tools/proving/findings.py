@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from duly.tools.proving.comparing import HIDDEN, Difference
+from duly.tools.proving.databases.waiting import TOLD as WAITING
 from duly.tools.proving.talks import CallDifference
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def difference_text(wrong: Wrong) -> str:
         values = f"{shown(wrong.actual)} instead of {shown(wrong.expected)}"
         return f"{wrong.table}.{wrong.column}{where} is {values}"
     counts = f"{times(wrong.actual)} instead of {times(wrong.expected)}"
+    if wrong.table in WAITING:
+        return f"of the {wrong.table}{place}, ({named(wrong.row)}) is there {counts}"
     return f"{wrong.table}{place} has the row ({named(wrong.row)}) {counts}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,8 +13,9 @@ from duly.tools.proving.calls import effective
 from duly.tools.proving.cases import cases_of
 from duly.tools.proving.diagnosing import diagnosed
 from duly.tools.proving.findings import Finding
+from duly.tools.proving.moments import Span, await_next_second
 from duly.tools.proving.points import kill_points, pause_points
-from duly.tools.proving.yardstick import Yardstick
+from duly.tools.proving.yardstick import Yardstick, says_when
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,7 +103,11 @@ class Proof:
                     break
 
     def _yardstick(self, start: State, asks: tuple[Ask, ...]) -> Yardstick:
-        one, other = self._player.alone(asks), self._player.alone(asks, shifted=True)
+        begun = time.time()
+        one = self._player.alone(asks)
+        if says_when(start, one, Span(begun, time.time())):
+            await_next_second()
+        other = self._player.alone(asks, shifted=True)
         if self._wishes.effects is not None and one.value is None:
             raise Misuse(
                 "effects= returned None, which says nothing: return what is to be compared"

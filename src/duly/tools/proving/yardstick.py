@@ -6,16 +6,19 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
+from duly.tools.proving.comparing import written
 from duly.tools.proving.findings import OtherValue, Undone
+from duly.tools.proving.moments import is_moment
 from duly.tools.proving.statements import shortened
 from duly.tools.proving.states import Masks
-from duly.tools.proving.talks import CallMasks
+from duly.tools.proving.talks import CallMasks, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.findings import Wrong
+    from duly.tools.proving.moments import Span
     from duly.tools.proving.playing import Outcome
     from duly.tools.proving.states import State
     from duly.tools.proving.trace import Mark, Place
@@ -64,6 +67,18 @@ class Yardstick:
         if outcome.value != self.outcome.value:
             return OtherValue(self.outcome.value, outcome.value)
         return Undone(outcome.left[0]) if outcome.left else None
+
+
+def says_when(start: State, outcome: Outcome, span: Span) -> bool:
+    """Whether what a run wrote or sent holds the time at which it ran."""
+    rows = (
+        row
+        for spot, there in outcome.state.rows.items()
+        for row in written(start.rows.get(spot, []), there)
+    )
+    values = [value for row in rows for value in row.values()]
+    values += [value for call in outcome.calls for _, value in leaves(call.content)]
+    return any(is_moment(value, span) for value in values)
 
 
 def refuse_other_value(one: Outcome, other: Outcome) -> None:

@@ -71,7 +71,10 @@ class Base(Protocol):
         """Keep its present state for a person to look at; where it is."""
 
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
-        """What is in the tables that are not duly's, or in those that are wanted."""
+        """What is in the tables that are not duly's, or in those that are wanted.
+
+        Jobs and messages that wait are always among it, as if they were tables.
+        """
 
 
 # How far: whatever stems from such a number then differs between two single runs, and is known by

@@ -27,12 +27,13 @@ from duly.tools.proving.databases.base import (
     of_duly,
 )
 from duly.tools.proving.databases.sqlite import words
+from duly.tools.proving.databases.waiting import waiting
 
 with needs("postgres", "psycopg"):
     import psycopg
     from psycopg import sql
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
-    from psycopg.rows import dict_row
+    from psycopg.rows import dict_row, tuple_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -172,7 +173,7 @@ class PostgresBase:
                 ) from None
 
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
-        """What is in the tables that are not duly's."""
+        """What is in the tables that are not duly's, and what waits in these."""
         with closing(psycopg.connect(self._url, row_factory=dict_row)) as connection:
             ours = [sorted(of_duly(self._names)), self._names.schema]
             tables = [
@@ -180,7 +181,11 @@ class PostgresBase:
                 for row in connection.execute(TABLES, ours).fetchall()
                 if asked_for(f"{row['schema']}.{row['name']}", wanted)
             ]
-            return [(table, rows_of(connection, table)) for table in tables]
+            found = [(table, rows_of(connection, table)) for table in tables]
+            plainly = connection.cursor(row_factory=tuple_row)
+            return found + waiting(
+                self._names, lambda asked: plainly.execute(asked.encode()).fetchall()
+            )
 
 
 class PostgresStore:

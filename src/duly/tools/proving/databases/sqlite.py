@@ -21,6 +21,7 @@ from duly.tools.proving.databases.base import (
     asked_for,
     of_duly,
 )
+from duly.tools.proving.databases.waiting import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -91,7 +92,7 @@ class SqliteBase:
         return str(kept)
 
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
-        """What is in the tables that are neither duly's nor SQLite's own."""
+        """What is in the tables that are neither duly's nor SQLite's own, and what waits."""
         if not self._path.exists():
             return []
         with closing(connect(self._path)) as connection:
@@ -102,7 +103,10 @@ class SqliteBase:
                 for name in sorted(names - of_duly(self._names))
                 if not name.startswith("sqlite_") and asked_for(name, wanted)
             ]
-            return [(table, rows_of(connection, table)) for table in tables]
+            found = [(table, rows_of(connection, table)) for table in tables]
+            if not of_duly(self._names) <= names:
+                return found
+            return found + waiting(self._names, lambda asked: connection.execute(asked).fetchall())
 
 
 class SqliteStore:
