@@ -38,7 +38,19 @@ def test_calls_that_the_other_side_cannot_know_again_are_two(calls: list[Call]) 
 def test_reading_is_no_effect_and_the_same_put_is_one() -> None:
     got, put = Call("http", "GET", URL), Call("http", "PUT", URL, "{}")
     assert effective([got, got, put, put]) == [put]
-    assert len(effective([put, Call("http", "PUT", URL, '{"n": 2}')])) == 2
+    assert len(effective([put, Call("http", "PUT", f"{URL}/2", "{}")])) == 2
+
+
+def test_of_what_sets_an_address_the_last_counts() -> None:
+    first, second = (Call("http", "PUT", URL, json.dumps({"n": n})) for n in (1, 2))
+    gone = Call("http", "DELETE", URL)
+    assert effective([first, second, first]) == [first]
+    assert effective([second, gone]) == [gone]
+    known = CallMasks([first, second], [[first, second]])
+    assert known.first_difference([first, second], [first, first, second]) is None
+    found = known.first_difference([first, second], [second, first])
+    assert found is not None
+    assert (found.call, found.instead) == (first, second)
 
 
 def test_a_message_is_known_by_its_id() -> None:

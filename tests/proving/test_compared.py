@@ -170,3 +170,21 @@ def test_what_is_enqueued_for_later_in_the_transaction_is_there_once(database: P
     app = shop(database, "", handler)
     app.job(name="remind")(handler)
     assert_effectively_once(app, EVENT)
+
+
+def put(event: duly.Event) -> None:
+    httpx.put("https://crm.example/orders/7", json=event.json["data"])
+
+
+def test_an_older_state_that_is_put_over_a_later_one_is_found(database: Path) -> None:
+    told = failure(shop(database, "", put), EVENT, LATER, only="reordered")
+    assert "order-dependent write" in told
+    assert """PUT https://crm.example/orders/7 with '{"n":1}' came last instead of""" in told
+
+
+def test_a_state_that_is_put_in_order_is_right(database: Path) -> None:
+    app = duly.Duly(f"sqlite:///{database}")
+    app.source("shop", provider="standard-webhooks", secret="whsec_" + "A" * 32)
+    app.on("shop", "order.*", order=("type", "data.n"), name="handler")(put)
+    same = [{"type": "order.paid", "data": {"n": n}} for n in (1, 2)]
+    assert_effectively_once(app, same, only="reordered")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
     from pathlib import Path
 
 Medium = Literal["http", "mail", "message"]
 # Reading changes nothing, however often.
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-# By their definition the second of the same changes nothing.
+# By their definition the second of the same changes nothing, and what they say replaces the rest.
 IDEMPOTENT = frozenset({"PUT", "DELETE"})
 KEYS = ("idempotency-key", "x-idempotency-key", "webhook-id", "paypal-request-id")
 # What a mail is given anew each time it is written.
@@ -40,6 +40,16 @@ class Call:
         """What the other side can know a repeated call by."""
         known = {name.lower(): value for name, value in self.headers.items()}
         return self.id or next((known[name] for name in KEYS if known.get(name)), None)
+
+    @property
+    def repeats(self) -> Hashable:
+        """By what the other side knows that it has had this call before."""
+        return (*self.origin, self.key)
+
+    @property
+    def sets(self) -> bool:
+        """Whether by its definition it says what is at an address, whatever was there before."""
+        return self.medium != "mail" and self.method in IDEMPOTENT
 
     @property
     def told(self) -> str:
@@ -109,19 +119,19 @@ def read_calls(path: Path) -> list[Call]:
 
 
 def effective(calls: Iterable[Call]) -> list[Call]:
-    """The calls that take effect: the other side knows the rest by their keys, or needs none."""
-    found: list[Call] = []
-    known: set[tuple[Any, ...]] = set()
-    for call in calls:
-        if call.method in SAFE:
+    """The calls that take effect, each at its place.
+
+    The other side knows some by their keys. And of those that set what is at an address, or remove
+    it, only the last one is still there when all is quiet.
+    """
+    found: dict[Hashable, Call] = {}
+    known: set[Hashable] = set()
+    for number, call in enumerate(calls):
+        if call.method in SAFE or call.repeats in known:
             continue
-        name: tuple[Any, ...] | None = None
         if call.key is not None:
-            name = (*call.origin, call.key)
-        elif call.medium == "http" and call.method in IDEMPOTENT:
-            name = (*call.origin, call.url, call.body)
-        if name is None or name not in known:
-            found.append(call)
-        if name is not None:
-            known.add(name)
-    return found
+            known.add(call.repeats)
+        name: Hashable = call.url if call.sets else number
+        found.pop(name, None)
+        found[name] = call
+    return list(found.values())

@@ -148,6 +148,8 @@ def call_mistake(trace: Trace, case: Case, wrong: CallDifference, calls: Sequenc
     made = trace.calls(wrong.call.told)
     if any(trace.early(trace.marks[index]) for index in made):
         return early_mistake(wrong.call.told)
+    if wrong.instead is not None:
+        return unknown()
     table = next((found for index in made if (found := trace.checked_around(index))), None)
     if table is not None and wrong.call.key is None:
         return Mistake(

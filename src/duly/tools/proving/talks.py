@@ -23,6 +23,8 @@ class CallDifference(NamedTuple):
     call: Call
     expected: int
     actual: int
+    # What the single run left at its address instead.
+    instead: Call | None = None
 
 
 class CallMasks:
@@ -65,8 +67,12 @@ class CallMasks:
         """The first call that was not made as often as in the single run."""
         known: dict[Any, Call] = {}
         good, bad = self._counted(expected, known), self._counted(actual, known)
+        missing = [known[name] for name in good - bad]
         for name in [*(bad - good), *(good - bad)]:
-            return CallDifference(known[name], good[name], bad[name])
+            call = known[name]
+            there = [other for other in missing if other.sets and other.url == call.url]
+            instead = there[0] if call.sets and bad[name] and there else None
+            return CallDifference(call, good[name], bad[name], instead)
         return None
 
     def _counted(self, calls: Sequence[Call], known: dict[Any, Call]) -> Counter[Any]:
