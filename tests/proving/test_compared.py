@@ -188,3 +188,16 @@ def test_a_state_that_is_put_in_order_is_right(database: Path) -> None:
     app.on("shop", "order.*", order=("type", "data.n"), name="handler")(put)
     same = [{"type": "order.paid", "data": {"n": n}} for n in (1, 2)]
     assert_effectively_once(app, same, only="reordered")
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["id INTEGER PRIMARY KEY, name TEXT", "id INTEGER NOT NULL, name TEXT, PRIMARY KEY (id)"],
+)
+def test_what_refers_to_numbers_of_rows_is_not_compared(database: Path, number: str) -> None:
+    def handler(event: duly.Event, tx: duly.Tx) -> None:
+        [row] = tx.execute("INSERT INTO orders (name) VALUES (:name) RETURNING id", name=event.type)
+        tx.execute("INSERT INTO lines VALUES (:id, :name)", id=row["id"], name=event.type)
+
+    tables = f"CREATE TABLE orders ({number}); CREATE TABLE lines (order_id INTEGER, name TEXT)"
+    assert_effectively_once(shop(database, tables, handler), [EVENT, LATER], only="reordered")

@@ -13,7 +13,6 @@ from duly.stores.opening import store
 from duly.tools.proving.databases.base import (
     AGING,
     LEFT,
-    SHIFT,
     STAGED,
     Column,
     Left,
@@ -21,6 +20,7 @@ from duly.tools.proving.databases.base import (
     asked_for,
     of_duly,
 )
+from duly.tools.proving.databases.numbering import moved_on
 from duly.tools.proving.databases.waiting import waiting
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ TABLES = """
 SELECT name FROM sqlite_master
  WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name
 """
-NUMBERED = "SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'"
 BESIDE = ".before-duly-prove"
 COMPANIONS = ("", "-wal", "-shm", "-journal")
 
@@ -70,8 +69,7 @@ class SqliteBase:
         if not self._path.exists():
             return
         with closing(connect(self._path)) as connection:
-            if connection.execute(NUMBERED).fetchone() is not None:
-                connection.execute("UPDATE sqlite_sequence SET seq = seq + ?", [SHIFT])
+            moved_on(connection)
 
     def begin_here(self, place: Path) -> None:
         """Let cases begin in the state that it is in now."""
