@@ -24,9 +24,17 @@ def test_two_calls_with_the_same_key_to_the_same_url_are_one() -> None:
 
 
 @pytest.mark.parametrize(
+    "body", [{"idempotency_key": "k"}, {"variables": [{"idempotencyKey": "k"}]}]
+)
+def test_a_key_is_known_by_its_name_in_the_body(body: object) -> None:
+    assert len(effective([post(body), post(body)])) == 1
+
+
+@pytest.mark.parametrize(
     "calls",
     [
         [post(), post()],
+        [post({"idempotency_key": "a"}), post({"idempotency_key": "b"})],
         [post(key="a"), post(key="b")],
         [post(key="k"), post(key="k", url="https://bank.example/refunds")],
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import uuid
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -201,3 +202,29 @@ def test_what_refers_to_numbers_of_rows_is_not_compared(database: Path, number: 
 
     tables = f"CREATE TABLE orders ({number}); CREATE TABLE lines (order_id INTEGER, name TEXT)"
     assert_effectively_once(shop(database, tables, handler), [EVENT, LATER], only="reordered")
+
+
+def test_a_column_that_is_generated_from_one_that_is_not_compared_is_not_either(
+    database: Path,
+) -> None:
+    def handler(tx: duly.Tx) -> None:
+        tx.execute("INSERT INTO orders (token) VALUES (:token)", token=uuid.uuid4().hex)
+
+    tables = "CREATE TABLE orders (token TEXT, short TEXT AS (substr(token, 1, 8)))"
+    assert_effectively_once(shop(database, tables, handler), EVENT, only="twice")
+
+
+@pytest.mark.parametrize("place", ["body", "query", "header"])
+def test_a_key_of_the_job_is_known_wherever_in_the_call_it_stands(
+    database: Path, place: str
+) -> None:
+    def handler(job: duly.Job) -> None:
+        given = {place: job.key("pay")}
+        httpx.post(
+            "https://bank.example/charges",
+            json={"reference": given.get("body")},
+            params={"reference": given.get("query", "")},
+            headers={"Bank-Request": given.get("header", "")},
+        )
+
+    assert_effectively_once(shop(database, "", handler), EVENT, only="kill:3")

@@ -67,8 +67,8 @@ def proof(type: str, only: str, patience: float) -> Verdict:
     return tried(load, wishes, Manner(patience=patience), lambda _: None)
 
 
-# Three single runs, and one case of two processes; and once to see what there is.
-@pytest.mark.parametrize(("kept", "imports"), [("open", 6), ("closed", 1)])
+# Four single runs, and one case of two processes; and once to see what there is.
+@pytest.mark.parametrize(("kept", "imports"), [("open", 7), ("closed", 1)])
 def test_an_application_is_imported_anew_if_its_import_leaves_a_connection_open(
     kept: str, imports: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from duly.jobs import running
 from duly.runtime import performing
 from duly.runtime.crew import Crew
+from duly.tools.proving import keys
 from duly.tools.proving.databases.files import Finder
 from duly.tools.proving.databases.finding import store_of
 from duly.tools.proving.recording import Answers, Hook, Net, Recorder, recording
@@ -112,6 +113,7 @@ class Stage:
             self._stack.enter_context(recording(self.recorder, self.net))
             self._stack.enter_context(told_of_jobs(self.watch))
             self._stack.enter_context(ended_by(self.failures))
+            self._stack.enter_context(keys.noted())
             Hook(self.net).add()
             self._subject = load()
         return self._subject

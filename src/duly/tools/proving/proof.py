@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly._kernel.errors import Misuse
 from duly.tools.proving.asks import EventAsk
@@ -50,15 +50,24 @@ class Verdict:
     kept: list[str] = field(default_factory=list)
 
 
+class Failed(NamedTuple):
+    """A case that did not end as it should, and what it was held against."""
+
+    case: Case
+    marks: Sequence[Mark]
+    yardstick: Yardstick
+
+
 class Proof:
     """One application, one event, and everything that can happen to it."""
 
     def __init__(self, player: Player, wishes: Wishes) -> None:
         self._player = player
         self._wishes = wishes
+        self._failed: Failed | None = None
 
     def run(self, ground: Ground, show: Callable[[str], None]) -> Verdict:
-        """Try every case until one ends differently; the databases are left as that left them."""
+        """Try every case until one ends differently."""
         show("a single run, which everything is compared with")
         start, asks = self._player.find(ground), self._wishes.asks
         single = self._yardstick(start, asks[:1])
@@ -91,12 +100,15 @@ class Proof:
         wrong = yardstick.wrong(outcome)
         if wrong is None:
             return None
-        self._repeat(case, marks, yardstick)
+        self._failed = Failed(case, marks, yardstick)
         mistake = diagnosed(case, wrong, yardstick.outcome.marks, outcome.calls)
         return Finding(case, wrong, mistake)
 
-    def _repeat(self, case: Case, marks: Sequence[Mark], yardstick: Yardstick) -> None:
-        """Leave the databases as the failing case does, for whoever keeps them."""
+    def repeat(self) -> None:
+        """Bring the databases to where the failing case left them, for whoever keeps them."""
+        if self._failed is None:
+            return
+        case, marks, yardstick = self._failed
         with suppress(Misuse):  # what was found stays found
             for _ in range(REPEATS):
                 if yardstick.wrong(self._player.play(case, marks)) is not None:

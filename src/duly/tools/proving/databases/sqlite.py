@@ -193,7 +193,8 @@ def copied(source: Path, target: Path, *, lasting: bool = False) -> None:
 
 def described(connection: sqlite3.Connection, name: str) -> Table:
     """A table by what SQLite says of it."""
-    found = connection.execute(f"PRAGMA table_info({quoted(name)})").fetchall()
+    # With the generated columns, which a SELECT shows as well.
+    found = connection.execute(f"PRAGMA table_xinfo({quoted(name)})").fetchall()
     key = tuple(row[1] for row in sorted(found, key=lambda row: row[5]) if row[5])
     # SQLite numbers the rows through such a column.
     numbered = {row[1] for row in found if key == (row[1],) and row[2].upper() == "INTEGER"}
