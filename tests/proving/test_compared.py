@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sqlite3
+import sys
+import textwrap
 import uuid
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -228,3 +231,44 @@ def test_a_key_of_the_job_is_known_wherever_in_the_call_it_stands(
         )
 
     assert_effectively_once(shop(database, "", handler), EVENT, only="kill:3")
+
+
+SITE = """
+    import sqlite3
+    import duly
+
+    app = duly.Duly("sqlite:///shop.db")
+    app.source("shop", provider="standard-webhooks", secret="whsec_" + "A" * 32)
+
+
+    @app.on("shop", "order.*")
+    def count(tx):
+        tx.execute("UPDATE counter SET orders = orders + 1")
+
+
+    def site(environ, start_response):
+        own = sqlite3.connect("shop.db", isolation_level=None)
+        own.execute("UPDATE counter SET visits = visits + 1")
+        own.close()
+        return app.wsgi(environ, start_response)
+"""
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_application_by_its_name_is_proved_through_its_site(
+    named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop_with_site.py").write_text(textwrap.dedent(SITE))
+    run(
+        tmp_path / "shop.db",
+        "CREATE TABLE counter (orders, visits); INSERT INTO counter VALUES (0, 0)",
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "shop_with_site", raising=False)
+    site = "shop_with_site:site" if named else importlib.import_module("shop_with_site").site
+
+    with pytest.raises(AssertionError, match="side effect before the claim"):
+        assert_effectively_once(
+            "shop_with_site:app", EVENT, through=site, path="/shop", only="twice"
+        )
