@@ -59,6 +59,7 @@ class Act:
         trap: where it dies, or is stopped.
         aging: whether leases of others run out, and waits are over.
         failing: whether the first run of each handler fails at its end.
+        fresh: whether it is to be done by another interpreter, if that is possible.
         gate: a file; nothing is delivered before it is there.
         files: the list to which SQLite files are added, and copied, before they are first used.
     """
@@ -70,6 +71,7 @@ class Act:
     trap: Trap | None = None
     aging: bool = False
     failing: bool = False
+    fresh: bool = False
     gate: Path | None = None
     files: Path | None = None
     answers: dict[str, Any] = field(default_factory=dict)
