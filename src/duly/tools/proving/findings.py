@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.tools.proving.comparing import HIDDEN, Difference
 from duly.tools.proving.databases.waiting import TOLD as WAITING
+from duly.tools.proving.databases.waiting import column_told
 from duly.tools.proving.talks import CallDifference
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def row_text(wrong: Difference) -> str:
     if wrong.column is not None:
         where = f" of {named(wrong.row)}{place}" if wrong.row else place
         values = f"{shown(wrong.actual)} instead of {shown(wrong.expected)}"
-        return f"{wrong.table}.{wrong.column}{where} is {values}"
+        return f"{column_told(wrong.table, wrong.column)}{where} is {values}"
     counts = f"{times(wrong.actual)} instead of {times(wrong.expected)}"
     if wrong.table in WAITING:
         return f"of the {wrong.table}{place}, ({named(wrong.row)}) is there {counts}"

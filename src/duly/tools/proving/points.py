@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # The statement by which a job ends well.
 SETTLES = "jobs_done"
+# These, and those by which its row goes.
+ENDS = (SETTLES, "jobs_remove")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,9 @@ def decided(names: set[str]) -> str | None:
     meanings = {
         "the event was accepted": CLAIMS,
         "a worker had taken the job": {TAKEN},
-        "the job was settled": {name for name in names if name.startswith("jobs_")},
+        "the job was settled": {name for name in names if name.startswith(ENDS)},
+        "a job was enqueued": {name for name in names if name.startswith("jobs_insert")},
+        "a message was staged": {name for name in names if name.startswith("outbox_insert")},
         "a step of job.effect was written down": {
             name for name in names if name.startswith("effects_")
         },

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.tools.proving.comparing import Compared, differs, written
+from duly.tools.proving.databases.waiting import column_told
 from duly.tools.proving.statements import written_table
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Spot(NamedTuple):
 
     def told(self, column: str = "") -> str:
         """The table, or a column of it, for a person."""
-        name = f"{self.table}.{column}" if column else self.table
+        name = column_told(self.table, column) if column else self.table
         return f"{name} in {self.base}" if self.base else name
 
 

@@ -40,6 +40,11 @@ def waiting(
     return found
 
 
+def column_told(table: str, column: str) -> str:
+    """A column of a table, or of what waits, for a person."""
+    return f"{column} of the {table}" if table in TOLD else f"{table}.{column}"
+
+
 def readable(value: Any) -> Any:
     """A document as text, whose names are still compared where its values are not."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
