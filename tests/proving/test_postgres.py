@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,17 @@ def test_what_is_kept_of_a_failed_case_takes_the_place_of_nothing(own_postgres_u
     try:
         assert known.keep(Path()) == f"the database {known.name}_failed"
         assert known.keep(Path()) == f"the database {known.name}_failed_2"
+    finally:
+        known.end()
+
+
+def test_a_table_that_only_begins_like_those_of_duly_is_compared(own_postgres_url: str) -> None:
+    with psycopg.connect(own_postgres_url) as connection:
+        connection.execute("CREATE TABLE duly_points (n integer)")
+    known = PostgresBase(own_postgres_url, names(), disposable=True)
+    known.put_back()
+    try:
+        assert [table.name for table, _ in known.contents(None)] == ["duly_points"]
     finally:
         known.end()
 
@@ -157,6 +169,18 @@ def test_a_gap_in_a_sequence_after_a_rollback_is_no_difference(own_postgres_url:
 
     # Killed after the first of them: it is rolled back, and its number is not given out again.
     assert_effectively_once(app, job="order", disposable=True, only="kill:3")
+
+
+def test_a_job_for_later_that_is_enqueued_twice_is_found(own_postgres_url: str) -> None:
+    app = duly.Duly(own_postgres_url)
+    app.job(name="remind")(by_psycopg)
+
+    @app.job(name="order")
+    def order() -> None:
+        app.enqueue("remind", {"order": "o-1"}, delay=timedelta(days=1))
+
+    with pytest.raises(AssertionError, match="of the jobs that wait"):
+        assert_effectively_once(app, job="order", disposable=True, only="kill:3")
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from duly._kernel.errors import Misuse
 from duly.tools.output import Progress, add_json_option, answer
 from duly.tools.proving.asks import EventAsk, JobAsk
+from duly.tools.proving.fresh import Named
 from duly.tools.proving.nursery import PATIENCE
 from duly.tools.proving.playing import Wishes
 from duly.tools.proving.recording import Answers
 from duly.tools.proving.showing import verdict_document, verdict_text
 from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import by_name
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, app_name
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     manner = Manner(arguments.keep, arguments.database_is_disposable, arguments.patience)
     with put_back_if_told_to_end(), Progress() as progress:
-        verdict = tried(by_name(name, arguments.through), wishes, manner, progress.show)
+        verdict = tried(Named(name, arguments.through), wishes, manner, progress.show)
     again = repeated(arguments, name)
     answer(arguments, verdict_text(verdict, again), verdict_document(verdict, again))
     return 0 if verdict.finding is None else 1

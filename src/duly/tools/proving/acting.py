@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from duly.jobs import running
 from duly.runtime import performing
 from duly.runtime.crew import Crew
+from duly.tools.proving import keys
 from duly.tools.proving.databases.files import Finder
 from duly.tools.proving.databases.finding import store_of
 from duly.tools.proving.recording import Answers, Hook, Net, Recorder, Refusals, recording
@@ -58,6 +59,7 @@ class Act:
         trap: where it dies, or is stopped.
         aging: whether leases of others run out, and waits are over.
         failing: whether the first run of each handler fails at its end.
+        fresh: whether it is to be done by another interpreter, if that is possible.
         gate: a file; nothing is delivered before it is there.
         files: the list to which SQLite files are added, and copied, before they are first used.
     """
@@ -69,6 +71,7 @@ class Act:
     trap: Trap | None = None
     aging: bool = False
     failing: bool = False
+    fresh: bool = False
     gate: Path | None = None
     files: Path | None = None
     answers: dict[str, Any] = field(default_factory=dict)
@@ -113,6 +116,7 @@ class Stage:
             self._stack.enter_context(recording(self.recorder, self.net))
             self._stack.enter_context(told_of_jobs(self.watch))
             self._stack.enter_context(ended_by(self.failures))
+            self._stack.enter_context(keys.noted())
             Hook(self.net).add()
             self._subject = load()
         return self._subject

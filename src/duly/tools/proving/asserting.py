@@ -17,11 +17,12 @@ from duly.tools.proving.playing import Wishes
 from duly.tools.proving.recording import Answers
 from duly.tools.proving.showing import tried_text, wrapped
 from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import address, as_it_is, by_name, open_files
+from duly.tools.proving.where import address, as_it_is, by_name, named_site, open_files
 
 if TYPE_CHECKING:
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.proof import Verdict
+    from duly.tools.proving.where import Load
 
 
 def assert_effectively_once(  # noqa: PLR0913  # each by its name
@@ -58,8 +59,8 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
         payload: what it is enqueued with.
         id: the event id, where it travels in a header.
         type: the event type, where it travels in a header.
-        through: your own site, ASGI or WSGI, to deliver through it; what its routes do before they
-            hand the event to duly is then proved, too.
+        through: your own site, ASGI or WSGI, or its name as in ``web:api``, to deliver through it;
+            what its routes do before they hand the event to duly is then proved, too.
         path: where it takes the event: ``/webhooks/orders``.
         let_through: hosts and ports that may really be connected to.
         only: the one case to try, such as ``kill:7``.
@@ -82,10 +83,20 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
     )
     if (through is None) != (path is None):
         raise Misuse("through= is the site, and path= where it takes the event: give both")
-    load = by_name(app) if isinstance(app, str) else as_it_is(closed(app), through)
-    verdict = tried(load, wishes, Manner(disposable=disposable), lambda _: None)
+    verdict = tried(load_of(app, through), wishes, Manner(disposable=disposable), lambda _: None)
     if verdict.finding is not None:
         raise AssertionError(told(verdict))
+
+
+def load_of(app: Duly | str, through: Any) -> Load:
+    """The application and its site, each by its name or as it is."""
+    if not isinstance(app, str):
+        site = named_site(through) if isinstance(through, str) else through
+        return as_it_is(closed(app), site)
+    if through is None or isinstance(through, str):
+        return by_name(app, through)
+    load = by_name(app)
+    return lambda: load()._replace(site=through)
 
 
 def asks_of(given: tuple[object, str | None, Any], form: EventAsk) -> tuple[Ask, ...]:

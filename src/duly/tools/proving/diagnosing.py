@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from duly.tools.proving.comparing import Difference
+from duly.tools.proving.databases.waiting import TOLD as WAITING
 from duly.tools.proving.findings import Mistake, Undone
 from duly.tools.proving.points import words
 from duly.tools.proving.statements import is_delta, read_tables, verb_of, written_table
-from duly.tools.proving.states import Difference
 from duly.tools.proving.talks import CallDifference
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ NEW_KEY = "idempotency key made anew"
 BEFORE_CLAIM = "side effect before the claim"
 ORDER = "order-dependent write"
 MEMORY = "state in the process"
+ENQUEUED = "enqueue outside the transaction"
 NOT_REPEATABLE = "a repeat ends differently"
 
 
@@ -69,10 +71,9 @@ class Trace:
         return mark.phase == "receive" and not mark.claimed
 
     def writes(self, table: str) -> list[Mark]:
-        """The user's statements that write to a table."""
-        return [
-            mark for mark in self.marks if mark.theirs and written_table(mark.text) == table.lower()
-        ]
+        """The user's statements that write to a table, whatever schema they name or leave out."""
+        name = table.lower().rpartition(".")[2]
+        return [mark for mark in self.marks if mark.theirs and written_table(mark.text) == name]
 
     def outside_writes(self, case: Case) -> list[Mark]:
         """What the user's code had written outside the transaction when it was killed."""
@@ -111,6 +112,8 @@ def row_mistake(trace: Trace, case: Case, wrong: Difference) -> Mistake:
         return early_mistake(words(early[0]))
     if is_lost(wrong):
         return lost_mistake(trace, case)
+    if wrong.table in WAITING:
+        return enqueued_mistake()
     if is_repeated(wrong) or any(is_delta(mark.text) for mark in writes if wrong.column):
         return delta_mistake()
     inserts = [mark for mark in writes if verb_of(mark.text) == "INSERT"]
@@ -145,6 +148,8 @@ def call_mistake(trace: Trace, case: Case, wrong: CallDifference, calls: Sequenc
     made = trace.calls(wrong.call.told)
     if any(trace.early(trace.marks[index]) for index in made):
         return early_mistake(wrong.call.told)
+    if wrong.instead is not None:
+        return unknown()
     table = next((found for index in made if (found := trace.checked_around(index))), None)
     if table is not None and wrong.call.key is None:
         return Mistake(
@@ -213,6 +218,15 @@ def insert_mistake() -> Mistake:
         BLIND_INSERT,
         "The row is inserted outside the transaction, so that a repeat inserts it again: insert it "
         "through `tx`, or under a unique key made from the event, with ON CONFLICT DO NOTHING.",
+    )
+
+
+def enqueued_mistake() -> Mistake:
+    """A job or a message for later that is put there each time."""
+    return Mistake(
+        ENQUEUED,
+        "It is committed apart from the end of the handler's job, so that a repeat adds another "
+        "one: use tx.enqueue(…) or tx.send(…), or give it a key= that is made from the event.",
     )
 
 

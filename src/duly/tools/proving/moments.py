@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
@@ -44,3 +45,8 @@ def moment_of(value: Any) -> float | None:
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
     return None
+
+
+def await_next_second() -> None:
+    """Wait until a clock that is kept by the second says something else."""
+    time.sleep(1 - time.time() % 1)

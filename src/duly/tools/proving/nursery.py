@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from duly._kernel.errors import Misuse
 from duly.tools.proving.acting import Stage, perform
+from duly.tools.proving.fresh import begin_anew
 from duly.tools.proving.trace import named
 from duly.tools.proving.where import described
 
@@ -192,6 +193,8 @@ class Server:
             code = 1
             try:
                 redirected(act)
+                if act.fresh:
+                    begin_anew(self._load, act)
                 perform(self._stage, self._load, act)
                 code = 0
             except BaseException:

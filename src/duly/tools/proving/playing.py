@@ -193,7 +193,7 @@ class Player:
         ending = self._nursery.run(self._act(folder, 0, case.deliveries, trap=trap))
         if ending.how != "killed":
             raise unreached(case)
-        self._ended(self._act(folder, 1, case.deliveries, aging=True))
+        self._ended(self._act(folder, 1, case.deliveries, aging=True, fresh=case.fresh))
 
     def _paused(self, folder: Path, case: Case, trap: Trap) -> None:
         late = self._act(folder, 0, case.deliveries, trap=trap)

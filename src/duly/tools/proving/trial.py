@@ -63,8 +63,10 @@ def put_back(
 ) -> Verdict:
     """The proof, and the databases as they were at its end, whatever happens."""
     try:
-        verdict = Proof(player, wishes).run(where, show)
+        proof = Proof(player, wishes)
+        verdict = proof.run(where, show)
         if verdict.finding is not None and manner.keep is not None:
+            proof.repeat()
             manner.keep.mkdir(parents=True, exist_ok=True)
             verdict.kept = player.keep(manner.keep)
         return verdict

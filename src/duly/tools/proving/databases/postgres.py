@@ -24,14 +24,16 @@ from duly.tools.proving.databases.base import (
     Left,
     Table,
     asked_for,
+    of_duly,
 )
 from duly.tools.proving.databases.sqlite import words
+from duly.tools.proving.databases.waiting import waiting
 
 with needs("postgres", "psycopg"):
     import psycopg
     from psycopg import sql
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
-    from psycopg.rows import dict_row
+    from psycopg.rows import dict_row, tuple_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,6 +52,7 @@ TABLES = """
 SELECT space.nspname AS schema, one.relname AS name, one.oid AS oid
   FROM pg_class AS one JOIN pg_namespace AS space ON space.oid = one.relnamespace
  WHERE one.relkind = 'r' AND space.nspname !~ '^(pg_|information_schema$)'
+   AND NOT (one.relname = ANY(%s) AND space.nspname = coalesce(%s, space.nspname))
  ORDER BY 1, 2
 """
 COLUMNS = """
@@ -170,16 +173,19 @@ class PostgresBase:
                 ) from None
 
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
-        """What is in the tables that are not duly's."""
+        """What is in the tables that are not duly's, and what waits in these."""
         with closing(psycopg.connect(self._url, row_factory=dict_row)) as connection:
-            found = connection.execute(TABLES).fetchall()
+            ours = [sorted(of_duly(self._names)), self._names.schema]
             tables = [
                 described(connection, row)
-                for row in found
-                if not row["name"].startswith(self._names.prefix)
-                and asked_for(f"{row['schema']}.{row['name']}", wanted)
+                for row in connection.execute(TABLES, ours).fetchall()
+                if asked_for(f"{row['schema']}.{row['name']}", wanted)
             ]
-            return [(table, rows_of(connection, table)) for table in tables]
+            found = [(table, rows_of(connection, table)) for table in tables]
+            plainly = connection.cursor(row_factory=tuple_row)
+            return found + waiting(
+                self._names, lambda asked: plainly.execute(asked.encode()).fetchall()
+            )
 
 
 class PostgresStore:

@@ -13,13 +13,15 @@ from duly.stores.opening import store
 from duly.tools.proving.databases.base import (
     AGING,
     LEFT,
-    SHIFT,
     STAGED,
     Column,
     Left,
     Table,
     asked_for,
+    of_duly,
 )
+from duly.tools.proving.databases.numbering import moved_on
+from duly.tools.proving.databases.waiting import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +35,6 @@ TABLES = """
 SELECT name FROM sqlite_master
  WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name
 """
-NUMBERED = "SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'"
 BESIDE = ".before-duly-prove"
 COMPANIONS = ("", "-wal", "-shm", "-journal")
 
@@ -68,8 +69,7 @@ class SqliteBase:
         if not self._path.exists():
             return
         with closing(connect(self._path)) as connection:
-            if connection.execute(NUMBERED).fetchone() is not None:
-                connection.execute("UPDATE sqlite_sequence SET seq = seq + ?", [SHIFT])
+            moved_on(connection)
 
     def begin_here(self, place: Path) -> None:
         """Let cases begin in the state that it is in now."""
@@ -90,18 +90,21 @@ class SqliteBase:
         return str(kept)
 
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
-        """What is in the tables that are neither duly's nor SQLite's own."""
+        """What is in the tables that are neither duly's nor SQLite's own, and what waits."""
         if not self._path.exists():
             return []
         with closing(connect(self._path)) as connection:
             connection.row_factory = sqlite3.Row
-            names = [str(name) for (name,) in connection.execute(TABLES)]
+            names = {str(name) for (name,) in connection.execute(TABLES)}
             tables = [
                 described(connection, name)
-                for name in names
-                if not name.startswith((self._names.prefix, "sqlite_")) and asked_for(name, wanted)
+                for name in sorted(names - of_duly(self._names))
+                if not name.startswith("sqlite_") and asked_for(name, wanted)
             ]
-            return [(table, rows_of(connection, table)) for table in tables]
+            found = [(table, rows_of(connection, table)) for table in tables]
+            if not of_duly(self._names) <= names:
+                return found
+            return found + waiting(self._names, lambda asked: connection.execute(asked).fetchall())
 
 
 class SqliteStore:
@@ -190,7 +193,8 @@ def copied(source: Path, target: Path, *, lasting: bool = False) -> None:
 
 def described(connection: sqlite3.Connection, name: str) -> Table:
     """A table by what SQLite says of it."""
-    found = connection.execute(f"PRAGMA table_info({quoted(name)})").fetchall()
+    # With the generated columns, which a SELECT shows as well.
+    found = connection.execute(f"PRAGMA table_xinfo({quoted(name)})").fetchall()
     key = tuple(row[1] for row in sorted(found, key=lambda row: row[5]) if row[5])
     # SQLite numbers the rows through such a column.
     numbered = {row[1] for row in found if key == (row[1],) and row[2].upper() == "INTEGER"}
