@@ -38,18 +38,18 @@ class EventAsk:
     secret: str | None = None
     path: str | None = None
 
-    def signed(self, route: Route) -> Signed:
-        """A genuine delivery of it, made now."""
+    def signed(self, route: Route, now: float) -> Signed:
+        """A genuine delivery of it, made now, in seconds since 1970."""
         source = route.source
-        told = {"id": self.id, "type": self.type}
+        told: dict[str, Any] = {"id": self.id, "type": self.type}
         if self.secret is None:
-            return sign(source, self.body, **told)  # type: ignore[arg-type]
-        return sign(source.provider, self.body, self.secret, url=source.url, **told)  # type: ignore[arg-type]
+            return sign(source, self.body, now=now, **told)
+        return sign(source.provider, self.body, self.secret, now=now, url=source.url, **told)
 
     async def deliver(self, subject: Subject) -> tuple[int, str]:
         """Deliver it once; the status, and duly's word for what became of it."""
         app, site = subject
-        sent = self.signed(app._route(self.source))
+        sent = self.signed(app._route(self.source), app.receiver.now())
         if self.path is not None:
             status, body = await posted(site, self.path, sent)
             return status, word_of(body)
@@ -64,7 +64,7 @@ class EventAsk:
         if self.source:
             app._route(self.source)  # which says what there is instead
             return self
-        reasons = {name: self._unfit(route) for name, route in routes.items()}
+        reasons = {name: self._unfit(route, app.receiver.now()) for name, route in routes.items()}
         fitting = [name for name, why in reasons.items() if why is None]
         if len(fitting) == 1:
             return replace(self, source=fitting[0])
@@ -73,11 +73,13 @@ class EventAsk:
         told = "; ".join(f"{name}: {why}" for name, why in reasons.items()) or "there is none"
         raise Misuse(f"no source could have sent this event ({told})")
 
-    def _unfit(self, route: Route) -> str | None:
+    def _unfit(self, route: Route, now: float) -> str | None:
         """Why a source has no handler for it; None where it has one."""
         try:
-            sent = self.signed(route)
-            found = verify(route.source, sent.headers, sent.body, url=sent.url, method=sent.method)
+            sent = self.signed(route, now)
+            found = verify(
+                route.source, sent.headers, sent.body, now=now, url=sent.url, method=sent.method
+            )
         except (Misuse, Rejected) as problem:
             return str(problem)
         if any(route.handlers.matching(item.type) for item in found.items):

@@ -99,6 +99,11 @@ class Player:
         self._bases: list[Base] = []
         self._number = 0
 
+    @property
+    def ahead(self) -> float:
+        """How many seconds the time of the proof is ahead of the machine's."""
+        return 0.0 if self._told.ahead is None else self._told.ahead.total_seconds()
+
     def find(self, ground: Ground) -> State:
         """Learn which databases there are by a first run; the state in which every case begins."""
         self._bases = [] if ground.base is None else [ground.base]
@@ -216,6 +221,7 @@ class Player:
 
     def _act(self, folder: Path, number: int, asks: tuple[Ask, ...] = (), **options: Any) -> Act:
         options |= {"answers": self._wishes.answers, "allowed": self._wishes.allowed}
+        options["ahead"] = self._told.ahead
         return Act(folder, number, asks, **options)
 
     def _ended(self, act: Act) -> Report:

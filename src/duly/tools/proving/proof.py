@@ -117,7 +117,7 @@ class Proof:
                 f"effects= says {one.value!r:.80} after a single run and {other.value!r:.80} after "
                 "another: leave out what differs by nature"
             )
-        span = Span(begun, time.time())
+        span = Span(begun, time.time(), self._player.ahead)
         masks = Masks(start, one.state, other.state, span)
         return Yardstick(one, masks, CallMasks(one.calls, other.calls, span))
 

@@ -16,10 +16,13 @@ from urllib.parse import urlsplit
 from duly._kernel.errors import Misuse
 from duly._kernel.extras import needs
 from duly.stores.sqlite.own import OwnConnection
+from duly.tools.proving.clocks import ahead_of_machine
 from duly.tools.serving.loading import by_name as imported_by_name
 from duly.tools.serving.loading import found, loaded
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from duly._kernel.options import Names
     from duly.app import Duly
 
@@ -44,6 +47,8 @@ class Told:
     database: frozenset[tuple[str, int]]
     # What the import has left open, so that it must be repeated in each process.
     inherited: str | None
+    # How far its clock is ahead of the machine's; None where it has none of its own.
+    ahead: timedelta | None = None
 
 
 def described(app: Duly) -> Told:
@@ -53,6 +58,7 @@ def described(app: Duly) -> Told:
         app.store.names,
         listening(app.store.url),
         inherited(),
+        ahead_of_machine(app),
     )
 
 
