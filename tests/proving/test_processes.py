@@ -9,7 +9,7 @@ import pytest
 
 import duly
 from duly.tools.proving.asks import EventAsk
-from duly.tools.proving.diagnosing import DELTA
+from duly.tools.proving.mistakes import DELTA
 from duly.tools.proving.playing import Wishes
 from duly.tools.proving.trial import Manner, tried
 from duly.tools.proving.where import by_name
