@@ -147,7 +147,7 @@ def test_a_mark_before_a_call_is_told_how_the_call_gets_into_the_transaction(
     told = failure(app, EVENT, only="kill:4")
 
     assert "mark before work" in told
-    assert f"write the mark through `tx`, and {remedy}" in told
+    assert f"write the mark through `tx`, and in the same transaction {remedy}" in told
 
 
 @pytest.mark.parametrize("inline", [False, True])

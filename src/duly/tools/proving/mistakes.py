@@ -62,7 +62,7 @@ def mark_first(mark: str, call: Call | None) -> Mistake:
     """What was written first made the repeat believe that all was done."""
     remedy = "write the mark and do the work through `tx`, in one COMMIT."
     if call is not None and call.medium != "message":
-        remedy = f"write the mark through `tx`, and {staged(call)} there, in one COMMIT."
+        remedy = f"write the mark through `tx`, and in the same transaction {staged(call)}."
     return Mistake(
         MARK_FIRST,
         f"{mark} says that the event is done before it is, so that the repeat finds the mark and "
@@ -140,7 +140,7 @@ def in_route(what: str) -> Mistake:
 
 def after_commit(what: str, call: Call | None) -> Mistake:
     """Something that is left to do when the database says that all is done."""
-    remedy = "write it through `tx`" if call is None else f"{staged(call)} inside the transaction"
+    remedy = "write it through `tx`" if call is None else f"inside the transaction, {staged(call)}"
     return Mistake(
         AFTER_COMMIT,
         f"{what} comes after the COMMIT that says that the event is done (transaction.on_commit, "
