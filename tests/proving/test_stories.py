@@ -191,4 +191,5 @@ def test_what_waits_for_the_commit_is_told_to_be_part_of_it(tmp_path: Path) -> N
     assert "side effect after the commit" in told
     assert "the e-mail to ada@example.com was sent not at all instead of once" in told
     assert f"stage the e-mail with {BY_MAIL}" in told
+    assert "The e-mail to ada@example.com comes after the COMMIT" in told
     assert "transaction.on_commit" in told

@@ -33,6 +33,11 @@ def staged(call: Call) -> str:
     return "stage the call with tx.send(…)"
 
 
+def sentence(what: str) -> str:
+    """A step as the beginning of a sentence."""
+    return what[:1].upper() + what[1:]
+
+
 def delta() -> Mistake:
     """Something that is added each time."""
     return Mistake(
@@ -124,7 +129,7 @@ def early(what: str) -> Mistake:
     """Something that every copy of a delivery does."""
     return Mistake(
         BEFORE_CLAIM,
-        f"{what} comes before the event is claimed, so that every copy of it does this again: move "
+        f"{sentence(what)} comes before the event is claimed, so that every copy of it does this again: move "
         "it into the handler, which runs after the claim.",
     )
 
@@ -133,7 +138,7 @@ def in_route(what: str) -> Mistake:
     """Something that every copy of a delivery does, although its event is known."""
     return Mistake(
         IN_ROUTE,
-        f"{what} is done by the route, which runs for every copy of the event, also for one that "
+        f"{sentence(what)} is done by the route, which runs for every copy of the event, also for one that "
         "duly has just called a duplicate: move it into the handler, which runs once.",
     )
 
@@ -143,7 +148,7 @@ def after_commit(what: str, call: Call | None) -> Mistake:
     remedy = "write it through `tx`" if call is None else f"inside the transaction, {staged(call)}"
     return Mistake(
         AFTER_COMMIT,
-        f"{what} comes after the COMMIT that says that the event is done (transaction.on_commit, "
+        f"{sentence(what)} comes after the COMMIT that says that the event is done (transaction.on_commit, "
         "or the like), so that nobody does it if the process dies in between, or if it fails: "
         f"{remedy}.",
     )

@@ -262,7 +262,9 @@ def refuse_failed(report: Report, left: list[Left]) -> None:
     for status, word in report.replies:
         if not 200 <= status < 300:
             raise Misuse(f"the single delivery was answered {status} {word}: let it succeed first")
-        if word != "accepted":
+        # Some sources answer without a body, and so do sites with an answer of their own. Where
+        # such an event was not accepted, nothing is left to compare, and that is refused.
+        if word not in ("accepted", ""):
             raise Misuse(f"the single delivery was called {word}: {REFUSALS.get(word, '')}")
     if left:
         one = left[0]
