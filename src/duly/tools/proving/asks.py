@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse, Rejected
@@ -14,8 +16,11 @@ from duly.tools.proving.sites import posted
 if TYPE_CHECKING:
     from duly.app import Duly
     from duly.edge.routes import Route
+    from duly.gate.secrets import Secret
     from duly.gate.signing import Signed
+    from duly.gate.source import Source
     from duly.tools.proving.where import Subject
+    from duly.tools.testing.keys import Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +46,15 @@ class EventAsk:
     def signed(self, route: Route, now: float) -> Signed:
         """A genuine delivery of it, made now, in seconds since 1970."""
         source = route.source
-        told: dict[str, Any] = {"id": self.id, "type": self.type}
-        if self.secret is None:
-            return sign(source, self.body, now=now, **told)
-        return sign(source.provider, self.body, self.secret, now=now, url=source.url, **told)
+        return sign(
+            source.provider,
+            self.body,
+            signer_of(source, now) if self.secret is None else self.secret,
+            id=self.id,
+            type=self.type,
+            now=now,
+            url=source.url,
+        )
 
     async def deliver(self, subject: Subject) -> tuple[int, str]:
         """Deliver it once; the status, and duly's word for what became of it."""
@@ -62,7 +72,8 @@ class EventAsk:
         """The same with its source: the one that was named, or the only one that handles it."""
         routes = {path[1:]: route for path, route in app.site.routes.items()}
         if self.source:
-            app._route(self.source)  # which says what there is instead
+            # Either says what there is instead, or what else it takes.
+            self.signed(app._route(self.source), app.receiver.now())
             return self
         reasons = {name: self._unfit(route, app.receiver.now()) for name, route in routes.items()}
         fitting = [name for name, why in reasons.items() if why is None]
@@ -112,6 +123,29 @@ class JobAsk:
 
 
 Ask = EventAsk | JobAsk
+
+
+@cache
+def keys() -> Keys:
+    """What the sources of this process were lent: it is one of the proof's own, and ends with it.
+
+    Imported here, because every command of `duly` imports this module.
+    """
+    from duly.tools.testing.keys import Keys
+
+    return Keys()
+
+
+def signer_of(source: Source, now: float) -> Secret:
+    """What to sign with: a secret of the source, or the private half of a key that it is lent."""
+    try:
+        return keys().signer(source, datetime.fromtimestamp(now, UTC))
+    except Misuse:
+        raise Misuse(
+            f"source {source.name} holds a public key of a form that duly has no pair for, or "
+            "nothing that is good today: give the sender's private key, by --secret-from VARIABLE "
+            "or as secret= in a test, and its public half to app.source(…)"
+        ) from None
 
 
 def word_of(body: bytes) -> str:

@@ -129,8 +129,8 @@ def early(what: str) -> Mistake:
     """Something that every copy of a delivery does."""
     return Mistake(
         BEFORE_CLAIM,
-        f"{sentence(what)} comes before the event is claimed, so that every copy of it does this again: move "
-        "it into the handler, which runs after the claim.",
+        f"{sentence(what)} comes before the event is claimed, so that every copy of it does this "
+        "again: move it into the handler, which runs after the claim.",
     )
 
 
@@ -138,8 +138,8 @@ def in_route(what: str) -> Mistake:
     """Something that every copy of a delivery does, although its event is known."""
     return Mistake(
         IN_ROUTE,
-        f"{sentence(what)} is done by the route, which runs for every copy of the event, also for one that "
-        "duly has just called a duplicate: move it into the handler, which runs once.",
+        f"{sentence(what)} is done by the route, which runs for every copy of the event, also for "
+        "one that duly has just called a duplicate: move it into the handler, which runs once.",
     )
 
 
@@ -148,9 +148,9 @@ def after_commit(what: str, call: Call | None) -> Mistake:
     remedy = "write it through `tx`" if call is None else f"inside the transaction, {staged(call)}"
     return Mistake(
         AFTER_COMMIT,
-        f"{sentence(what)} comes after the COMMIT that says that the event is done (transaction.on_commit, "
-        "or the like), so that nobody does it if the process dies in between, or if it fails: "
-        f"{remedy}.",
+        f"{sentence(what)} comes after the COMMIT that says that the event is done "
+        "(transaction.on_commit, or the like), so that nobody does it if the process dies in "
+        f"between, or if it fails: {remedy}.",
     )
 
 

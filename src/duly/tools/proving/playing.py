@@ -237,7 +237,7 @@ class Player:
         report = read_report(act)
         if report is None or report.problem:
             told = f"it {ending.how} with {ending.code}" if report is None else report.problem
-            raise Misuse(f"a run ended outside of the handler: {told[:500]}{last_words(act)}")
+            raise Misuse(f"a run ended outside of the handler: {told[:500]}{last_words(act, told)}")
         return report
 
     def _outcome(self, folder: Path) -> Outcome:
@@ -271,9 +271,9 @@ def refuse_failed(report: Report, left: list[Left]) -> None:
         raise Misuse(f"in the single run the {one.what} {one.name} failed: {one.error[:300]}")
 
 
-def last_words(act: Act) -> str:
-    """The last line that a process printed, for whoever has to find out."""
+def last_words(act: Act, told: str) -> str:
+    """The last line that a process printed, for whoever has to find out, unless it was told."""
     output = act.file("output")
     lines = output.read_text(errors="replace").split("\n") if output.exists() else []
-    said = [line for line in lines if line.strip()]
+    said = [line for line in lines if line.strip() and line.strip() not in told]
     return f" (it said: {said[-1][:200]})" if said else ""
