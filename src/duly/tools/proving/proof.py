@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
+from duly.tools.proving import parking
 from duly.tools.proving.asks import EventAsk
 from duly.tools.proving.cases import cases_of
 from duly.tools.proving.diagnosing import diagnosed
@@ -19,7 +20,7 @@ from duly.tools.proving.states import Masks
 from duly.tools.proving.talks import CallMasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.cases import Case
@@ -44,15 +45,19 @@ class Yardstick:
 
     def wrong(self, outcome: Outcome) -> Wrong | None:
         """The first thing about a case that is not as after a single run."""
-        found = self.masks.first_difference(self.outcome.state, outcome.state)
-        if found is not None:
-            return found
-        spoken = self.talk.first_difference(self.outcome.calls, outcome.calls)
-        if spoken is not None:
-            return spoken
+        waiting = parking.waits(outcome.left)
+        for found in self._differences(outcome):
+            if found is not None and not (waiting and parking.is_undone(found)):
+                return found
+        return None
+
+    def _differences(self, outcome: Outcome) -> Iterator[Wrong | None]:
+        yield self.masks.first_difference(self.outcome.state, outcome.state)
+        yield self.talk.first_difference(self.outcome.calls, outcome.calls)
         if outcome.value != self.outcome.value:
-            return OtherValue(self.outcome.value, outcome.value)
-        return Undone(outcome.left[0]) if outcome.left else None
+            yield OtherValue(self.outcome.value, outcome.value)
+        if outcome.left:
+            yield Undone(outcome.left[0])
 
 
 @dataclass(slots=True)
@@ -77,6 +82,8 @@ class Proof:
     def __init__(self, player: Player, wishes: Wishes) -> None:
         self._player = player
         self._wishes = wishes
+        # The cases that ended with a question to a person.
+        self._waiting: list[str] = []
 
     def run(self, ground: Ground, show: Callable[[str], None]) -> Verdict:
         """Try every case until one ends differently; the databases are left as that left them."""
@@ -98,12 +105,16 @@ class Proof:
             verdict.finding = self._tried(case, single, yardstick)
             if verdict.finding is not None:
                 break
+        if self._waiting:
+            verdict.notes.append(parking.note_of(self._waiting))
         return verdict
 
     def _tried(self, case: Case, single: Yardstick, yardstick: Yardstick) -> Finding | None:
         outcome = self._player.play(case, single.outcome.marks)
         wrong = yardstick.wrong(outcome)
         if wrong is None:
+            if outcome.left:
+                self._waiting.append(case.name)
             return None
         mistake = diagnosed(case, wrong, yardstick.outcome.marks, outcome.calls)
         return Finding(case, wrong, mistake)
