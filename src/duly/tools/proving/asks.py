@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly._kernel.errors import Misuse, Rejected
+from duly.edge.intake import Delivery, too_old
 from duly.gate.signing import sign
 from duly.gate.verification import verify
 from duly.tools.proving.sites import posted
@@ -19,8 +20,17 @@ if TYPE_CHECKING:
     from duly.gate.secrets import Secret
     from duly.gate.signing import Signed
     from duly.gate.source import Source
+    from duly.gate.verified import Verified
     from duly.tools.proving.where import Subject
     from duly.tools.testing.keys import Keys
+
+
+class Age(NamedTuple):
+    """When something happened, where it says so."""
+
+    moment: datetime | None
+    # Whether that is before what its source remembers, so that it would not be handled.
+    forgotten: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +94,29 @@ class EventAsk:
         told = "; ".join(f"{name}: {why}" for name, why in reasons.items()) or "there is none"
         raise Misuse(f"no source could have sent this event ({told})")
 
+    def age(self, app: Duly) -> Age:
+        """When it happened, by its own account, and whether the source remembers so far back."""
+        route, now = app._route(self.source), app.receiver.now()
+        try:
+            found = self._read(route, now)
+        except Rejected:  # as the single run will say
+            return Age(None)
+        delivery = Delivery(route, found, None, None, now)
+        times = [item.time for item in found.items if item.time is not None]
+        old = any(too_old(delivery, item) for item in found.items)
+        return Age(max(times, default=None), forgotten=old)
+
+    def _read(self, route: Route, now: float) -> Verified:
+        """What the gate of a source reads in it."""
+        sent = self.signed(route, now)
+        return verify(
+            route.source, sent.headers, sent.body, now=now, url=sent.url, method=sent.method
+        )
+
     def _unfit(self, route: Route, now: float) -> str | None:
         """Why a source has no handler for it; None where it has one."""
         try:
-            sent = self.signed(route, now)
-            found = verify(
-                route.source, sent.headers, sent.body, now=now, url=sent.url, method=sent.method
-            )
+            found = self._read(route, now)
         except (Misuse, Rejected) as problem:
             return str(problem)
         if any(route.handlers.matching(item.type) for item in found.items):
@@ -120,6 +146,10 @@ class JobAsk:
         """The same, of a job that there is."""
         app.jobs.named(self.name)
         return self
+
+    def age(self, app: Duly) -> Age:  # noqa: ARG002  # of events
+        """It is of this moment."""
+        return Age(None)
 
 
 Ask = EventAsk | JobAsk

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 REFUSALS = {
     "duplicate": "the database knows it already; begin with one that does not, or give --id",
     "ignored": "no handler of the source matches its type; is it the right event?",
-    "too_old": "its own time is before what the ledger remembers; let it be younger",
+    "too_old": "seen from the latest event its own time is before what its source remembers "
+    "(keep=); choose events that are closer together",
     "conflict": "the database knows its body under another id; give another one",
 }
 
@@ -102,7 +103,8 @@ class Player:
     @property
     def ahead(self) -> float:
         """How many seconds the time of the proof is ahead of the machine's."""
-        return 0.0 if self._told.ahead is None else self._told.ahead.total_seconds()
+        ahead = self._told.time.ahead
+        return 0.0 if ahead is None else ahead.total_seconds()
 
     def find(self, ground: Ground) -> State:
         """Learn which databases there are by a first run; the state in which every case begins."""
@@ -221,7 +223,7 @@ class Player:
 
     def _act(self, folder: Path, number: int, asks: tuple[Ask, ...] = (), **options: Any) -> Act:
         options |= {"answers": self._wishes.answers, "allowed": self._wishes.allowed}
-        options["ahead"] = self._told.ahead
+        options["ahead"] = self._told.time.ahead
         return Act(folder, number, asks, **options)
 
     def _ended(self, act: Act) -> Report:
