@@ -12,7 +12,7 @@ import pytest
 
 import duly
 from duly.tools.proving.asserting import assert_effectively_once
-from duly.tools.proving.diagnosing import MARK_FIRST
+from duly.tools.proving.mistakes import MARK_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ import pytest
 
 import duly
 from duly.tools.proving.asks import EventAsk
-from duly.tools.proving.diagnosing import DELTA, NEW_KEY
 from duly.tools.proving.fresh import Named
+from duly.tools.proving.mistakes import DELTA, NEW_KEY
 from duly.tools.proving.playing import Wishes
 from duly.tools.proving.trial import Manner, tried
 from duly.tools.proving.where import by_name

@@ -75,7 +75,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--secret-from",
         metavar="VARIABLE",
-        help="an environment variable with the private key, where the source has only the public",
+        help="an environment variable with what to sign with, unless with the source's own secret",
     )
     parser.add_argument(
         "--through",

@@ -15,6 +15,7 @@ from duly.jobs import running
 from duly.runtime import performing
 from duly.runtime.crew import Crew
 from duly.tools.proving import keys
+from duly.tools.proving.clocks import going_by
 from duly.tools.proving.databases.files import Finder
 from duly.tools.proving.databases.finding import store_of
 from duly.tools.proving.recording import Answers, Hook, Net, Recorder, Refusals, recording
@@ -62,6 +63,7 @@ class Act:
         fresh: whether it is to be done by another interpreter, if that is possible.
         gate: a file; nothing is delivered before it is there.
         files: the list to which SQLite files are added, and copied, before they are first used.
+        ahead: how far the application's time is ahead of the machine's, where it has its own.
     """
 
     folder: Path
@@ -76,6 +78,7 @@ class Act:
     files: Path | None = None
     answers: dict[str, Any] = field(default_factory=dict)
     allowed: frozenset[tuple[str, int]] = frozenset()
+    ahead: timedelta | None = None
 
     def file(self, kind: str) -> Path:
         """A file of this process."""
@@ -126,6 +129,8 @@ class Stage:
         # What comes at its own time is not about this event.
         app.schedules._of.clear()
         self.refusals.begin(act.folder)
+        if act.ahead is not None:
+            self._stack.enter_context(going_by(app, act.ahead))
         self.recorder.begin(act.folder / CALLS, Answers(act.answers))
         self.net.close(act.allowed)
         self.failures.wanted = act.failing
@@ -215,7 +220,7 @@ async def played(subject: Subject, act: Act, watch: Watch, report: Report) -> No
         await passed(act.gate)
     store = store_of(address(app), app.store.names)
     if act.aging:
-        await asyncio.to_thread(store.age)
+        await asyncio.to_thread(store.age, app.store.clock)
     watch.phase = "receive"
     async with living(subject.site if act.deliveries else None):
         for delivery in act.deliveries:
@@ -232,7 +237,7 @@ async def played(subject: Subject, act: Act, watch: Watch, report: Report) -> No
         report.failed += worked.again
         if not act.aging or all(one.state == "dead" for one in await asyncio.to_thread(store.left)):
             return
-        await asyncio.to_thread(store.age)
+        await asyncio.to_thread(store.age, app.store.clock)
 
 
 async def delivered(subject: Subject, delivery: Ask) -> tuple[int, str]:

@@ -36,6 +36,7 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
     payload: Any = None,
     id: str | None = None,  # the word that everybody uses
     type: str | None = None,
+    secret: str | None = None,
     through: Any = None,
     path: str | None = None,
     let_through: Iterable[tuple[str, int]] = (),
@@ -59,6 +60,8 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
         payload: what it is enqueued with.
         id: the event id, where it travels in a header.
         type: the event type, where it travels in a header.
+        secret: what to sign with, unless with the source's own secret; a source that holds the
+            public key of Ed25519 or ECDSA is lent a pair of duly's own.
         through: your own site, ASGI or WSGI, or its name as in ``web:api``, to deliver through it;
             what its routes do before they hand the event to duly is then proved, too.
         path: where it takes the event: ``/webhooks/orders``.
@@ -74,7 +77,7 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
     given = {} if answers is None else dict(answers)
     Answers(given)  # refused before anything is run
     wishes = Wishes(
-        asks_of((event, job, payload), EventAsk(source, b"", id, type, path=path)),
+        asks_of((event, job, payload), EventAsk(source, b"", id, type, secret, path)),
         tables_of(effects),
         effects if callable(effects) else None,
         given,

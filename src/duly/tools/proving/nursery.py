@@ -182,7 +182,8 @@ class Server:
 
     def _described(self, asks: tuple[Ask, ...]) -> tuple[Told, tuple[Ask, ...]]:
         app, _ = self._stage.load(self._load)
-        told = described(app), tuple(ask.settled(app) for ask in asks)
+        settled = tuple(ask.settled(app) for ask in asks)
+        told = described(app, settled), settled
         named(app.store.names)  # read once, before the forks
         gc.freeze()  # or each child would copy what it only looks at
         return told

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly._kernel.errors import Misuse
+from duly.tools.proving import parking
 from duly.tools.proving.asks import EventAsk
 from duly.tools.proving.calls import effective
 from duly.tools.proving.cases import cases_of
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.cases import Case
     from duly.tools.proving.databases.finding import Ground
-    from duly.tools.proving.playing import Player, Wishes
+    from duly.tools.proving.playing import Outcome, Player, Wishes
     from duly.tools.proving.states import State
     from duly.tools.proving.trace import Mark
 
@@ -65,6 +66,8 @@ class Proof:
         self._player = player
         self._wishes = wishes
         self._failed: Failed | None = None
+        # The cases that ended with a question to a person.
+        self._waiting: list[str] = []
 
     def run(self, ground: Ground, show: Callable[[str], None]) -> Verdict:
         """Try every case until one ends differently."""
@@ -87,22 +90,31 @@ class Proof:
                 break
         verdict.hidden = sorted({*single.not_compared(), *ordered.not_compared()})
         verdict.notes = notes_of(asks, cases, single)
+        if self._waiting:
+            verdict.notes.append(parking.note_of(self._waiting))
         return verdict
 
     def _tried(self, case: Case, single: Yardstick, yardstick: Yardstick) -> Finding | None:
         marks = single.outcome.marks
         outcome = self._player.play(case, marks)
         if yardstick.wrong(outcome) is None:
+            self._note(case, outcome)
             return None
         # A clock may have ticked since the yardstick was made, be it by the second or by the day:
         # what a single run does otherwise now is no fault of the case.
         yardstick.learn(self._player.alone(yardstick.asks, shifted=True))
         wrong = yardstick.wrong(outcome)
         if wrong is None:
+            self._note(case, outcome)
             return None
         self._failed = Failed(case, marks, yardstick)
         mistake = diagnosed(case, wrong, yardstick.outcome.marks, outcome.calls)
         return Finding(case, wrong, mistake)
+
+    def _note(self, case: Case, outcome: Outcome) -> None:
+        """It ended as it should; what is left then waits for a person."""
+        if outcome.left:
+            self._waiting.append(case.name)
 
     def repeat(self) -> None:
         """Bring the databases to where the failing case left them, for whoever keeps them."""
@@ -117,7 +129,7 @@ class Proof:
     def _yardstick(self, start: State, asks: tuple[Ask, ...]) -> Yardstick:
         begun = time.time()
         one = self._player.alone(asks)
-        if says_when(start, one, Span(begun, time.time())):
+        if says_when(start, one, Span(begun, time.time(), self._player.ahead)):
             await_next_second()
         other = self._player.alone(asks, shifted=True)
         if self._wishes.effects is not None and one.value is None:

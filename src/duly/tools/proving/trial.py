@@ -52,7 +52,9 @@ def tried(load: Load, wishes: Wishes, manner: Manner, show: Callable[[str], None
         with ground(told.url, told.names, folder, disposable=manner.disposable) as where:
             if is_sqlite(told.url):
                 refuse_in_use(file_of(told.url).resolve(), nursery.session)
-            return put_back(player, where, wishes, manner, show)
+            verdict = put_back(player, where, wishes, manner, show)
+            verdict.notes += told.time.notes
+            return verdict
     finally:
         nursery.close()
         shutil.rmtree(folder, ignore_errors=True)

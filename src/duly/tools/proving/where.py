@@ -16,12 +16,16 @@ from urllib.parse import urlsplit
 from duly._kernel.errors import Misuse
 from duly._kernel.extras import needs
 from duly.stores.sqlite.own import OwnConnection
+from duly.tools.proving.clocks import Time, time_for
 from duly.tools.serving.loading import by_name as imported_by_name
 from duly.tools.serving.loading import found, loaded
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duly._kernel.options import Names
     from duly.app import Duly
+    from duly.tools.proving.asks import Ask
 
 
 class Subject(NamedTuple):
@@ -44,15 +48,17 @@ class Told:
     database: frozenset[tuple[str, int]]
     # What the import has left open, so that it must be repeated in each process.
     inherited: str | None
+    time: Time
 
 
-def described(app: Duly) -> Told:
+def described(app: Duly, asks: Sequence[Ask]) -> Told:
     """What there is to know before anything is run."""
     return Told(
         address(app),
         app.store.names,
         listening(app.store.url),
         inherited(),
+        time_for(app, asks),
     )
 
 

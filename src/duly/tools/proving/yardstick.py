@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
+from duly.tools.proving import parking
 from duly.tools.proving.comparing import written
 from duly.tools.proving.findings import OtherValue, Undone
 from duly.tools.proving.moments import is_moment
@@ -14,7 +15,7 @@ from duly.tools.proving.states import Masks
 from duly.tools.proving.talks import CallMasks, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.findings import Wrong
@@ -58,15 +59,19 @@ class Yardstick:
 
     def wrong(self, outcome: Outcome) -> Wrong | None:
         """The first thing about a case that is not as after a single run."""
-        found = self.masks.first_difference(self.outcome.state, outcome.state)
-        if found is not None:
-            return found
-        spoken = self._talk.first_difference(self.outcome.calls, outcome.calls)
-        if spoken is not None:
-            return spoken
+        waiting = parking.waits(outcome.left)
+        for found in self._differences(outcome):
+            if found is not None and not (waiting and parking.is_undone(found)):
+                return found
+        return None
+
+    def _differences(self, outcome: Outcome) -> Iterator[Wrong | None]:
+        yield self.masks.first_difference(self.outcome.state, outcome.state)
+        yield self._talk.first_difference(self.outcome.calls, outcome.calls)
         if outcome.value != self.outcome.value:
-            return OtherValue(self.outcome.value, outcome.value)
-        return Undone(outcome.left[0]) if outcome.left else None
+            yield OtherValue(self.outcome.value, outcome.value)
+        if outcome.left:
+            yield Undone(outcome.left[0])
 
 
 def says_when(start: State, outcome: Outcome, span: Span) -> bool:

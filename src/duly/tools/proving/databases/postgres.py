@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
 from duly._kernel.extras import needs
+from duly._kernel.session import database_time
 from duly.tools.proving.databases.base import (
     AGING,
     LEFT,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from duly._kernel.clock import Clock
     from duly._kernel.options import Names
     from duly.tools.proving.databases.base import Rows
 
@@ -204,11 +206,15 @@ class PostgresStore:
         with closing(psycopg.connect(self._url)) as connection:
             yield connection
 
-    def age(self) -> None:
+    def age(self, clock: Clock | None = None) -> None:
         """Let every lease run out, and every wait for another attempt be over."""
-        past = "clock_timestamp() - interval '1 microsecond'"
+        told = database_time(clock)
+        now = "clock_timestamp()"
+        if told is not None:
+            now = f"(timestamptz 'epoch' + {told} * interval '1 microsecond')"
+        past = f"{now} - interval '1 microsecond'"
         with closing(psycopg.connect(self._url)) as connection, connection:
-            for statement in self._filled(AGING, past=past, now="clock_timestamp()", no="false"):
+            for statement in self._filled(AGING, past=past, now=now, no="false"):
                 connection.execute(statement.encode())
 
     def staged(self) -> bool:

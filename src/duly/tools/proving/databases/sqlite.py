@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duly._kernel.session import host_time
 from duly.stores.opening import store
 from duly.tools.proving.databases.base import (
     AGING,
@@ -26,6 +26,7 @@ from duly.tools.proving.databases.waiting import waiting
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from duly._kernel.clock import Clock
     from duly._kernel.options import Names
     from duly.tools.proving.databases.base import Rows
 
@@ -127,9 +128,9 @@ class SqliteStore:
         with closing(sqlite3.connect(self._path, timeout=BUSY)) as connection:
             yield connection
 
-    def age(self) -> None:
+    def age(self, clock: Clock | None = None) -> None:
         """Let every lease run out, and every wait for another attempt be over."""
-        now = time.time_ns() // 1000
+        now = host_time(clock)
         with closing(connect(self._path)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             for statement in self._filled(AGING, past=now - 1, now=now, no=0):
