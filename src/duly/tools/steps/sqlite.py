@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from duly.tools.steps.unfinished import ending_connection, ending_cursor, give_up, look, over
 from duly.tools.steps.watching import replaced
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def watch_sqlite(steps: Steps) -> Iterator[None]:
 def watched_connection(base: Any) -> Any:
     """The same class of connection, but one that tells of its statements."""
 
-    class Watched(base):  # type: ignore[misc]  # whatever was asked for
+    class Watched(ending_connection(base)):  # type: ignore[misc]  # whatever was asked for
         steps: Steps | None = None  # not yet known while it is being opened
 
         def cursor(self, factory: Any = None) -> Any:
@@ -51,11 +52,11 @@ def watched_connection(base: Any) -> Any:
 
         def execute(self, *arguments: Any) -> Any:
             with stepped(self, arguments):
-                return super().execute(*arguments)
+                return ran(self, base, "execute", arguments)
 
         def executemany(self, *arguments: Any) -> Any:
             with stepped(self, arguments):
-                return super().executemany(*arguments)
+                return ran(self, base, "executemany", arguments)
 
         def executescript(self, *arguments: Any) -> Any:
             with stepped(self, arguments):
@@ -76,16 +77,25 @@ def watched_connection(base: Any) -> Any:
     return Watched
 
 
+def ran(connection: Any, base: Any, name: str, arguments: tuple[Any, ...]) -> Any:
+    """The cursor that a short form gives; what the driver's own makes could not be watched."""
+    if getattr(base, name) is getattr(sqlite3.Connection, name):
+        return getattr(connection.cursor(sqlite3.Cursor), name)(*arguments)
+    return getattr(base, name)(connection, *arguments)
+
+
 @lru_cache
 def watched_cursor(base: Any) -> Any:
     """The same class of cursor, but one that tells of its statements."""
 
-    class Watched(base):  # type: ignore[misc]  # whatever was asked for
+    class Watched(ending_cursor(base)):  # type: ignore[misc]  # whatever was asked for
         def execute(self, *arguments: Any) -> Any:
+            give_up(self.connection, super().execute)
             with stepped(self.connection, arguments):
                 return super().execute(*arguments)
 
         def executemany(self, *arguments: Any) -> Any:
+            give_up(self.connection, super().execute)
             with stepped(self.connection, arguments):
                 return super().executemany(*arguments)
 
@@ -102,8 +112,9 @@ def stepped(connection: Any, arguments: tuple[Any, ...]) -> Iterator[None]:
     if connection.steps is None:
         yield
         return
+    look(connection)
     text, *values = arguments
-    with connection.steps.step(str(text).strip(), values[0] if values else (), connection):
+    with connection.steps.step(str(text).strip(), values[0] if values else (), connection, over):
         yield
 
 
