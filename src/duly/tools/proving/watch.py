@@ -160,6 +160,7 @@ class Watch:
 
     def _note(self, kind: Kind, text: str, ours: str | None, transaction: int | None) -> None:
         alone = not any(inside(one) for one in list(self._open))
+        alone = alone and not any(unfinished(one) for one in list(self._known))
         nth = self._seen[text]
         mark = Mark(kind, text, nth, ours, transaction, self.phase, self.claimed, alone)
         if self._notes is not None:
@@ -183,6 +184,11 @@ def inside(connection: Any) -> bool:
     if hasattr(connection, "pgconn"):  # psycopg
         return connection.pgconn.transaction_status in IN_TRANSACTION
     return bool(connection.is_in_transaction())  # asyncpg
+
+
+def unfinished(connection: Any) -> bool:
+    """Whether a statement holds SQLite's write lock because its rows have not been fetched."""
+    return bool(getattr(connection, "unfinished", False))
 
 
 def is_open(connection: Any) -> bool:

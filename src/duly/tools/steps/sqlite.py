@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.tools.steps.blobs import WatchedBlob
 from duly.tools.steps.scripts import as_a_script, statements_of
+from duly.tools.steps.unfinished import ending_connection, ending_cursor, give_up, look, over
 from duly.tools.steps.watching import replaced
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def watch_sqlite(steps: Steps) -> Iterator[None]:
 @lru_cache
 def watched_connection(base: Any) -> Any:
     """The same class of connection, but one that tells of its statements."""
-    ended: Any = watched_endings(base)
+    ended: Any = watched_endings(ending_connection(base))
 
     class Watched(ended):  # type: ignore[misc]  # whatever was asked for
         def cursor(self, factory: Any = None) -> Any:
@@ -55,11 +56,11 @@ def watched_connection(base: Any) -> Any:
 
         def execute(self, *arguments: Any) -> Any:
             with stepped(self, arguments):
-                return super().execute(*arguments)
+                return ran(self, base, "execute", arguments)
 
         def executemany(self, *arguments: Any) -> Any:
             with stepped(self, arguments):
-                return super().executemany(*arguments)
+                return ran(self, base, "executemany", arguments)
 
         def executescript(self, *arguments: Any) -> Any:
             return self.cursor().executescript(*arguments)
@@ -96,16 +97,25 @@ def watched_endings(base: Any) -> Any:
     return Watched
 
 
+def ran(connection: Any, base: Any, name: str, arguments: tuple[Any, ...]) -> Any:
+    """The cursor that a short form gives; what the driver's own makes could not be watched."""
+    if getattr(base, name) is getattr(sqlite3.Connection, name):
+        return getattr(connection.cursor(sqlite3.Cursor), name)(*arguments)
+    return getattr(base, name)(connection, *arguments)
+
+
 @lru_cache
 def watched_cursor(base: Any) -> Any:
     """The same class of cursor, but one that tells of its statements."""
 
-    class Watched(base):  # type: ignore[misc]  # whatever was asked for
+    class Watched(ending_cursor(base)):  # type: ignore[misc]  # whatever was asked for
         def execute(self, *arguments: Any) -> Any:
+            give_up(self.connection, super().execute)
             with stepped(self.connection, arguments):
                 return super().execute(*arguments)
 
         def executemany(self, *arguments: Any) -> Any:
+            give_up(self.connection, super().execute)
             with stepped(self.connection, arguments):
                 return super().executemany(*arguments)
 
@@ -135,8 +145,9 @@ def stepped(connection: Any, arguments: tuple[Any, ...]) -> Iterator[None]:
     if connection.steps is None:
         yield
         return
+    look(connection)
     text, *values = arguments
-    with connection.steps.step(str(text).strip(), values[0] if values else (), connection):
+    with connection.steps.step(str(text).strip(), values[0] if values else (), connection, over):
         yield
 
 
