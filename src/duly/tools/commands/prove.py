@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
-from duly.tools.output import Progress, add_json_option, answer
+from duly.tools.output import Progress, add_json_option, answer, one_line
 from duly.tools.proving.asks import EventAsk, JobAsk
 from duly.tools.proving.fresh import Named
 from duly.tools.proving.nursery import PATIENCE
@@ -126,7 +126,17 @@ def add_manner(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prove, tell, and judge."""
+    """Prove, tell, and judge; a program that asked for JSON is told in JSON why it could not."""
+    try:
+        return proved(arguments)
+    except Misuse as problem:
+        if arguments.json:
+            print(json.dumps({"error": one_line(problem)}))
+        raise
+
+
+def proved(arguments: argparse.Namespace) -> int:
+    """Prove, and tell; the exit code."""
     if not hasattr(os, "fork"):
         raise Misuse("a proof forks its processes, which this system cannot do: use Linux or macOS")
     if (arguments.through is None) != (arguments.path is None):

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from duly.jobs import running
 from duly.runtime import performing
 from duly.runtime.crew import Crew
+from duly.tools.output import one_line
 from duly.tools.proving import keys
 from duly.tools.proving.clocks import going_by
+from duly.tools.proving.databases.failures import place_in
 from duly.tools.proving.databases.files import Finder
 from duly.tools.proving.databases.finding import store_of
 from duly.tools.proving.recording import Answers, Hook, Net, Recorder, Refusals, recording
@@ -95,6 +97,8 @@ class Report:
     # Whether a handler ran that may be tried again.
     repeatable: bool = False
     problem: str = ""
+    # What the last handler that failed did so with, and where, for the end of a sentence.
+    failure: str = ""
 
 
 class Stage:
@@ -172,7 +176,13 @@ class Failures:
     def __init__(self) -> None:
         self.wanted = False
         self.repeatable = False
+        self.last = ""
         self._failed: set[str] = set()
+
+    def failed(self, problem: Exception) -> None:
+        """A handler has failed by itself."""
+        place = place_in("".join(traceback.format_tb(problem.__traceback__)))
+        self.last = f" ({type(problem).__name__}: {one_line(problem)[:200]}){place}"
 
     def through(self, handler: Handler) -> None:
         """A handler has come to its end."""
@@ -190,7 +200,11 @@ def ended_by(failures: Failures) -> Iterator[None]:
     plainly = running.run_plainly
 
     async def run(handler: Handler, **offered: object) -> None:
-        await plainly(handler, **offered)
+        try:
+            await plainly(handler, **offered)
+        except Exception as problem:
+            failures.failed(problem)
+            raise
         failures.through(handler)
 
     with replaced(running, "run_plainly", run), replaced(performing, "run_plainly", run):
@@ -205,6 +219,7 @@ def perform(stage: Stage, load: Load, act: Act) -> None:
         stage.begin(subject.app, act)
         asyncio.run(played(subject, act, stage.watch, report))
         report.repeatable = stage.failures.repeatable
+        report.failure = stage.failures.last
     except BaseException as problem:
         report.problem = "".join(traceback.format_exception_only(problem)).strip()
         traceback.print_exc()

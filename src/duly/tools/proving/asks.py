@@ -78,6 +78,11 @@ class EventAsk:
         )
         return reply.status, word_of(reply.body)
 
+    @property
+    def where(self) -> str:
+        """Where it goes, for a sentence about it."""
+        return "" if self.path is None else f" to {self.path}"
+
     def settled(self, app: Duly) -> EventAsk:
         """The same with its source: the one that was named, or the only one that handles it."""
         routes = {path[1:]: route for path, route in app.site.routes.items()}
@@ -136,6 +141,11 @@ class JobAsk:
     name: str
     payload: Any
     key: str = "duly-prove"
+
+    @property
+    def where(self) -> str:
+        """It goes nowhere."""
+        return ""
 
     async def deliver(self, subject: Subject) -> tuple[int, str]:
         """Enqueue it."""

@@ -51,7 +51,8 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
 
     Args:
         app: the application, or its name as in ``shop:app``.
-        event: the body as a dict, bytes or the path of a file; or several of them, in their order.
+        event: the body as a dict, as JSON in text or bytes, or the path of a file; or several of
+            them, in their order.
         source: the source it comes from, where several could have sent it.
         effects: the names of the tables to compare; or a function of a connection to the database,
             whose value is compared instead. All tables that are not duly's unless given.
@@ -121,9 +122,22 @@ def body_of(event: object) -> bytes:
         return event
     if isinstance(event, Mapping):
         return json.dumps(event).encode()
+    if isinstance(event, str) and event.lstrip()[:1] in ("{", "["):
+        return event.encode()
     if isinstance(event, str | Path):
-        return Path(event).read_bytes()
+        return contents(Path(event))
     raise Misuse(f"an event is a dict, bytes or the path of a file, not {kind(event)}")
+
+
+def contents(file: Path) -> bytes:
+    """What is in the file of an event."""
+    try:
+        return file.read_bytes()
+    except OSError as problem:
+        raise Misuse(
+            f"{file} cannot be read: {problem.strerror}. An event is a dict, JSON as text or "
+            "bytes, or the path of a file"
+        ) from None
 
 
 def tables_of(effects: object) -> tuple[str, ...] | None:

@@ -113,7 +113,7 @@ class Player:
         folder = self._begun()
         act = self._act(folder, 0, self._wishes.asks[:1], files=ground.files)
         try:
-            refuse_failed(self._ended(act), self._store.left())
+            refuse_failed(self._ended(act), self._store.left(), act)
         finally:
             self._bases += found_files(ground.files, self._told.names)
             self.put_back()
@@ -153,10 +153,11 @@ class Player:
         folder = self._begun()
         for base in self._bases if shifted else ():
             base.shift()
-        reports = [self._ended(self._act(folder, n, (ask,))) for n, ask in enumerate(asks)]
+        acts = [self._act(folder, number, (ask,)) for number, ask in enumerate(asks)]
+        reports = [self._ended(act) for act in acts]
         outcome = self._outcome(folder)
-        for report in reports:
-            refuse_failed(report, outcome.left)
+        for report, act in zip(reports, acts, strict=True):
+            refuse_failed(report, outcome.left, act)
         return replace(outcome, repeatable=any(report.repeatable for report in reports))
 
     def play(self, case: Case, marks: Sequence[Mark]) -> Outcome:
@@ -261,18 +262,23 @@ class Player:
             return self._wishes.effects(connection)
 
 
-def refuse_failed(report: Report, left: list[Left]) -> None:
+def refuse_failed(report: Report, left: list[Left], act: Act) -> None:
     """A handler that fails alone cannot be proved."""
     for status, word in report.replies:
         if not 200 <= status < 300:
-            raise Misuse(f"the single delivery was answered {status} {word}: let it succeed first")
+            answer = f"{status} {word}".strip()
+            raise Misuse(
+                f"the single delivery{act.deliveries[0].where} was answered {answer}: let it "
+                f"succeed first{report.failure}"
+            )
         # Some sources answer without a body, and so do sites with an answer of their own. Where
         # such an event was not accepted, nothing is left to compare, and that is refused.
         if word not in ("accepted", ""):
             raise Misuse(f"the single delivery was called {word}: {REFUSALS.get(word, '')}")
     if left:
         one = left[0]
-        raise Misuse(f"in the single run the {one.what} {one.name} failed: {one.error[:300]}")
+        told = f"{one.error[:300]}{one.place}"
+        raise Misuse(f"in the single run the {one.what} {one.name} failed: {told}")
 
 
 def last_words(act: Act, told: str) -> str:

@@ -10,21 +10,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from duly._kernel.errors import Misuse
 from duly._kernel.extras import needs
+from duly.app import Duly
 from duly.stores.sqlite.own import OwnConnection
 from duly.tools.proving.clocks import Time, time_for
 from duly.tools.serving.loading import by_name as imported_by_name
-from duly.tools.serving.loading import found, loaded
+from duly.tools.serving.loading import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
     from duly._kernel.options import Names
-    from duly.app import Duly
     from duly.tools.proving.asks import Ask
 
 
@@ -154,7 +156,22 @@ def named_site(name: str) -> Any:
         raise Misuse(
             f"--through must be like web:api, a module and what it calls the site: {name!r:.60}"
         )
-    return found(imported_by_name(module), attribute, name)
+    there = imported_by_name(module)
+    if not hasattr(there, attribute):
+        raise Misuse(f"there is no {attribute} in {module}: {sites_in(there)}")
+    return getattr(there, attribute)
+
+
+def sites_in(module: ModuleType) -> str:
+    """What of a module could be a site: something made by a class, and to be called."""
+    known = [
+        name
+        for name, one in vars(module).items()
+        if callable(one)
+        and not isinstance(one, type | FunctionType | Duly)
+        and not name.startswith("_")
+    ]
+    return f"it has {', '.join(known)}" if known else "name what takes the requests of your site"
 
 
 def as_it_is(app: Duly, site: Any = None) -> Load:

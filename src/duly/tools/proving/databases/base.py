@@ -46,6 +46,8 @@ class Left(NamedTuple):
     name: str
     state: str
     error: str
+    # The last line of the user's own code that the error went through, for the end of a sentence.
+    place: str = ""
 
 
 class Base(Protocol):

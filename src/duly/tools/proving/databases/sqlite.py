@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,11 +14,11 @@ from duly.tools.proving.databases.base import (
     LEFT,
     STAGED,
     Column,
-    Left,
     Table,
     asked_for,
     of_duly,
 )
+from duly.tools.proving.databases.failures import left_of
 from duly.tools.proving.databases.numbering import moved_on
 from duly.tools.proving.databases.waiting import waiting
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
-    from duly.tools.proving.databases.base import Rows
+    from duly.tools.proving.databases.base import Left, Rows
 
 # Seconds; whoever has the lock was killed, or is about to let go.
 BUSY = 10.0
@@ -147,22 +146,11 @@ class SqliteStore:
         """What was begun and is not done."""
         with closing(connect(self._path)) as connection:
             [statement] = self._filled((LEFT,), waiting="waiting")
-            return [
-                Left(what, name, state, words(error))
-                for what, name, state, error in connection.execute(statement)
-            ]
+            return [left_of(*row) for row in connection.execute(statement)]
 
     def _filled(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
         tables = {one: self._names.table(one) for one in ("jobs", "outbox", "claims")}
         return (statement.format(**tables, **values) for statement in statements)
-
-
-def words(error: Any) -> str:
-    """What a job or a message failed with, in one line."""
-    if error is None:
-        return ""
-    told = json.loads(bytes(error))
-    return " ".join(f"{told.get('type', '')}: {told.get('message', '')}".split())
 
 
 def beside(path: Path) -> Path:
