@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,40 @@ def test_another_database_of_the_same_server_is_refused(
 
     with pytest.raises(duly.Misuse, match="cannot be put back"):
         assert_effectively_once(app, job="elsewhere", disposable=True)
+
+
+@pytest.mark.parametrize("only", ["reordered", "kill:4"])
+def test_another_database_that_the_first_run_does_not_use_is_refused_before_it_is_written_to(
+    only: str, own_postgres_url: str, postgres_server: str
+) -> None:
+    """One that only a later event uses, or only a repeat; and whoever looks away helps nobody."""
+    with psycopg.connect(own_postgres_url) as connection:
+        connection.execute("CREATE TABLE orders (id text PRIMARY KEY)")
+    app = duly.Duly(own_postgres_url)
+    app.source("shop", provider="standard-webhooks", secret="whsec_" + "A" * 32)
+
+    def elsewhere() -> None:
+        for _ in range(2):
+            with suppress(duly.Misuse), psycopg.connect(postgres_server) as connection:
+                connection.execute("CREATE TABLE written_for_real (n integer)")
+
+    @app.on("shop", "a", name="first")
+    def first(event: duly.Event) -> None:
+        try:
+            with psycopg.connect(own_postgres_url) as connection:
+                connection.execute("INSERT INTO orders VALUES (%s)", [event.id])
+        except psycopg.errors.UniqueViolation:
+            elsewhere()
+
+    app.on("shop", "b", name="later")(elsewhere)
+    events = [{"type": "a"}, {"type": "b"}][: 2 if only == "reordered" else 1]
+
+    with pytest.raises(duly.Misuse, match="cannot be put back"):
+        assert_effectively_once(app, events, disposable=True, only=only)
+
+    with psycopg.connect(postgres_server) as connection:
+        found = connection.execute("SELECT to_regclass('written_for_real')").fetchone()
+    assert found == (None,)
 
 
 def by_psycopg() -> None:

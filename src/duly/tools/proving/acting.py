@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from duly.jobs import running
 from duly.runtime import performing
 from duly.runtime.crew import Crew
-from duly.tools.proving.databases.files import Finder
 from duly.tools.proving.databases.finding import store_of
+from duly.tools.proving.databases.meeting import Finder
 from duly.tools.proving.recording import Answers, Hook, Net, Recorder, recording
 from duly.tools.proving.sites import living
 from duly.tools.proving.trace import Notes, Wording
@@ -53,24 +53,24 @@ class Act:
     Args:
         folder: where the files of the case are.
         number: which process of the case it is.
+        files: the list to which SQLite files are added, and copied, before they are first used.
         deliveries: what is delivered, one after the other.
         copies: how many copies of them at once.
         trap: where it dies, or is stopped.
         aging: whether leases of others run out, and waits are over.
         failing: whether the first run of each handler fails at its end.
         gate: a file; nothing is delivered before it is there.
-        files: the list to which SQLite files are added, and copied, before they are first used.
     """
 
     folder: Path
     number: int
+    files: Path
     deliveries: tuple[Ask, ...] = ()
     copies: int = 1
     trap: Trap | None = None
     aging: bool = False
     failing: bool = False
     gate: Path | None = None
-    files: Path | None = None
     answers: dict[str, Any] = field(default_factory=dict)
     allowed: frozenset[tuple[str, int]] = frozenset()
 
@@ -104,6 +104,7 @@ class Stage:
         self.failures = Failures()
         self._stack = ExitStack()
         self._subject: Subject | None = None
+        self._prover = os.getpid()  # the stage is made by it, and used by its children
 
     def load(self, load: Load) -> Subject:
         """Import the application, the first time."""
@@ -127,15 +128,13 @@ class Stage:
             Wording(app.store.names),
             Notes(act.file("marks")),
             act.trap,
-            None if act.files is None else finder(app.store.url, act).met,
+            finder(app.store.url, act, self._prover).met,
         )
 
 
-def finder(url: str, act: Act) -> Finder:
+def finder(url: str, act: Act, prover: int) -> Finder:
     """Looks at each connection when it is first used."""
-    if act.files is None:
-        raise RuntimeError("only the first run looks for databases")
-    return Finder(act.files, database_name(url), act.allowed - listening(url))
+    return Finder(act, prover, database_name(url), act.allowed - listening(url))
 
 
 @contextmanager
