@@ -16,11 +16,12 @@ from duly.runtime import performing
 from duly.runtime.crew import Crew
 from duly.tools.proving.databases.finding import store_of
 from duly.tools.proving.databases.meeting import Finder
+from duly.tools.proving.databases.servers import Home
 from duly.tools.proving.recording import Answers, Hook, Net, Recorder, recording
 from duly.tools.proving.sites import living
 from duly.tools.proving.trace import Notes, Wording
 from duly.tools.proving.watch import Watch
-from duly.tools.proving.where import address, database_name, listening
+from duly.tools.proving.where import address, listening
 from duly.tools.steps import watching
 from duly.tools.steps.watching import replaced
 
@@ -134,7 +135,7 @@ class Stage:
 
 def finder(url: str, act: Act, prover: int) -> Finder:
     """Looks at each connection when it is first used."""
-    return Finder(act, prover, database_name(url), act.allowed - listening(url))
+    return Finder(act, prover, Home(url, act.allowed - listening(url)))
 
 
 @contextmanager

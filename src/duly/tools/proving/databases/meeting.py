@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
 from duly.tools.proving.databases.files import kept, read_list
+from duly.tools.proving.databases.servers import reached
 from duly.tools.proving.databases.using import Ours, refuse_in_use
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from duly.tools.proving.acting import Act
+    from duly.tools.proving.databases.servers import Home
 
 
 class Finder:
@@ -32,15 +32,13 @@ class Finder:
     Args:
         act: the process.
         prover: the process that it is run by.
-        database: the name of duly's own database, if it is in a server.
-        allowed: servers whose databases are not looked at.
+        home: duly's own database.
     """
 
-    def __init__(self, act: Act, prover: int, database: str, allowed: Collection[Any]) -> None:
+    def __init__(self, act: Act, prover: int, home: Home) -> None:
         self._act = act
         self._ours = Ours(prover, os.getsid(0))
-        self._database = database
-        self._allowed = allowed
+        self._home = home
         self._known: set[str] = set()
 
     def met(self, connection: Any) -> None:
@@ -79,12 +77,13 @@ class Finder:
 
     def _refuse_another(self, connection: Any) -> None:
         """Refuse a server's database that is not duly's: nobody could put it back."""
-        name, where = reached(connection)
-        if name != self._database and where not in self._allowed:
+        found = reached(connection)
+        if not self._home.has(found):
             raise Misuse(
-                f"the handler uses the PostgreSQL database {name!r}, which is not the one of "
-                "duly's tables and cannot be put back: use one database, or allow its server with "
-                f"--let-through {where[0]}:{where[1]} and see to its state yourself"
+                f"the handler uses the PostgreSQL database {found.database!r} of {found.host}:"
+                f"{found.port}, which is not the one of duly's tables and cannot be put back: use "
+                f"one database, or allow its server with --let-through {found.host}:{found.port} "
+                "and see to its state yourself"
             )
 
 
@@ -93,13 +92,3 @@ def refuse_what_was_refused(act: Act) -> None:
     refusal = act.file("refused")
     if refusal.exists():
         raise Misuse(refusal.read_text())
-
-
-def reached(connection: Any) -> tuple[str, tuple[str, int]]:
-    """The database that a connection of psycopg or asyncpg leads to, and its server."""
-    info = getattr(connection, "info", None)
-    if info is not None:
-        return info.dbname, (info.host, info.port)
-    address = connection._addr  # a path where it is a socket of this machine
-    where = address if isinstance(address, tuple) else (str(address), 0)
-    return connection._params.database, where
