@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import duly
 from duly._kernel.options import names
@@ -17,6 +19,12 @@ from duly.tools.proving.asserting import assert_effectively_once
 from duly.tools.proving.databases.postgres import PostgresBase, aside
 from tests.proving.expected import MISTAKES, RIGHT, Mistaken
 from tests.proving.proofs import APPS, proof, shop
+from tests.servers.databases import database_of, on_database
+from tests.servers.postgresql import Postgres, find, origins, url_at
+from tests.servers.running import running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SHOP = APPS / "postgres_shop.py"
 
@@ -193,6 +201,89 @@ def test_another_database_of_the_same_server_is_refused(
 
     with pytest.raises(duly.Misuse, match="cannot be put back"):
         assert_effectively_once(app, job="elsewhere", disposable=True)
+
+
+@pytest.mark.parametrize("only", ["reordered", "kill:4"])
+def test_another_database_that_the_first_run_does_not_use_is_refused_before_it_is_written_to(
+    only: str, own_postgres_url: str, postgres_server: str
+) -> None:
+    """One that only a later event uses, or only a repeat; and whoever looks away helps nobody."""
+    with psycopg.connect(own_postgres_url) as connection:
+        connection.execute("CREATE TABLE orders (id text PRIMARY KEY)")
+    app = duly.Duly(own_postgres_url)
+    app.source("shop", provider="standard-webhooks", secret="whsec_" + "A" * 32)
+
+    def elsewhere() -> None:
+        for _ in range(2):
+            with suppress(duly.Misuse), psycopg.connect(postgres_server) as connection:
+                connection.execute("CREATE TABLE written_for_real (n integer)")
+
+    @app.on("shop", "a", name="first")
+    def first(event: duly.Event) -> None:
+        try:
+            with psycopg.connect(own_postgres_url) as connection:
+                connection.execute("INSERT INTO orders VALUES (%s)", [event.id])
+        except psycopg.errors.UniqueViolation:
+            elsewhere()
+
+    app.on("shop", "b", name="later")(elsewhere)
+    events = [{"type": "a"}, {"type": "b"}][: 2 if only == "reordered" else 1]
+
+    with pytest.raises(duly.Misuse, match="cannot be put back"):
+        assert_effectively_once(app, events, disposable=True, only=only)
+
+    with psycopg.connect(postgres_server) as connection:
+        found = connection.execute("SELECT to_regclass('written_for_real')").fetchone()
+    assert found == (None,)
+
+
+@pytest.fixture
+def another_server() -> Iterator[str]:
+    server = find(origins(os.environ))
+    assert isinstance(server, Postgres)
+    with running(server) as started:
+        yield url_at(started.place)
+
+
+def test_a_database_of_the_same_name_in_another_server_is_refused(
+    own_postgres_url: str, another_server: str
+) -> None:
+    name = database_of(own_postgres_url)
+    with psycopg.connect(another_server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    app = duly.Duly(own_postgres_url)
+    app.job(name="elsewhere")(by_psycopg)
+    os.environ["ELSEWHERE"] = on_database(another_server, name)
+
+    with pytest.raises(duly.Misuse, match="cannot be put back"):
+        assert_effectively_once(app, job="elsewhere", disposable=True)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+def test_the_same_database_by_another_address_is_duly_s_own(
+    driver: str, own_postgres_url: str
+) -> None:
+    with psycopg.connect(own_postgres_url) as connection:
+        connection.execute("CREATE TABLE orders (id integer PRIMARY KEY)")
+    app = duly.Duly(own_postgres_url)
+    app.job(name="own")(own_by_psycopg if driver == "psycopg" else own_by_asyncpg)
+    os.environ["ELSEWHERE"] = make_conninfo(own_postgres_url, host="localhost")
+
+    assert_effectively_once(app, job="own", disposable=True, only="twice")
+
+
+def own_by_psycopg() -> None:
+    with psycopg.connect(os.environ["ELSEWHERE"]) as connection:
+        connection.execute("INSERT INTO orders VALUES (1)")
+
+
+async def own_by_asyncpg() -> None:
+    told = conninfo_to_dict(os.environ["ELSEWHERE"])
+    connection = await asyncpg.connect(
+        host=told["host"], port=told["port"], user=told["user"], database=told["dbname"]
+    )
+    await connection.execute("INSERT INTO orders VALUES (1)")
+    await connection.close()
 
 
 def by_psycopg() -> None:

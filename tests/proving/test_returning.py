@@ -14,7 +14,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 import duly
 from duly._kernel.options import names
 from duly.tools.proving.asserting import assert_effectively_once
-from duly.tools.proving.diagnosing import MARK_FIRST
+from duly.tools.proving.mistakes import MARK_FIRST
+from duly.tools.proving.recording import Refusals
 from duly.tools.proving.trace import Notes, Wording, read_marks
 from duly.tools.proving.watch import Watch
 from duly.tools.steps import Step, watching
@@ -112,7 +113,7 @@ def test_what_is_written_beside_rows_that_are_not_fetched_is_over_with_them(
 
 
 def test_nobody_is_paused_between_the_rows_of_a_statement(database: Path, tmp_path: Path) -> None:
-    watch = Watch()
+    watch = Watch(Refusals())
     watch.begin(Wording(names()), Notes(tmp_path / "marks"), None)
     watch.phase = "work"
     with watching(watch), closing(connected(database)) as connection:

@@ -6,9 +6,7 @@ import argparse
 import json
 import os
 import shlex
-import signal
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +22,6 @@ from duly.tools.proving.trial import Manner, tried
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, app_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from duly.tools.proving.asks import Ask
 
 MOST_PATIENCE = 86_400.0
@@ -152,29 +148,15 @@ def proved(arguments: argparse.Namespace) -> int:
         only=arguments.only,
     )
     manner = Manner(arguments.keep, arguments.database_is_disposable, arguments.patience)
-    with put_back_if_told_to_end(), Progress() as progress:
-        verdict = tried(Named(name, arguments.through), wishes, manner, progress.show)
+    try:
+        with Progress() as progress:
+            verdict = tried(Named(name, arguments.through), wishes, manner, progress.show)
+    except KeyboardInterrupt:  # it is something else where anything could not be put back
+        print("duly: the proof was stopped; the database is as it was", file=sys.stderr)
+        raise
     again = repeated(arguments, name)
     answer(arguments, verdict_text(verdict, again), verdict_document(verdict, again))
     return 0 if verdict.finding is None else 1
-
-
-@contextmanager
-def put_back_if_told_to_end() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a proof as Ctrl-C does: with the databases as they were."""
-
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    kept = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    except KeyboardInterrupt:
-        print("duly: the proof was stopped; the database is as it was", file=sys.stderr)
-        raise
-    finally:
-        for one, handler in kept.items():
-            signal.signal(one, handler)
 
 
 def asks_of(arguments: argparse.Namespace) -> tuple[Ask, ...]:

@@ -18,13 +18,14 @@ from duly.tools.output import one_line
 from duly.tools.proving import keys
 from duly.tools.proving.clocks import going_by
 from duly.tools.proving.databases.failures import place_in
-from duly.tools.proving.databases.files import Finder
 from duly.tools.proving.databases.finding import store_of
+from duly.tools.proving.databases.meeting import Finder
+from duly.tools.proving.databases.servers import Home
 from duly.tools.proving.recording import Answers, Hook, Net, Recorder, Refusals, recording
 from duly.tools.proving.sites import living
 from duly.tools.proving.trace import Notes, Wording
 from duly.tools.proving.watch import Watch
-from duly.tools.proving.where import address, database_name, listening
+from duly.tools.proving.where import address, listening
 from duly.tools.steps import watching
 from duly.tools.steps.watching import replaced
 
@@ -57,6 +58,7 @@ class Act:
     Args:
         folder: where the files of the case are.
         number: which process of the case it is.
+        files: the list to which SQLite files are added, and copied, before they are first used.
         deliveries: what is delivered, one after the other.
         copies: how many copies of them at once.
         trap: where it dies, or is stopped.
@@ -64,12 +66,12 @@ class Act:
         failing: whether the first run of each handler fails at its end.
         fresh: whether it is to be done by another interpreter, if that is possible.
         gate: a file; nothing is delivered before it is there.
-        files: the list to which SQLite files are added, and copied, before they are first used.
         ahead: how far the application's time is ahead of the machine's, where it has its own.
     """
 
     folder: Path
     number: int
+    files: Path
     deliveries: tuple[Ask, ...] = ()
     copies: int = 1
     trap: Trap | None = None
@@ -77,7 +79,6 @@ class Act:
     failing: bool = False
     fresh: bool = False
     gate: Path | None = None
-    files: Path | None = None
     answers: dict[str, Any] = field(default_factory=dict)
     allowed: frozenset[tuple[str, int]] = frozenset()
     ahead: timedelta | None = None
@@ -115,6 +116,7 @@ class Stage:
         self.failures = Failures()
         self._stack = ExitStack()
         self._subject: Subject | None = None
+        self._prover = os.getpid()  # the stage is made by it, and used by its children
 
     def load(self, load: Load) -> Subject:
         """Import the application, the first time."""
@@ -142,15 +144,13 @@ class Stage:
             Wording(app.store.names),
             Notes(act.file("marks")),
             act.trap,
-            None if act.files is None else finder(app.store.url, act).met,
+            finder(app.store.url, act, self._prover).met,
         )
 
 
-def finder(url: str, act: Act) -> Finder:
+def finder(url: str, act: Act, prover: int) -> Finder:
     """Looks at each connection when it is first used."""
-    if act.files is None:
-        raise RuntimeError("only the first run looks for databases")
-    return Finder(act.files, database_name(url), act.allowed - listening(url))
+    return Finder(act, prover, Home(url, act.allowed - listening(url)))
 
 
 @contextmanager

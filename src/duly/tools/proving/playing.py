@@ -10,7 +10,7 @@ from duly.tools.proving.acting import CALLS, Act, read_report
 from duly.tools.proving.calls import read_calls
 from duly.tools.proving.cases import COPIES, PROCESSES
 from duly.tools.proving.databases.base import asked_for
-from duly.tools.proving.databases.files import found_files
+from duly.tools.proving.databases.bases import Bases
 from duly.tools.proving.databases.finding import store_of
 from duly.tools.proving.recording import refuse_refused
 from duly.tools.proving.states import State, read_state
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.calls import Call
     from duly.tools.proving.cases import Case
-    from duly.tools.proving.databases import Base, Left
+    from duly.tools.proving.databases import Left
     from duly.tools.proving.databases.finding import Ground
     from duly.tools.proving.nursery import Ending, Nursery
     from duly.tools.proving.trace import Mark
@@ -92,13 +92,16 @@ def unreached(case: Case) -> Unreached:
 class Player:
     """One application with its databases, brought back to where they were for each case."""
 
-    def __init__(self, nursery: Nursery, told: Told, wishes: Wishes, folder: Path) -> None:
+    def __init__(
+        self, nursery: Nursery, told: Told, wishes: Wishes, ground: Ground, folder: Path
+    ) -> None:
         self._nursery = nursery
         self._told = told
         self._wishes = wishes
+        self._files = ground.files
         self._folder = folder
         self._store = store_of(told.url, told.names)
-        self._bases: list[Base] = []
+        self._bases = Bases(ground, told.names, nursery.ours)
         self._number = 0
 
     @property
@@ -107,19 +110,16 @@ class Player:
         ahead = self._told.time.ahead
         return 0.0 if ahead is None else ahead.total_seconds()
 
-    def find(self, ground: Ground) -> State:
+    def find(self) -> State:
         """Learn which databases there are by a first run; the state in which every case begins."""
-        self._bases = [] if ground.base is None else [ground.base]
         folder = self._begun()
-        act = self._act(folder, 0, self._wishes.asks[:1], files=ground.files)
-        try:
-            refuse_failed(self._ended(act), self._store.left(), act)
-        finally:
-            self._bases += found_files(ground.files, self._told.names)
-            self.put_back()
+        ran = self._one_after_the_other(folder, self._wishes.asks)
+        left = self._store.left()
+        for act, report in ran:
+            refuse_failed(report, left, act)
+        self.put_back()
         self._store.prepare()
-        for known in self._bases:
-            known.begin_here(self._folder)
+        self._bases.begin_here(self._folder)
         self._refuse_unknown_tables()
         return read_state(self._bases, self._wishes.tables)
 
@@ -132,14 +132,14 @@ class Player:
                 raise Misuse(f"there is no table {wanted} to compare: there are {known}")
 
     def put_back(self) -> None:
-        """Everything as it was."""
-        for base in self._bases:
-            base.put_back()
+        """Everything as it was, when nobody is left who could write to it."""
+        self._nursery.calm()
+        self._bases.put_back()
 
     def end(self) -> None:
         """Everything as it was found, and nothing left behind."""
-        for base in self._bases:
-            base.end()
+        self._nursery.close()
+        self._bases.end()
 
     def keep(self, place: Path) -> list[str]:
         """Copies of the databases as they are now."""
@@ -153,12 +153,11 @@ class Player:
         folder = self._begun()
         for base in self._bases if shifted else ():
             base.shift()
-        acts = [self._act(folder, number, (ask,)) for number, ask in enumerate(asks)]
-        reports = [self._ended(act) for act in acts]
+        ran = self._one_after_the_other(folder, asks)
         outcome = self._outcome(folder)
-        for report, act in zip(reports, acts, strict=True):
+        for act, report in ran:
             refuse_failed(report, outcome.left, act)
-        return replace(outcome, repeatable=any(report.repeatable for report in reports))
+        return replace(outcome, repeatable=any(report.repeatable for _, report in ran))
 
     def play(self, case: Case, marks: Sequence[Mark]) -> Outcome:
         """One case, from the beginning; ``marks`` are those of the single run."""
@@ -194,23 +193,23 @@ class Player:
         processes = [self._nursery.begin(act) for act in acts]
         gate.touch()
         for act, process in zip(acts, processes, strict=True):
-            self._heard(act, self._nursery.wait(process))
+            self._heard(act, self._waited(act, process))
         self._finished(folder, PROCESSES)
 
     def _killed(self, folder: Path, case: Case, trap: Trap) -> None:
-        ending = self._nursery.run(self._act(folder, 0, case.deliveries, trap=trap))
-        if ending.how != "killed":
+        act = self._act(folder, 0, case.deliveries, trap=trap)
+        if self._waited(act, self._nursery.begin(act)).how != "killed":
             raise unreached(case)
         self._ended(self._act(folder, 1, case.deliveries, aging=True, fresh=case.fresh))
 
     def _paused(self, folder: Path, case: Case, trap: Trap) -> None:
         late = self._act(folder, 0, case.deliveries, trap=trap)
         process = self._nursery.begin(late)
-        if self._nursery.wait(process).how != "stopped":
+        if self._waited(late, process).how != "stopped":
             raise unreached(case)
         self._ended(self._act(folder, 1, case.deliveries, aging=True))
         self._nursery.resume(process)
-        self._heard(late, self._nursery.wait(process))
+        self._heard(late, self._waited(late, process))
         self._finished(folder, 2)
 
     # Their parts
@@ -226,10 +225,19 @@ class Player:
     def _act(self, folder: Path, number: int, asks: tuple[Ask, ...] = (), **options: Any) -> Act:
         options |= {"answers": self._wishes.answers, "allowed": self._wishes.allowed}
         options["ahead"] = self._told.time.ahead
-        return Act(folder, number, asks, **options)
+        return Act(folder, number, self._files, asks, **options)
+
+    def _one_after_the_other(self, folder: Path, asks: tuple[Ask, ...]) -> list[tuple[Act, Report]]:
+        acts = [self._act(folder, number, (ask,)) for number, ask in enumerate(asks)]
+        return [(act, self._ended(act)) for act in acts]
 
     def _ended(self, act: Act) -> Report:
-        return self._heard(act, self._nursery.run(act))
+        return self._heard(act, self._waited(act, self._nursery.begin(act)))
+
+    def _waited(self, act: Act, process: int) -> Ending:
+        ending = self._nursery.wait(process)
+        refuse_refused(act.folder)
+        return ending
 
     def _finished(self, folder: Path, number: int) -> None:
         """Let what is left be done, if anything is."""
@@ -238,7 +246,6 @@ class Player:
 
     def _heard(self, act: Act, ending: Ending) -> Report:
         """What a process said, which must have come to its end."""
-        refuse_refused(act.folder)
         report = read_report(act)
         if report is None or report.problem:
             told = f"it {ending.how} with {ending.code}" if report is None else report.problem
@@ -246,6 +253,7 @@ class Player:
         return report
 
     def _outcome(self, folder: Path) -> Outcome:
+        self._bases.refuse_wider()
         marks = [mark for path in sorted(folder.glob("*.marks")) for mark in read_marks(path)]
         return Outcome(
             read_state(self._bases, self._wishes.tables),

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.cases import Case
-    from duly.tools.proving.databases.finding import Ground
     from duly.tools.proving.playing import Outcome, Player, Wishes
     from duly.tools.proving.states import State
     from duly.tools.proving.trace import Mark
@@ -69,10 +68,10 @@ class Proof:
         # The cases that ended with a question to a person.
         self._waiting: list[str] = []
 
-    def run(self, ground: Ground, show: Callable[[str], None]) -> Verdict:
-        """Try every case until one ends differently."""
+    def run(self, show: Callable[[str], None]) -> Verdict:
+        """Try every case until one ends differently; the databases are left as that left them."""
         show("a single run, which everything is compared with")
-        start, asks = self._player.find(ground), self._wishes.asks
+        start, asks = self._player.find(), self._wishes.asks
         single = self._yardstick(start, asks[:1])
         ordered = single if len(asks) == 1 else self._yardstick(start, asks)
         marks = single.outcome.marks

@@ -26,7 +26,7 @@ Side = Literal["before", "after"]
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 # Seconds; far longer than the system needs to stop a process.
 STOPPING = 0.05
-ATTACHES = re.compile(r"\s*ATTACH\b", re.IGNORECASE)
+ATTACHES = re.compile(r"\bATTACH\b", re.IGNORECASE)
 # What psycopg calls ACTIVE, INTRANS and INERROR: in the midst of a statement, as of a COPY, nothing
 # is over yet.
 IN_TRANSACTION = (1, 2, 3)
@@ -91,7 +91,6 @@ class Watch:
             connection = step.connection
             if connection not in self._known:
                 self._meet(connection)
-                self._known[connection] = True  # not before: what was refused once stays refused
             if not inside(connection):
                 self._open.pop(connection, None)  # it was ended in a way that nobody saw
             if self._begun and self._counts(step):
@@ -104,7 +103,7 @@ class Watch:
         with self._lock:
             transaction = self._transaction(step.connection)
             counts = self._counts(step)
-            if ATTACHES.match(step.text):
+            if ATTACHES.search(step.text):
                 self._meet(step.connection)
             if transaction is not None:
                 transaction.counts |= counts
@@ -115,9 +114,12 @@ class Watch:
                 self._note("sql", step.text, self._wording.ours(step.text), number)
 
     def _meet(self, connection: Any) -> None:
+        """Known is only what was not refused: whoever tries again is refused again."""
+        self._known.pop(connection, None)
         if self._met is not None:
             with self._refusals.kept():
                 self._met(connection)
+        self._known[connection] = True
 
     def _counts(self, step: Step) -> bool:
         """Whether a step is worth noting; the frame of a transaction is where its contents are."""

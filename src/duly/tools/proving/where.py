@@ -84,15 +84,6 @@ def listening(url: str) -> frozenset[tuple[str, int]]:
     return frozenset((host, int(port)) for host in hosts for port in ports if port)
 
 
-def database_name(url: str) -> str:
-    """The name of a PostgreSQL database; nothing for a file."""
-    if urlsplit(url).scheme not in ("postgresql", "postgres"):
-        return ""
-    with needs("postgres", "psycopg"):
-        from psycopg.conninfo import conninfo_to_dict
-    return str(conninfo_to_dict(url).get("dbname") or "")
-
-
 def inherited() -> str | None:
     """What of this process a forked one must not have: open connections, and threads."""
     if threading.active_count() > 1:

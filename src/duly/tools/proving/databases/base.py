@@ -57,6 +57,14 @@ class Base(Protocol):
     def name(self) -> str:
         """What people know it by."""
 
+    @property
+    def files(self) -> list[Path]:
+        """The files that nobody else may have open."""
+
+    @property
+    def kept(self) -> str:
+        """Where the state is in which it was found."""
+
     def put_back(self) -> None:
         """Bring it to the state in which cases begin."""
 

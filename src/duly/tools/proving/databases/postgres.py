@@ -101,7 +101,8 @@ class PostgresBase:
                 f"the database {self.name!r} may be in use: a proof fills it and puts it back many "
                 "times. Use one whose name holds 'test' or 'prove', or say --database-is-disposable"
             )
-        self._aside = aside(self.name)
+        self._aside = self.kept = aside(self.name)
+        self.files: list[Path] = []
         self._turn = maintained(url)
         try:
             self._take_turn()
@@ -143,10 +144,12 @@ class PostgresBase:
 
     def end(self) -> None:
         """The database itself again."""
-        with self._server() as server:
-            drop(server, self.name)
-            run(server, "ALTER DATABASE {} RENAME TO {}", self._aside, self.name)
-        self._turn.close()
+        try:
+            with self._server() as server:
+                drop(server, self.name)
+                run(server, "ALTER DATABASE {} RENAME TO {}", self._aside, self.name)
+        finally:
+            self._turn.close()
 
     def keep(self, place: Path) -> str:  # noqa: ARG002  # it stays in the server
         """A copy of it as it is now, in the same server, under a name that nothing has."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duly._kernel.errors import Misuse
 from duly._kernel.session import host_time
 from duly.stores.opening import store
 from duly.tools.proving.databases.base import (
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 # Seconds; whoever has the lock was killed, or is about to let go.
 BUSY = 10.0
+LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 TABLES = """
 SELECT name FROM sqlite_master
  WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name
@@ -59,6 +62,13 @@ class SqliteBase:
         self._copy = self._start = beside(path)
         self._names = names
         self.name = path.name
+        self.files = [path]
+        self.kept = str(self._copy)
+
+    @property
+    def came_and_went(self) -> bool:
+        """Whether there is no such file, and was none before."""
+        return not self._path.exists() and self._copy.stat().st_size == 0
 
     def put_back(self) -> None:
         """Bring it to the state in which cases begin."""
@@ -174,10 +184,17 @@ def removed(path: Path) -> None:
 
 def copied(source: Path, target: Path, *, lasting: bool = False) -> None:
     """Make one file say what the other says, in one transaction."""
+    until = time.monotonic() + BUSY
+
+    def refuse_locked(status: int, *_: int) -> None:
+        """SQLite would try for ever."""
+        if status in LOCKED and time.monotonic() > until:
+            raise Misuse(f"{source} cannot be copied to {target}: somebody has locked one of them")
+
     with closing(connect(source)) as reading, closing(connect(target)) as writing:
         if not lasting:
             writing.execute("PRAGMA synchronous = OFF")  # nobody needs it after a power cut
-        reading.backup(writing)
+        reading.backup(writing, progress=refuse_locked)
 
 
 def described(connection: sqlite3.Connection, name: str) -> Table:
