@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from duly._kernel.errors import Misuse
 from duly.tools.output import Progress, add_json_option, answer, one_line
 from duly.tools.proving.asks import EventAsk, JobAsk
+from duly.tools.proving.failing import not_called_unsafe
 from duly.tools.proving.fresh import Named
 from duly.tools.proving.nursery import PATIENCE
 from duly.tools.proving.playing import Wishes
@@ -149,7 +150,7 @@ def proved(arguments: argparse.Namespace) -> int:
     )
     manner = Manner(arguments.keep, arguments.database_is_disposable, arguments.patience)
     try:
-        with Progress() as progress:
+        with not_called_unsafe(), Progress() as progress:
             verdict = tried(Named(name, arguments.through), wishes, manner, progress.show)
     except KeyboardInterrupt:  # it is something else where anything could not be put back
         print("duly: the proof was stopped; the database is as it was", file=sys.stderr)
