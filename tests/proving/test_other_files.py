@@ -137,6 +137,17 @@ def test_a_state_that_was_kept_is_never_written_over(folder: Path) -> None:
     assert log(folder) == ["precious"]
 
 
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_a_file_keeps_its_journal_mode(mode: str, folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "shop.db")) as connection:
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+
+    proof(shop(folder, a=order), "a", only="twice")
+
+    with closing(sqlite3.connect(folder / "shop.db")) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == (mode,)
+
+
 HOLDING = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)

@@ -12,12 +12,11 @@ from duly._kernel.errors import Misuse
 from duly._kernel.inputs import kind
 from duly.app import Duly
 from duly.tools.proving.asks import EventAsk, JobAsk
-from duly.tools.proving.databases.finding import file_of, is_sqlite
 from duly.tools.proving.playing import Wishes
 from duly.tools.proving.recording import Answers
 from duly.tools.proving.showing import tried_text, wrapped
 from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import address, as_it_is, by_name, named_site, open_files
+from duly.tools.proving.where import as_it_is, by_name, named_site, refuse_open_files
 
 if TYPE_CHECKING:
     from duly.tools.proving.asks import Ask
@@ -87,7 +86,9 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
     )
     if (through is None) != (path is None):
         raise Misuse("through= is the site, and path= where it takes the event: give both")
-    verdict = tried(load_of(app, through), wishes, Manner(disposable=disposable), lambda _: None)
+    load = load_of(app, through)
+    refuse_open_files()
+    verdict = tried(load, wishes, Manner(disposable=disposable), lambda _: None)
     if verdict.finding is not None:
         raise AssertionError(told(verdict))
 
@@ -157,12 +158,6 @@ def closed(app: object) -> Duly:
         raise Misuse(f"app must be a duly.Duly, or its name as in shop:app, not {kind(app)}")
     if app.store.capabilities.durable:  # or it would forget everything
         app.store.close()
-    url = address(app)
-    if is_sqlite(url) and file_of(url) in open_files():
-        raise Misuse(
-            f"a connection to {file_of(url)} is open in this process: close it before the proof, "
-            "whose processes must not inherit it"
-        )
     return app
 
 

@@ -7,9 +7,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -112,17 +110,41 @@ def sqlite_is_open(connection: sqlite3.Connection) -> bool:
     return True
 
 
-def open_files() -> set[Path]:
+def refuse_open_files() -> None:
+    """Refuse where this process has SQLite files open, which its forks would write to unseen.
+
+    A connection that was opened before the proof cannot be watched, and nobody would put back what
+    goes through it.
+    """
+    if not open_files():
+        return
+    gc.collect()  # what nobody can use any more does not count
+    for file in sorted(open_files()):
+        raise Misuse(
+            f"a connection to {file} is open in this process: close it before the proof, or open "
+            "it in the handler. The processes of a proof would inherit it, and write to that file "
+            "unseen"
+        )
+
+
+def open_files() -> set[str]:
     """The files to which this process has SQLite connections; duly's own are seen by no fork."""
-    found: set[Path] = set()
+    found: set[str] = set()
     for one in gc.get_objects():
         if isinstance(one, sqlite3.Connection) and not isinstance(one, OwnConnection):
-            with suppress(sqlite3.ProgrammingError):  # it is closed, or belongs to another thread
-                cursor = sqlite3.Cursor(one)
-                cursor.row_factory = None
-                rows = cursor.execute("PRAGMA database_list").fetchall()
-                found |= {Path(file).absolute() for _, _, file in rows if file}
+            found |= files_of(one) if sqlite_is_open(one) else set()
     return found
+
+
+def files_of(connection: sqlite3.Connection) -> set[str]:
+    """The files of a connection; only its own thread can ask for their names."""
+    try:
+        cursor = sqlite3.Cursor(connection)
+        cursor.row_factory = None
+        rows = cursor.execute("PRAGMA database_list").fetchall()
+    except sqlite3.ProgrammingError:
+        return {"a SQLite database in another thread"}
+    return {file for _, _, file in rows if file}
 
 
 def by_name(name: str, site: str | None = None) -> Load:

@@ -204,6 +204,9 @@ def copied(source: Path, target: Path, *, lasting: bool = False) -> None:
         if not lasting:
             writing.execute("PRAGMA synchronous = OFF")  # nobody needs it after a power cut
         reading.backup(writing, progress=refuse_locked)
+        if lasting:  # a mode is kept by the file, and no part of what is copied
+            [mode] = reading.execute("PRAGMA journal_mode").fetchone()
+            writing.execute(f"PRAGMA journal_mode = {mode}")
 
 
 def described(connection: sqlite3.Connection, name: str) -> Table:
