@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # Seconds; what takes longer is taken to go on for ever.
 LONGEST = 10.0
 PAUSE = 0.005
+POOL = "psycopg_pool"
 LIBRARIES = frozenset({"site-packages", "dist-packages"})
 
 
@@ -77,10 +78,17 @@ class Outliving:
             await asyncio.sleep(PAUSE)
 
     def _left(self) -> list[object]:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        tasks = [one for one in others if not serves_a_pool(one)]
         threads = [one for one in list(self._threads) if one.is_alive()]
         running: list[object] = [*tasks, *threads, *list(self._submitted)]
         return [one for one in running if one not in self._known]
+
+
+def serves_a_pool(task: asyncio.Task[Any]) -> bool:
+    """Whether a pool of connections has begun it, which ends when the pool does."""
+    code = getattr(task.get_coro(), "cr_code", None)
+    return code is not None and POOL in Path(code.co_filename).parts
 
 
 def refusal(left: object) -> str:
