@@ -20,13 +20,13 @@ from duly.tools.steps.watching import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
     from duly.tools.proving.recording import Refusals
 
 # Seconds; what takes longer is taken to go on for ever.
 LONGEST = 10.0
 PAUSE = 0.005
-POOL = "psycopg_pool"
 LIBRARIES = frozenset({"site-packages", "dist-packages"})
 
 
@@ -36,6 +36,7 @@ class Outliving:
     def __init__(self, refusals: Refusals) -> None:
         self._refusals = refusals
         self._known: set[object] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._threads: set[threading.Thread] = set()
         self._submitted: set[Future[Any]] = set()
 
@@ -49,7 +50,7 @@ class Outliving:
 
         def started(this: threading.Thread) -> None:
             start(this)
-            if not is_library(sys._getframe(1).f_globals.get("__name__", "")):
+            if not is_library(module_of(sys._getframe(1))):
                 self._threads.add(this)
 
         def submitted(this: ThreadPoolExecutor, *arguments: Any, **options: Any) -> Future[Any]:
@@ -66,7 +67,20 @@ class Outliving:
 
     def begin(self) -> None:
         """From here on: what runs already belongs to the application, and not to a handler."""
-        self._known = {*asyncio.all_tasks(), *self._threads, *self._submitted}
+        self._known = {*self._threads, *self._submitted}
+        asyncio.get_running_loop().set_task_factory(self._made)
+
+    def _made(self, loop: Any, work: Any, **options: Any) -> asyncio.Task[Any]:
+        """Make a task, and know of it if the application has: its code, or who asked for it."""
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
+        code = getattr(work, "cr_frame", None)
+        asked = sys._getframe(1)
+        while asked.f_back is not None and module_of(asked).partition(".")[0] == "asyncio":
+            asked = asked.f_back
+        if any(not is_library(module_of(one)) for one in (asked, code) if one is not None):
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return task
 
     async def ended(self) -> None:
         """Wait until nothing is left running."""
@@ -78,17 +92,9 @@ class Outliving:
             await asyncio.sleep(PAUSE)
 
     def _left(self) -> list[object]:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        tasks = [one for one in others if not serves_a_pool(one)]
         threads = [one for one in list(self._threads) if one.is_alive()]
-        running: list[object] = [*tasks, *threads, *list(self._submitted)]
+        running: list[object] = [*self._tasks, *threads, *list(self._submitted)]
         return [one for one in running if one not in self._known]
-
-
-def serves_a_pool(task: asyncio.Task[Any]) -> bool:
-    """Whether a pool of connections has begun it, which ends when the pool does."""
-    code = getattr(task.get_coro(), "cr_code", None)
-    return code is not None and POOL in Path(code.co_filename).parts
 
 
 def refusal(left: object) -> str:
@@ -103,6 +109,11 @@ def refusal(left: object) -> str:
         "it does is lost if the process ends meanwhile. Let the handler wait for it or enqueue a "
         "job; if it is to serve every event, start it when the application is imported"
     )
+
+
+def module_of(frame: FrameType) -> str:
+    """The module whose code a frame runs."""
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def is_library(module: str) -> bool:
