@@ -16,6 +16,7 @@ from duly.runtime import performing
 from duly.runtime.crew import Crew
 from duly.tools.proving.databases.files import Finder
 from duly.tools.proving.databases.finding import store_of
+from duly.tools.proving.outliving import Outliving
 from duly.tools.proving.recording import Answers, Hook, Net, Recorder, Refusals, recording
 from duly.tools.proving.sites import living
 from duly.tools.proving.trace import Notes, Wording
@@ -103,6 +104,7 @@ class Stage:
         self.recorder = Recorder(self.watch.call)
         self.net = Net(self.refusals)
         self.failures = Failures()
+        self.outliving = Outliving(self.refusals)
         self._stack = ExitStack()
         self._subject: Subject | None = None
 
@@ -113,6 +115,7 @@ class Stage:
             self._stack.enter_context(recording(self.recorder, self.net))
             self._stack.enter_context(told_of_jobs(self.watch))
             self._stack.enter_context(ended_by(self.failures))
+            self._stack.enter_context(self.outliving.told())
             Hook(self.net).add()
             self._subject = load()
         return self._subject
@@ -194,7 +197,7 @@ def perform(stage: Stage, load: Load, act: Act) -> None:
     try:
         subject = stage.load(load)
         stage.begin(subject.app, act)
-        asyncio.run(played(subject, act, stage.watch, report))
+        asyncio.run(played(subject, act, stage, report))
         report.repeatable = stage.failures.repeatable
     except BaseException as problem:
         report.problem = "".join(traceback.format_exception_only(problem)).strip()
@@ -203,9 +206,9 @@ def perform(stage: Stage, load: Load, act: Act) -> None:
     act.file("report").write_text(json.dumps(told))
 
 
-async def played(subject: Subject, act: Act, watch: Watch, report: Report) -> None:
+async def played(subject: Subject, act: Act, stage: Stage, report: Report) -> None:
     """Deliver, work and relay until there is nothing to do."""
-    app = subject.app
+    app, watch = subject.app, stage.watch
     await asyncio.to_thread(app.store.open)
     if act.gate is not None:
         await passed(act.gate)
@@ -214,6 +217,7 @@ async def played(subject: Subject, act: Act, watch: Watch, report: Report) -> No
         await asyncio.to_thread(store.age)
     watch.phase = "receive"
     async with living(subject.site if act.deliveries else None):
+        stage.outliving.begin()
         for delivery in act.deliveries:
             watch.claimed = False
             copies = (delivered(subject, delivery) for _ in range(act.copies))
@@ -221,6 +225,7 @@ async def played(subject: Subject, act: Act, watch: Watch, report: Report) -> No
     for _ in range(ROUNDS if act.aging else 1):
         watch.phase = "work"
         worked = await app.aio.work(lease=LEASE)
+        await stage.outliving.ended()
         watch.phase = "relay"
         if await asyncio.to_thread(store.staged):
             await app.aio.relay(lease=LEASE)
