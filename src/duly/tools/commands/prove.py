@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from duly._kernel.errors import Misuse
 from duly.tools.output import Progress, add_json_option, answer
 from duly.tools.proving.asks import EventAsk, JobAsk
+from duly.tools.proving.failing import not_called_unsafe
 from duly.tools.proving.nursery import PATIENCE
 from duly.tools.proving.playing import Wishes
 from duly.tools.proving.recording import Answers
@@ -142,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
         only=arguments.only,
     )
     manner = Manner(arguments.keep, arguments.database_is_disposable, arguments.patience)
-    with put_back_if_told_to_end(), Progress() as progress:
+    with not_called_unsafe(), put_back_if_told_to_end(), Progress() as progress:
         verdict = tried(by_name(name, arguments.through), wishes, manner, progress.show)
     again = repeated(arguments, name)
     answer(arguments, verdict_text(verdict, again), verdict_document(verdict, again))

@@ -95,6 +95,7 @@ class SqliteBase:
             return []
         with closing(connect(self._path)) as connection:
             connection.row_factory = sqlite3.Row
+            connection.text_factory = text_of
             names = [str(name) for (name,) in connection.execute(TABLES)]
             tables = [
                 described(connection, name)
@@ -151,6 +152,14 @@ class SqliteStore:
     def _filled(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
         tables = {one: self._names.table(one) for one in ("jobs", "outbox", "claims")}
         return (statement.format(**tables, **values) for statement in statements)
+
+
+def text_of(data: bytes) -> str | bytes:
+    """A text as SQLite has it, which need not be UTF-8: then its bytes are compared."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
 
 
 def words(error: Any) -> str:
