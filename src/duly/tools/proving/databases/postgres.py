@@ -22,10 +22,12 @@ from duly.tools.proving.databases.base import (
     SHIFT,
     STAGED,
     Column,
+    Left,
     Table,
     asked_for,
 )
-from duly.tools.proving.databases.failures import left_of
+from duly.tools.proving.databases.failures import place_of
+from duly.tools.proving.databases.sqlite import words
 
 with needs("postgres", "psycopg"):
     import psycopg
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
-    from duly.tools.proving.databases.base import Left, Rows
+    from duly.tools.proving.databases.base import Rows
 
 SUFFIX = "_before_duly_prove"
 LONGEST = 63  # of a name in PostgreSQL
@@ -221,7 +223,10 @@ class PostgresStore:
         with closing(psycopg.connect(self._url)) as connection:
             [statement] = self._filled((LEFT,), waiting="waiting")
             found = connection.execute(statement.encode()).fetchall()
-            return [left_of(*row) for row in found]
+            return [
+                Left(what, name, state, words(error), place_of(error))
+                for what, name, state, error in found
+            ]
 
     def _filled(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
         tables = {one: self._names.table(one) for one in ("jobs", "outbox", "claims")}

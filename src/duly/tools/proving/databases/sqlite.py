@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,17 +16,18 @@ from duly.tools.proving.databases.base import (
     SHIFT,
     STAGED,
     Column,
+    Left,
     Table,
     asked_for,
 )
-from duly.tools.proving.databases.failures import left_of
+from duly.tools.proving.databases.failures import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
-    from duly.tools.proving.databases.base import Left, Rows
+    from duly.tools.proving.databases.base import Rows
 
 # Seconds; whoever has the lock was killed, or is about to let go.
 BUSY = 10.0
@@ -143,11 +145,22 @@ class SqliteStore:
         """What was begun and is not done."""
         with closing(connect(self._path)) as connection:
             [statement] = self._filled((LEFT,), waiting="waiting")
-            return [left_of(*row) for row in connection.execute(statement)]
+            return [
+                Left(what, name, state, words(error), place_of(error))
+                for what, name, state, error in connection.execute(statement)
+            ]
 
     def _filled(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
         tables = {one: self._names.table(one) for one in ("jobs", "outbox", "claims")}
         return (statement.format(**tables, **values) for statement in statements)
+
+
+def words(error: Any) -> str:
+    """What a job or a message failed with, in one line."""
+    if error is None:
+        return ""
+    told = json.loads(bytes(error))
+    return " ".join(f"{told.get('type', '')}: {told.get('message', '')}".split())
 
 
 def beside(path: Path) -> Path:
