@@ -1,4 +1,4 @@
-"""Why a job or a message was not done, as duly has written it down."""
+"""Where a job or a message failed: the last line of the user's own code."""
 
 from __future__ import annotations
 
@@ -8,20 +8,14 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-from duly.tools.proving.databases.base import Left
-
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
 OURS = str(Path(__file__).parents[3])
 NOT_THEIRS = (sysconfig.get_path("stdlib"), OURS, "<")
 
 
-def left_of(what: str, name: str, state: str, error: Any) -> Left:
-    """One that is left, by its row."""
-    if error is None:
-        return Left(what, name, state, "")
-    told = json.loads(bytes(error))
-    words = " ".join(f"{told.get('type', '')}: {told.get('message', '')}".split())
-    return Left(what, name, state, words, place_in(told.get("traceback") or ""))
+def place_of(error: Any) -> str:
+    """The line that the error of a job or a message came from, where that is known."""
+    return "" if error is None else place_in(json.loads(bytes(error)).get("traceback") or "")
 
 
 def place_in(traceback: str) -> str:

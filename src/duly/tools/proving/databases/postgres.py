@@ -22,11 +22,13 @@ from duly.tools.proving.databases.base import (
     SHIFT,
     STAGED,
     Column,
+    Left,
     Table,
     asked_for,
     of_duly,
 )
-from duly.tools.proving.databases.failures import left_of
+from duly.tools.proving.databases.failures import place_of
+from duly.tools.proving.databases.sqlite import words
 from duly.tools.proving.databases.waiting import waiting
 
 with needs("postgres", "psycopg"):
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
-    from duly.tools.proving.databases.base import Left, Rows
+    from duly.tools.proving.databases.base import Rows
 
 SUFFIX = "_before_duly_prove"
 LONGEST = 63  # of a name in PostgreSQL
@@ -230,7 +232,10 @@ class PostgresStore:
         with closing(psycopg.connect(self._url)) as connection:
             [statement] = self._filled((LEFT,), waiting="waiting")
             found = connection.execute(statement.encode()).fetchall()
-            return [left_of(*row) for row in found]
+            return [
+                Left(what, name, state, words(error), place_of(error))
+                for what, name, state, error in found
+            ]
 
     def _filled(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
         tables = {one: self._names.table(one) for one in ("jobs", "outbox", "claims")}

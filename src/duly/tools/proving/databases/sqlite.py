@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from contextlib import closing, contextmanager
@@ -16,11 +17,12 @@ from duly.tools.proving.databases.base import (
     LEFT,
     STAGED,
     Column,
+    Left,
     Table,
     asked_for,
     of_duly,
 )
-from duly.tools.proving.databases.failures import left_of
+from duly.tools.proving.databases.failures import place_of
 from duly.tools.proving.databases.numbering import moved_on
 from duly.tools.proving.databases.waiting import waiting
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
-    from duly.tools.proving.databases.base import Left, Rows
+    from duly.tools.proving.databases.base import Rows
 
 # Seconds; whoever has the lock was killed, or is about to let go.
 BUSY = 10.0
@@ -157,7 +159,10 @@ class SqliteStore:
         """What was begun and is not done."""
         with closing(connect(self._path)) as connection:
             [statement] = self._filled((LEFT,), waiting="waiting")
-            return [left_of(*row) for row in connection.execute(statement)]
+            return [
+                Left(what, name, state, words(error), place_of(error))
+                for what, name, state, error in connection.execute(statement)
+            ]
 
     def _filled(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
         tables = {one: self._names.table(one) for one in ("jobs", "outbox", "claims")}
@@ -170,6 +175,14 @@ def text_of(data: bytes) -> str | bytes:
         return data.decode()
     except UnicodeDecodeError:
         return data
+
+
+def words(error: Any) -> str:
+    """What a job or a message failed with, in one line."""
+    if error is None:
+        return ""
+    told = json.loads(bytes(error))
+    return " ".join(f"{told.get('type', '')}: {told.get('message', '')}".split())
 
 
 def beside(path: Path) -> Path:
