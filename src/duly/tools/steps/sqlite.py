@@ -37,11 +37,20 @@ def watch_sqlite(steps: Steps) -> Iterator[None]:
         yield
 
 
+class Backups:
+    """Tells of copies as statements of their target, which is what they write to."""
+
+    def backup(self, target: Any, **options: Any) -> None:
+        """Copy this database over another."""
+        with stepped(target, ("BACKUP",)):
+            super().backup(target, **options)  # type: ignore[misc]  # of the connection's class
+
+
 @lru_cache
 def watched_connection(base: Any) -> Any:
     """The same class of connection, but one that tells of its statements."""
 
-    class Watched(base):  # type: ignore[misc]  # whatever was asked for
+    class Watched(Backups, base):  # type: ignore[misc]  # whatever was asked for
         steps: Steps | None = None  # not yet known while it is being opened
 
         def cursor(self, factory: Any = None) -> Any:
@@ -99,7 +108,7 @@ def watched_cursor(base: Any) -> Any:
 @contextmanager
 def stepped(connection: Any, arguments: tuple[Any, ...]) -> Iterator[None]:
     """Around one call with a statement."""
-    if connection.steps is None:
+    if getattr(connection, "steps", None) is None:  # a target may have been opened before
         yield
         return
     text, *values = arguments
