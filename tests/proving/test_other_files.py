@@ -137,6 +137,42 @@ def test_a_state_that_was_kept_is_never_written_over(folder: Path) -> None:
     assert log(folder) == ["precious"]
 
 
+def attach(audit: Path) -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as own:
+        own.execute("-- by way of memory\nATTACH ? AS audit", [str(audit)])
+        own.execute("DELETE FROM audit.log")
+
+
+def back_up(audit: Path) -> None:
+    with closing(sqlite3.connect(":memory:")) as own, closing(sqlite3.connect(audit)) as other:
+        own.backup(other)
+
+
+@pytest.mark.parametrize("way", [attach, back_up], ids=lambda way: way.__name__)
+def test_a_file_is_put_back_by_whatever_way_it_was_written_to(
+    way: Callable[[Path], None], folder: Path
+) -> None:
+    def handler(event: duly.Event, tx: duly.Tx) -> None:
+        order(event, tx)
+        way(folder / "audit.db")
+
+    proof(shop(folder, a=handler), "a", only="twice")
+
+    assert log(folder) == ["precious"]
+
+
+def test_a_script_that_attaches_a_file_and_goes_on_is_refused(folder: Path) -> None:
+    def handler(event: duly.Event, tx: duly.Tx) -> None:
+        order(event, tx)
+        with closing(sqlite3.connect(":memory:")) as own:
+            own.executescript(f"ATTACH '{folder / 'audit.db'}' AS audit; DELETE FROM audit.log;")
+
+    with pytest.raises(duly.Misuse, match="let ATTACH be a statement of its own"):
+        proof(shop(folder, a=handler), "a", only="twice")
+
+    assert log(folder) == ["precious"]
+
+
 @pytest.mark.parametrize("mode", ["delete", "wal"])
 def test_a_file_keeps_its_journal_mode(mode: str, folder: Path) -> None:
     with closing(sqlite3.connect(folder / "shop.db")) as connection:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +22,7 @@ from duly._kernel.options import names
 from duly.tools.proving.asserting import assert_effectively_once
 from duly.tools.proving.databases.postgres import PostgresBase, aside
 from tests.proving.expected import MISTAKES, RIGHT, Mistaken
-from tests.proving.proofs import APPS, proof, shop
+from tests.proving.proofs import APPS, EVENTS, proof, shop
 from tests.servers.databases import database_of, on_database
 from tests.servers.postgresql import Postgres, find, origins, url_at
 from tests.servers.running import running
@@ -118,6 +122,26 @@ def test_one_proof_of_a_database_at_a_time(own_postgres_url: str) -> None:
         PostgresBase(own_postgres_url, names(), disposable=True)
     first.end()
     assert accounts(own_postgres_url) == [(7, 41)]
+
+
+def test_ctrl_c_again_and_again_puts_the_database_back(
+    own_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_account(own_postgres_url)
+    monkeypatch.setenv("SHOP_DATABASE", own_postgres_url)
+    words = [sys.executable, "-m", "duly", "prove", f"{SHOP}:app", "--database-is-disposable"]
+    words += ["--event", str(EVENTS / "points.json")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        while "a single run" not in running.stderr.readline():
+            assert running.poll() is None
+        while running.poll() is None:
+            running.send_signal(signal.SIGINT)
+            time.sleep(0.01)
+
+    assert running.returncode in (130, -signal.SIGINT)
+    assert accounts(own_postgres_url) == [(7, 41)]
+    PostgresBase(own_postgres_url, names(), disposable=True).end()  # nothing stands aside
 
 
 def test_long_names_that_begin_alike_do_not_meet_aside() -> None:

@@ -30,6 +30,7 @@ class Interruptions:
         self._kept: dict[signal.Signals, Any] = {}
         self._heard = False
         self._told = False
+        self._explained = False
         self._raised = float("-inf")
 
     def __enter__(self) -> Interruptions:
@@ -52,7 +53,8 @@ class Interruptions:
         if self._heard and now - self._raised > AGAIN:
             self._told, self._raised = True, now
             raise KeyboardInterrupt
-        if self._told and not self._heard:
+        if self._told and not self._heard and not self._explained:
+            self._explained = True  # once: nobody may be reading
             os.write(2, WAIT)
         self._told = True
 

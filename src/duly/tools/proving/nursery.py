@@ -161,8 +161,10 @@ class Server:
         with suppress(ProcessLookupError):  # it may not have come so far
             os.killpg(self.process, signal.SIGKILL)
         os.kill(self.process, signal.SIGKILL)
+        # It may have been about to start another one; while nobody has asked for its end, no other
+        # process can have its number.
+        end_started_by(self.process)
         os.waitpid(self.process, 0)
-        end_started_by(self.process)  # it may have been about to start another one
 
     # In the child
 

@@ -43,12 +43,21 @@ def watch_sqlite(steps: Steps) -> Iterator[None]:
         yield
 
 
+class Backups:
+    """Tells of copies as statements of their target, which is what they write to."""
+
+    def backup(self, target: Any, **options: Any) -> None:
+        """Copy this database over another."""
+        with stepped(target, ("BACKUP",)):
+            super().backup(target, **options)  # type: ignore[misc]  # of the connection's class
+
+
 @lru_cache
 def watched_connection(base: Any) -> Any:
     """The same class of connection, but one that tells of its statements."""
     ended: Any = watched_endings(ending_connection(base))
 
-    class Watched(ended):  # type: ignore[misc]  # whatever was asked for
+    class Watched(Backups, ended):  # type: ignore[misc]  # whatever was asked for
         def cursor(self, factory: Any = None) -> Any:
             # The class has a default of its own; what it makes tells which.
             made: Any = type(super().cursor()) if factory is None else factory
@@ -142,7 +151,7 @@ def exhausted(cursor: Any, text: str) -> None:
 @contextmanager
 def stepped(connection: Any, arguments: tuple[Any, ...]) -> Iterator[None]:
     """Around one call with a statement."""
-    if connection.steps is None:
+    if getattr(connection, "steps", None) is None:  # a target may have been opened before
         yield
         return
     look(connection)
