@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
-from duly._kernel.errors import Misuse
 from duly.tools.proving.trace import CLAIMS, FRAMES, TAKEN, Mark, Notes, Place, Wording
 
 if TYPE_CHECKING:
@@ -28,11 +27,6 @@ SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 # Seconds; far longer than the system needs to stop a process.
 STOPPING = 0.05
 ATTACHES = re.compile(r"\bATTACH\b", re.IGNORECASE)
-# A file would be written to before anybody could have met it.
-ATTACHES_AND_GOES_ON = re.compile(
-    r"(^|;)\s*ATTACH\b[^;]*\bAS\b[^;]*;\s*\S", re.IGNORECASE | re.DOTALL
-)
-COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 # What psycopg calls ACTIVE, INTRANS and INERROR: in the midst of a statement, as of a COPY, nothing
 # is over yet.
 IN_TRANSACTION = (1, 2, 3)
@@ -97,7 +91,6 @@ class Watch:
             connection = step.connection
             if connection not in self._known:
                 self._meet(connection)
-            refuse_script_that_attaches(step.text)
             if not inside(connection):
                 self._open.pop(connection, None)  # it was ended in a way that nobody saw
             if self._begun and self._counts(step):
@@ -184,15 +177,6 @@ class Watch:
             self._trap = None
             os.kill(os.getpid(), SIGNALS[trap.manner])
             time.sleep(STOPPING)  # a stop may reach the other threads first
-
-
-def refuse_script_that_attaches(text: str) -> None:
-    """Refuse a script that could write to a file before anybody knows of it."""
-    if ATTACHES.search(text) and ATTACHES_AND_GOES_ON.search(COMMENTS.sub(" ", text)):
-        raise Misuse(
-            "a proof must see a file before it is written to: let ATTACH be a statement of its "
-            "own, and no part of a script"
-        )
 
 
 def inside(connection: Any) -> bool:
