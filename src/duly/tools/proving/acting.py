@@ -61,6 +61,7 @@ class Act:
         aging: whether leases of others run out, and waits are over.
         failing: whether the first run of each handler fails at its end.
         gate: a file; nothing is delivered before it is there.
+        prover: the number of the process that makes the proof.
     """
 
     folder: Path
@@ -72,6 +73,7 @@ class Act:
     aging: bool = False
     failing: bool = False
     gate: Path | None = None
+    prover: int = 0
     answers: dict[str, Any] = field(default_factory=dict)
     allowed: frozenset[tuple[str, int]] = frozenset()
 
@@ -105,7 +107,6 @@ class Stage:
         self.failures = Failures()
         self._stack = ExitStack()
         self._subject: Subject | None = None
-        self._prover = os.getpid()  # the stage is made by it, and used by its children
 
     def load(self, load: Load) -> Subject:
         """Import the application, the first time."""
@@ -129,13 +130,13 @@ class Stage:
             Wording(app.store.names),
             Notes(act.file("marks")),
             act.trap,
-            finder(app.store.url, act, self._prover).met,
+            finder(app.store.url, act).met,
         )
 
 
-def finder(url: str, act: Act, prover: int) -> Finder:
+def finder(url: str, act: Act) -> Finder:
     """Looks at each connection when it is first used."""
-    return Finder(act, prover, Home(url, act.allowed - listening(url)))
+    return Finder(act, Home(url, act.allowed - listening(url)))
 
 
 @contextmanager
