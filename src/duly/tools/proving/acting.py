@@ -68,6 +68,7 @@ class Act:
         fresh: whether it is to be done by another interpreter, if that is possible.
         gate: a file; nothing is delivered before it is there.
         ahead: how far the application's time is ahead of the machine's, where it has its own.
+        prover: the number of the process that makes the proof.
     """
 
     folder: Path
@@ -80,6 +81,7 @@ class Act:
     failing: bool = False
     fresh: bool = False
     gate: Path | None = None
+    prover: int = 0
     answers: dict[str, Any] = field(default_factory=dict)
     allowed: frozenset[tuple[str, int]] = frozenset()
     ahead: timedelta | None = None
@@ -118,7 +120,6 @@ class Stage:
         self.outliving = Outliving(self.refusals)
         self._stack = ExitStack()
         self._subject: Subject | None = None
-        self._prover = os.getpid()  # the stage is made by it, and used by its children
 
     def load(self, load: Load) -> Subject:
         """Import the application, the first time."""
@@ -147,13 +148,13 @@ class Stage:
             Wording(app.store.names),
             Notes(act.file("marks")),
             act.trap,
-            finder(app.store.url, act, self._prover).met,
+            finder(app.store.url, act).met,
         )
 
 
-def finder(url: str, act: Act, prover: int) -> Finder:
+def finder(url: str, act: Act) -> Finder:
     """Looks at each connection when it is first used."""
-    return Finder(act, prover, Home(url, act.allowed - listening(url)))
+    return Finder(act, Home(url, act.allowed - listening(url)))
 
 
 @contextmanager

@@ -225,6 +225,7 @@ class Player:
     def _act(self, folder: Path, number: int, asks: tuple[Ask, ...] = (), **options: Any) -> Act:
         options |= {"answers": self._wishes.answers, "allowed": self._wishes.allowed}
         options["ahead"] = self._told.time.ahead
+        options["prover"] = self._nursery.ours.prover
         return Act(folder, number, self._files, asks, **options)
 
     def _one_after_the_other(self, folder: Path, asks: tuple[Ask, ...]) -> list[tuple[Act, Report]]:

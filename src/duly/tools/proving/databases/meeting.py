@@ -30,13 +30,12 @@ class Finder:
 
     Args:
         act: the process.
-        prover: the process that it is run by.
         home: duly's own database.
     """
 
-    def __init__(self, act: Act, prover: int, home: Home) -> None:
+    def __init__(self, act: Act, home: Home) -> None:
         self._act = act
-        self._ours = Ours(prover, os.getsid(0))
+        self._ours = Ours(act.prover, os.getsid(0))
         self._home = home
         self._known: set[str] = set()
 
