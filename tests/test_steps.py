@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import sqlite3
-from typing import TYPE_CHECKING
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 import aiosqlite
 import asyncpg
@@ -87,6 +90,81 @@ def test_statements_of_aiosqlite_and_sqlalchemy_are_seen_too(tmp_path: Path) -> 
     assert notes.texts[-3:] == ["CREATE TABLE t (a)", "INSERT INTO t VALUES (1)", "COMMIT"]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="connections have no autocommit before 3.12")
+def test_what_ends_a_transaction_is_seen_where_the_driver_keeps_one_open(tmp_path: Path) -> None:
+    notes = Notes()
+    with watching(notes):
+        options: dict[str, Any] = {"autocommit": False}
+        connection: Any = sqlite3.connect(tmp_path / "one.db", **options)
+        connection.executescript("CREATE TABLE t (a); INSERT INTO t VALUES (1)")
+        assert connection.in_transaction
+        connection.autocommit = True
+        connection.close()
+    assert notes.texts == ["CREATE TABLE t (a)", "INSERT INTO t VALUES (1)", "COMMIT"]
+
+
+SCRIPT = """
+-- a note; with a semicolon
+CREATE TABLE t (a);
+CREATE TRIGGER seen AFTER INSERT ON t BEGIN UPDATE t SET a = 'x;y'; UPDATE t SET a = a || '!'; END;
+BEGIN; INSERT INTO t VALUES (1); SELECT * FROM t; COMMIT;
+INSERT INTO t VALUES (2) /* the last */; -- nothing;
+"""
+TOLD = ["CREATE TABLE", "CREATE TRIGGER", "BEGIN", "INSERT", "SELECT", "COMMIT", "INSERT"]
+
+
+@pytest.mark.parametrize("level", ["", None])
+@pytest.mark.parametrize("by", ["connection", "cursor"])
+def test_each_statement_of_a_script_is_seen(by: str, level: Any, tmp_path: Path) -> None:
+    notes = Notes()
+    with watching(notes):
+        connection = sqlite3.connect(tmp_path / "one.db", isolation_level=level)
+        connection.execute("CREATE TABLE u (a)")
+        connection.execute("BEGIN")
+        asked: Any = connection if by == "connection" else connection.cursor()
+        assert isinstance(asked.executescript(SCRIPT), sqlite3.Cursor)
+        assert connection.isolation_level == level
+        connection.close()
+
+    ended, *script = notes.texts[2:]
+    assert ended == "COMMIT"
+    assert [
+        text for text, told in zip(script, TOLD, strict=True) if not text.startswith(told)
+    ] == []
+    with closing(sqlite3.connect(tmp_path / "one.db")) as connection:
+        assert connection.execute("SELECT a FROM t").fetchall() == [("x;y!",), ("x;y!",)]
+
+
+def test_a_script_leaves_a_transaction_open_that_it_has_begun(tmp_path: Path) -> None:
+    with watching(Notes()), closing(sqlite3.connect(tmp_path / "one.db")) as connection:
+        connection.executescript("CREATE TABLE t (a); BEGIN; INSERT INTO t VALUES (1)")
+        assert connection.in_transaction
+        with pytest.raises(sqlite3.OperationalError):
+            connection.executescript("INSERT INTO t VALUES (2); INSERT INTO nobody VALUES (1);")
+        assert connection.execute("SELECT a FROM t").fetchall() == [(1,), (2,)]
+
+
+def test_what_is_written_through_a_blob_is_seen_and_what_ends_a_transaction_by_the_way(
+    tmp_path: Path,
+) -> None:
+    notes = Notes()
+    with watching(notes):
+        connection = sqlite3.connect(tmp_path / "one.db")
+        connection.execute("CREATE TABLE t (a)")
+        connection.execute("INSERT INTO t VALUES (zeroblob(4))")
+        connection.isolation_level = None
+        opened: Any = connection.blobopen("t", "a", 1)
+        with opened as blob:
+            blob.write(b"ab")
+            blob[2:4] = b"cd"
+            assert (len(blob), blob[0:4], blob.tell()) == (4, b"abcd", 2)
+        connection.blobopen("t", "a", 1, readonly=True).close()
+        assert connection.execute("SELECT a FROM t").fetchall() == [(b"abcd",)]
+        connection.close()
+    assert notes.texts[2] == "COMMIT"
+    assert notes.texts[3:-1] == ["UPDATE t SET a = (a part of it)"] * 3
+
+
 BLOCKS = ["BEGIN", "SELECT 1", "SAVEPOINT", "SELECT 2", "RELEASE SAVEPOINT", "COMMIT", "SELECT 3"]
 
 
@@ -138,6 +216,62 @@ def test_statements_of_asyncpg_are_seen_with_the_ends_of_their_transactions(
     notes = Notes()
     asyncio.run(awaited())
     assert notes.texts == ["BEGIN", "SELECT $1::int", "SELECT 2", "SELECT 3", "COMMIT"]
+
+
+COPY = "COPY t FROM STDIN"
+
+
+def test_a_copy_of_psycopg_is_seen_when_it_takes_effect(postgres_url: str) -> None:
+    notes = Notes()
+    with psycopg.connect(postgres_url, autocommit=True) as connection, watching(notes):
+        connection.execute("CREATE TEMPORARY TABLE t (a int)")
+        with connection.cursor().copy(COPY) as copy:
+            copy.write_row((1,))
+            assert COPY not in [text for _, text in notes.seen]
+        with connection.cursor().copy("COPY t TO STDOUT") as copy:
+            assert [*copy.rows()] == [("1",)]
+    assert notes.texts[1:] == [COPY, "COPY t TO STDOUT"]
+
+
+def test_an_awaited_copy_of_psycopg_is_seen_as_well(postgres_url: str) -> None:
+    async def awaited() -> None:
+        async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
+            with watching(notes):
+                await connection.execute("CREATE TEMPORARY TABLE t (a int)")
+                async with connection.cursor().copy(COPY) as copy:
+                    await copy.write_row((1,))
+                await connection.rollback()
+
+    notes = Notes()
+    asyncio.run(awaited())
+    assert notes.texts[1:] == [COPY, "ROLLBACK"]
+
+
+def test_copies_prepared_statements_and_cursors_of_asyncpg_are_seen(postgres_url: str) -> None:
+    async def awaited() -> None:
+        connection = await asyncpg.connect(postgres_url)
+        await connection.execute("CREATE TEMPORARY TABLE t (a int)")
+        with watching(notes):
+            await connection.copy_records_to_table("t", records=[(1,)])
+            await connection.copy_to_table("t", source=io.BytesIO(b"2\n"))
+            await connection.copy_from_table("t", output=io.BytesIO())
+            prepared = await connection.prepare("INSERT INTO t VALUES ($1)")
+            await prepared.executemany([(3,), (4,)])
+            async with connection.transaction():
+                [row async for row in connection.cursor("DELETE FROM t RETURNING a")]
+        await connection.close()
+
+    notes = Notes()
+    asyncio.run(awaited())
+    assert notes.texts == [
+        COPY,
+        'COPY "t" FROM STDIN',
+        'COPY "t" TO STDOUT',
+        "INSERT INTO t VALUES ($1)",
+        "BEGIN",
+        "DELETE FROM t RETURNING a",
+        "COMMIT",
+    ]
 
 
 @pytest.mark.parametrize(("side", "there"), [("before", []), ("after", [(1,)])])

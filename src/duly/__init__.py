@@ -80,6 +80,11 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    """The public names, also of what is imported when it is asked for."""
+    return sorted([*__all__, "__version__"])
+
+
 __all__ = [
     "Backoff",
     "Dead",

@@ -161,7 +161,8 @@ class Duly(JobVerbs):
             raise Misuse(f"which store? bound_to(duly.store(url)), not {kind(database)}")
         given = self._given_begin if begin is None else begin
         orm = None if given is None else begin_of(given, database.names, database.clock)
-        kept = self.store, self._begin, self._opener, self.receiver
+        kept = self._given_begin, self.store, self._begin, self._opener, self.receiver
+        self._given_begin = given
         self._bind(database, orm)
         self.site.move(self.receiver, database.blocking, database.awaited)
         try:
@@ -169,7 +170,7 @@ class Duly(JobVerbs):
         finally:
             self.receiver.close()
             self._callers.close()
-            self.store, self._begin, self._opener, self.receiver = kept
+            self._given_begin, self.store, self._begin, self._opener, self.receiver = kept
             self.site.move(self.receiver, self.store.blocking, self.store.awaited)
 
     def source(

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from sqlite3 import connect as taken
 from typing import TYPE_CHECKING, Any
@@ -296,14 +297,38 @@ def test_a_run_that_leaves_nothing_to_compare_is_refused(tmp_path: Path) -> None
     assert "nothing to compare" in refusal(shop(tmp_path / "shop.db", handler))
 
 
-def test_a_connection_that_is_open_is_refused(tmp_path: Path) -> None:
-    app = shop(tmp_path / "shop.db", right)
+def test_a_connection_that_is_open_is_refused_whatever_file_it_is_to(tmp_path: Path) -> None:
+    audit = sqlite3.connect(tmp_path / "audit.db", check_same_thread=False, isolation_level=None)
+    audit.execute("CREATE TABLE log (line TEXT)")
 
-    with (
-        closing(sqlite3.connect(tmp_path / "shop.db")),
-        pytest.raises(duly.Misuse, match="close it before the proof"),
-    ):
-        assert_effectively_once(app, EVENT)
+    def handler(tx: duly.Tx) -> None:
+        right(tx)
+        audit.execute("INSERT INTO log VALUES ('blind')")
+
+    app = shop(tmp_path / "shop.db", handler)
+    with closing(audit):
+        told = refusal(app)
+        assert audit.execute("SELECT * FROM log").fetchall() == []
+        with pytest.raises(duly.Misuse, match="close it before the proof"):
+            assert_effectively_once("by_its_name:app", EVENT)
+
+    assert f"a connection to {tmp_path / 'audit.db'} is open in this process" in told
+
+
+def test_a_connection_of_another_thread_is_refused_as_well(tmp_path: Path) -> None:
+    app = shop(tmp_path / "shop.db", right)
+    with ThreadPoolExecutor(1) as thread:
+        connection = thread.submit(sqlite3.connect, tmp_path / "audit.db").result()
+        told = refusal(app)
+        thread.submit(connection.close).result()
+
+    assert "in another thread is open in this process: close it before the proof" in told
+
+
+def test_a_connection_to_memory_harms_nobody(tmp_path: Path) -> None:
+    app = shop(tmp_path / "shop.db", right)
+    with closing(sqlite3.connect(":memory:")):
+        assert_effectively_once(app, EVENT, only="twice")
 
 
 def failing(tx: duly.Tx) -> None:

@@ -7,10 +7,8 @@ import json
 import pytest
 
 from duly.tools.proving.calls import Call, effective
-from duly.tools.proving.moments import Span
 from duly.tools.proving.talks import CallMasks
 
-SPAN = Span(1_763_300_000.0, 1_763_300_002.0)
 URL = "https://bank.example/charges"
 
 
@@ -26,9 +24,17 @@ def test_two_calls_with_the_same_key_to_the_same_url_are_one() -> None:
 
 
 @pytest.mark.parametrize(
+    "body", [{"idempotency_key": "k"}, {"variables": [{"idempotencyKey": "k"}]}]
+)
+def test_a_key_is_known_by_its_name_in_the_body(body: object) -> None:
+    assert len(effective([post(body), post(body)])) == 1
+
+
+@pytest.mark.parametrize(
     "calls",
     [
         [post(), post()],
+        [post({"idempotency_key": "a"}), post({"idempotency_key": "b"})],
         [post(key="a"), post(key="b")],
         [post(key="k"), post(key="k", url="https://bank.example/refunds")],
     ],
@@ -40,7 +46,19 @@ def test_calls_that_the_other_side_cannot_know_again_are_two(calls: list[Call]) 
 def test_reading_is_no_effect_and_the_same_put_is_one() -> None:
     got, put = Call("http", "GET", URL), Call("http", "PUT", URL, "{}")
     assert effective([got, got, put, put]) == [put]
-    assert len(effective([put, Call("http", "PUT", URL, '{"n": 2}')])) == 2
+    assert len(effective([put, Call("http", "PUT", f"{URL}/2", "{}")])) == 2
+
+
+def test_of_what_sets_an_address_the_last_counts() -> None:
+    first, second = (Call("http", "PUT", URL, json.dumps({"n": n})) for n in (1, 2))
+    gone = Call("http", "DELETE", URL)
+    assert effective([first, second, first]) == [first]
+    assert effective([second, gone]) == [gone]
+    known = CallMasks([first, second], [[first, second]])
+    assert known.first_difference([first, second], [first, first, second]) is None
+    found = known.first_difference([first, second], [second, first])
+    assert found is not None
+    assert (found.call, found.instead) == (first, second)
 
 
 def test_a_message_is_known_by_its_id() -> None:
@@ -55,7 +73,7 @@ def mail(id: str, text: str = "Hooray!") -> Call:
 
 def test_an_e_mail_is_compared_without_what_is_new_in_each_copy() -> None:
     single = [mail("1")]
-    known = CallMasks(single, [mail("2")], SPAN)
+    known = CallMasks(single, [[mail("2")]])
     assert known.first_difference(single, [mail("3")]) is None
     found = known.first_difference(single, [mail("3"), mail("4")])
     assert found is not None
@@ -65,19 +83,21 @@ def test_an_e_mail_is_compared_without_what_is_new_in_each_copy() -> None:
 
 def test_what_differs_between_two_single_runs_is_not_compared() -> None:
     one, other = [post({"n": 1, "ref": "a"})], [post({"n": 1, "ref": "b"})]
-    known = CallMasks(one, other, SPAN)
+    known = CallMasks(one, [other])
     assert known.first_difference(one, [post({"n": 1, "ref": "c"})]) is None
     assert known.first_difference(one, [post({"n": 2, "ref": "c"})]) is not None
+    assert known.told() == [f"body.ref of POST {URL}"]
 
 
 def test_an_address_that_is_new_each_time_is_told_by_its_host() -> None:
     one, other = [post(url=f"{URL}/1")], [post(url=f"{URL}/2")]
-    known = CallMasks(one, other, SPAN)
+    known = CallMasks(one, [other])
     assert known.first_difference(one, [post(url=f"{URL}/3")]) is None
     assert known.first_difference(one, [post(url="https://other.example/1")]) is not None
+    assert known.told() == [f"the address of POST {URL}/1"]
 
 
 def test_a_call_that_was_not_made_is_a_difference() -> None:
-    found = CallMasks([post()], [post()], SPAN).first_difference([post()], [])
+    found = CallMasks([post()], [[post()]]).first_difference([post()], [])
     assert found is not None
     assert (found.expected, found.actual) == (1, 0)

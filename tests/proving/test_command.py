@@ -196,6 +196,29 @@ def test_a_table_that_is_not_there_is_refused(
     assert "there is no table nosuch" in capsys.readouterr().err
 
 
+def test_text_that_is_not_utf_8_is_compared_by_its_bytes(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("CREATE TABLE legacy (name TEXT)")
+        connection.execute("INSERT INTO legacy VALUES (CAST(x'ff6162' AS TEXT))")
+
+    event = str(EVENTS / "payment.json")
+    assert cli.main(["prove", APP, "--event", event, "--only", "twice"]) == 0
+
+
+def test_an_error_of_the_proof_itself_is_not_called_a_mistake_of_the_handler(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.create_function("price", 1, lambda net: net * 1.19, deterministic=True)
+        connection.execute("CREATE TABLE goods (net REAL, gross REAL AS (price(net)))")
+        connection.execute("INSERT INTO goods (net) VALUES (1)")
+
+    assert cli.main(["prove", APP, "--event", POINTS, "--only", "twice"]) == 2
+    told = capsys.readouterr().err
+    assert "says nothing about the handler: OperationalError: " in told
+    assert "price" in told
+
+
 def test_an_event_that_cannot_be_read_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["prove", APP, "--event", "nofile.json"]) == 2
     assert "nofile.json cannot be read" in capsys.readouterr().err

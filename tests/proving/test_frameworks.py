@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.tools.proving import diagnosing as known
+from duly.tools.proving import mistakes as known
 from tests.proving.proofs import ROOT, proof, shop
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import pytest
 
 import duly
 from duly.tools.proving.asks import EventAsk
-from duly.tools.proving.diagnosing import DELTA
+from duly.tools.proving.fresh import Named
+from duly.tools.proving.mistakes import DELTA, NEW_KEY
 from duly.tools.proving.playing import Wishes
 from duly.tools.proving.trial import Manner, tried
 from duly.tools.proving.where import by_name
@@ -67,8 +68,8 @@ def proof(type: str, only: str, patience: float) -> Verdict:
     return tried(load, wishes, Manner(patience=patience), lambda _: None)
 
 
-# Three single runs, and one case of two processes; and once to see what there is.
-@pytest.mark.parametrize(("kept", "imports"), [("open", 6), ("closed", 1)])
+# Four single runs, and one case of two processes; and once to see what there is.
+@pytest.mark.parametrize(("kept", "imports"), [("open", 7), ("closed", 1)])
 def test_an_application_is_imported_anew_if_its_import_leaves_a_connection_open(
     kept: str, imports: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,3 +87,39 @@ def test_a_handler_that_hangs_ends_the_proof(folder: Path, monkeypatch: pytest.M
     monkeypatch.setenv("SHOP_CONNECTION", "closed")
     with pytest.raises(duly.Misuse, match="took longer than 3 seconds"):
         proof("nothing", "twice", 3)
+
+
+KEYS = """
+    import duly
+    import httpx
+
+    app = duly.Duly("sqlite:///shop.db")
+    app.source("shop", provider="standard-webhooks", secret="whsec_" + "A" * 32)
+
+
+    def charge(key):
+        httpx.post("https://bank.example/charges", headers={"Idempotency-Key": key})
+
+
+    @app.on("shop", "hash")
+    def by_hash(event):
+        charge(str(hash(event.id)))
+
+
+    @app.on("shop", "event")
+    def by_event(event):
+        charge(event.id)
+"""
+
+
+@pytest.mark.parametrize(("type", "mistake"), [("hash", NEW_KEY), ("event", None)])
+def test_a_key_that_another_process_would_not_make_again_is_found(
+    type: str, mistake: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop_with_keys.py").write_text(textwrap.dedent(KEYS))
+    monkeypatch.chdir(tmp_path)
+    wishes = Wishes((EventAsk("", f'{{"type": "{type}"}}'.encode()),), only="kill:4")
+
+    verdict = tried(Named("shop_with_keys:app"), wishes, Manner(patience=200), lambda _: None)
+
+    assert (verdict.finding and verdict.finding.mistake.name) == mistake

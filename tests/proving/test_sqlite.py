@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly.tools.proving.diagnosing import BLIND_INSERT
+from duly.tools.proving.mistakes import BLIND_INSERT
 from tests.proving.expected import MISTAKES, RIGHT, Mistaken
 from tests.proving.proofs import EXAMPLE, proof, shop
 

@@ -24,6 +24,10 @@ from duly.tools.proving.statements import (
         ("UPDATE ONLY shop.orders SET state = 'paid'", "UPDATE", "orders"),
         ("DELETE FROM [orders] WHERE id = 1", "DELETE", "orders"),
         ("WITH one AS (SELECT 1) INSERT INTO orders SELECT * FROM one", "INSERT", "orders"),
+        ("COPY orders FROM STDIN", "INSERT", "orders"),
+        ('COPY "shop"."orders" ("id", "n") FROM STDIN WITH (FORMAT csv)', "INSERT", "orders"),
+        ("COPY orders TO STDOUT", "", None),
+        ("COPY (SELECT id FROM orders) TO STDOUT", "", None),
         ("SELECT * FROM orders", "", None),
     ],
 )

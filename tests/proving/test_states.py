@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from duly.tools.proving.comparing import Difference
 from duly.tools.proving.databases import Column, Table
 from duly.tools.proving.moments import Span, is_moment
-from duly.tools.proving.states import Difference, Masks, State
+from duly.tools.proving.states import Masks, Spot, State
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 SPAN = Span(NOW.timestamp(), NOW.timestamp() + 2)
@@ -21,13 +22,12 @@ LOOSE = Table("log", (Column("line"),), ())
 
 def state(table: Table, *rows: tuple[Any, ...]) -> State:
     names = [column.name for column in table.columns]
-    return State(
-        {table.name: table}, {table.name: [dict(zip(names, row, strict=True)) for row in rows]}
-    )
+    spot = Spot(0, "", table.name)
+    return State({spot: table}, {spot: [dict(zip(names, row, strict=True)) for row in rows]})
 
 
 def masks(table: Table, start: State, one: State, other: State | None = None) -> Masks:
-    return Masks(start, one, one if other is None else other, SPAN)
+    return Masks(start, one, [one if other is None else other])
 
 
 def test_a_row_that_is_there_twice_is_a_difference_although_its_number_is_new() -> None:
@@ -57,7 +57,7 @@ def test_a_column_that_differs_between_two_single_runs_is_not_compared() -> None
 def test_the_time_of_a_run_is_not_compared_but_whether_there_is_one_is() -> None:
     start = state(NAMED, ("a", 1, None))
     single = state(NAMED, ("a", 1, "2026-11-16 12:00:01"))
-    known = masks(NAMED, start, single)
+    known = masks(NAMED, start, single, state(NAMED, ("a", 1, "2026-11-16 12:00:02")))
     later = state(NAMED, ("a", 1, "2026-11-16 12:00:59"))
     assert known.first_difference(single, later) is None
     found = known.first_difference(single, start)
@@ -74,8 +74,9 @@ def test_a_row_that_was_there_before_is_told_by_its_key() -> None:
 def test_a_row_that_a_single_run_leaves_alone_must_be_left_alone() -> None:
     start = state(NAMED, ("a", 1, "2026-01-01 00:00:00"), ("b", 1, None))
     single = state(NAMED, ("a", 1, "2026-01-01 00:00:00"), ("b", 1, "2026-11-16 12:00:01"))
+    other = state(NAMED, ("a", 1, "2026-01-01 00:00:00"), ("b", 1, "2026-11-16 12:00:02"))
     touched = state(NAMED, ("a", 1, "2026-11-16 12:00:05"), ("b", 1, "2026-11-16 12:00:01"))
-    found = masks(NAMED, start, single).first_difference(single, touched)
+    found = masks(NAMED, start, single, other).first_difference(single, touched)
     assert found is not None
     assert found.row == {"name": "a"}
 

@@ -6,26 +6,23 @@ import argparse
 import json
 import os
 import shlex
-import signal
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
-from duly.tools.output import Progress, add_json_option, answer
+from duly.tools.output import Progress, add_json_option, answer, one_line
 from duly.tools.proving.asks import EventAsk, JobAsk
+from duly.tools.proving.failing import not_called_unsafe
+from duly.tools.proving.fresh import Named
 from duly.tools.proving.nursery import PATIENCE
 from duly.tools.proving.playing import Wishes
 from duly.tools.proving.recording import Answers
 from duly.tools.proving.showing import verdict_document, verdict_text
 from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import by_name
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, app_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from duly.tools.proving.asks import Ask
 
 MOST_PATIENCE = 86_400.0
@@ -75,7 +72,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--secret-from",
         metavar="VARIABLE",
-        help="an environment variable with the private key, where the source has only the public",
+        help="an environment variable with what to sign with, unless with the source's own secret",
     )
     parser.add_argument(
         "--through",
@@ -126,7 +123,17 @@ def add_manner(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prove, tell, and judge."""
+    """Prove, tell, and judge; a program that asked for JSON is told in JSON why it could not."""
+    try:
+        return proved(arguments)
+    except Misuse as problem:
+        if arguments.json:
+            print(json.dumps({"error": one_line(problem)}))
+        raise
+
+
+def proved(arguments: argparse.Namespace) -> int:
+    """Prove, and tell; the exit code."""
     if not hasattr(os, "fork"):
         raise Misuse("a proof forks its processes, which this system cannot do: use Linux or macOS")
     if (arguments.through is None) != (arguments.path is None):
@@ -142,29 +149,15 @@ def run(arguments: argparse.Namespace) -> int:
         only=arguments.only,
     )
     manner = Manner(arguments.keep, arguments.database_is_disposable, arguments.patience)
-    with put_back_if_told_to_end(), Progress() as progress:
-        verdict = tried(by_name(name, arguments.through), wishes, manner, progress.show)
+    try:
+        with not_called_unsafe(), Progress() as progress:
+            verdict = tried(Named(name, arguments.through), wishes, manner, progress.show)
+    except KeyboardInterrupt:  # it is something else where anything could not be put back
+        print("duly: the proof was stopped; the database is as it was", file=sys.stderr)
+        raise
     again = repeated(arguments, name)
     answer(arguments, verdict_text(verdict, again), verdict_document(verdict, again))
     return 0 if verdict.finding is None else 1
-
-
-@contextmanager
-def put_back_if_told_to_end() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a proof as Ctrl-C does: with the databases as they were."""
-
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    kept = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    except KeyboardInterrupt:
-        print("duly: the proof was stopped; the database is as it was", file=sys.stderr)
-        raise
-    finally:
-        for one, handler in kept.items():
-            signal.signal(one, handler)
 
 
 def asks_of(arguments: argparse.Namespace) -> tuple[Ask, ...]:

@@ -14,13 +14,19 @@ from typing import TYPE_CHECKING, Any
 from duly.jobs import running
 from duly.runtime import performing
 from duly.runtime.crew import Crew
-from duly.tools.proving.databases.files import Finder
+from duly.tools.output import one_line
+from duly.tools.proving import keys
+from duly.tools.proving.clocks import going_by
+from duly.tools.proving.databases.failures import place_in
 from duly.tools.proving.databases.finding import store_of
-from duly.tools.proving.recording import Answers, Hook, Net, Recorder, recording
+from duly.tools.proving.databases.meeting import Finder
+from duly.tools.proving.databases.servers import Home
+from duly.tools.proving.outliving import Outliving
+from duly.tools.proving.recording import Answers, Hook, Net, Recorder, Refusals, recording
 from duly.tools.proving.sites import living
 from duly.tools.proving.trace import Notes, Wording
 from duly.tools.proving.watch import Watch
-from duly.tools.proving.where import address, database_name, listening
+from duly.tools.proving.where import address, listening
 from duly.tools.steps import watching
 from duly.tools.steps.watching import replaced
 
@@ -53,26 +59,32 @@ class Act:
     Args:
         folder: where the files of the case are.
         number: which process of the case it is.
+        files: the list to which SQLite files are added, and copied, before they are first used.
         deliveries: what is delivered, one after the other.
         copies: how many copies of them at once.
         trap: where it dies, or is stopped.
         aging: whether leases of others run out, and waits are over.
         failing: whether the first run of each handler fails at its end.
+        fresh: whether it is to be done by another interpreter, if that is possible.
         gate: a file; nothing is delivered before it is there.
-        files: the list to which SQLite files are added, and copied, before they are first used.
+        ahead: how far the application's time is ahead of the machine's, where it has its own.
+        prover: the number of the process that makes the proof.
     """
 
     folder: Path
     number: int
+    files: Path
     deliveries: tuple[Ask, ...] = ()
     copies: int = 1
     trap: Trap | None = None
     aging: bool = False
     failing: bool = False
+    fresh: bool = False
     gate: Path | None = None
-    files: Path | None = None
+    prover: int = 0
     answers: dict[str, Any] = field(default_factory=dict)
     allowed: frozenset[tuple[str, int]] = frozenset()
+    ahead: timedelta | None = None
 
     def file(self, kind: str) -> Path:
         """A file of this process."""
@@ -89,6 +101,8 @@ class Report:
     # Whether a handler ran that may be tried again.
     repeatable: bool = False
     problem: str = ""
+    # What the last handler that failed did so with, and where, for the end of a sentence.
+    failure: str = ""
 
 
 class Stage:
@@ -98,10 +112,12 @@ class Stage:
     """
 
     def __init__(self) -> None:
-        self.watch = Watch()
+        self.refusals = Refusals()
+        self.watch = Watch(self.refusals)
         self.recorder = Recorder(self.watch.call)
-        self.net = Net()
+        self.net = Net(self.refusals)
         self.failures = Failures()
+        self.outliving = Outliving(self.refusals)
         self._stack = ExitStack()
         self._subject: Subject | None = None
 
@@ -112,6 +128,8 @@ class Stage:
             self._stack.enter_context(recording(self.recorder, self.net))
             self._stack.enter_context(told_of_jobs(self.watch))
             self._stack.enter_context(ended_by(self.failures))
+            self._stack.enter_context(keys.noted())
+            self._stack.enter_context(self.outliving.told())
             Hook(self.net).add()
             self._subject = load()
         return self._subject
@@ -120,6 +138,9 @@ class Stage:
         """From here on everything counts."""
         # What comes at its own time is not about this event.
         app.schedules._of.clear()
+        self.refusals.begin(act.folder)
+        if act.ahead is not None:
+            self._stack.enter_context(going_by(app, act.ahead))
         self.recorder.begin(act.folder / CALLS, Answers(act.answers))
         self.net.close(act.allowed)
         self.failures.wanted = act.failing
@@ -127,15 +148,13 @@ class Stage:
             Wording(app.store.names),
             Notes(act.file("marks")),
             act.trap,
-            None if act.files is None else finder(app.store.url, act).met,
+            finder(app.store.url, act).met,
         )
 
 
 def finder(url: str, act: Act) -> Finder:
     """Looks at each connection when it is first used."""
-    if act.files is None:
-        raise RuntimeError("only the first run looks for databases")
-    return Finder(act.files, database_name(url), act.allowed - listening(url))
+    return Finder(act, Home(url, act.allowed - listening(url)))
 
 
 @contextmanager
@@ -161,7 +180,13 @@ class Failures:
     def __init__(self) -> None:
         self.wanted = False
         self.repeatable = False
+        self.last = ""
         self._failed: set[str] = set()
+
+    def failed(self, problem: Exception) -> None:
+        """A handler has failed by itself."""
+        place = place_in("".join(traceback.format_tb(problem.__traceback__)))
+        self.last = f" ({type(problem).__name__}: {one_line(problem)[:200]}){place}"
 
     def through(self, handler: Handler) -> None:
         """A handler has come to its end."""
@@ -179,7 +204,11 @@ def ended_by(failures: Failures) -> Iterator[None]:
     plainly = running.run_plainly
 
     async def run(handler: Handler, **offered: object) -> None:
-        await plainly(handler, **offered)
+        try:
+            await plainly(handler, **offered)
+        except Exception as problem:
+            failures.failed(problem)
+            raise
         failures.through(handler)
 
     with replaced(running, "run_plainly", run), replaced(performing, "run_plainly", run):
@@ -192,8 +221,9 @@ def perform(stage: Stage, load: Load, act: Act) -> None:
     try:
         subject = stage.load(load)
         stage.begin(subject.app, act)
-        asyncio.run(played(subject, act, stage.watch, report))
+        asyncio.run(played(subject, act, stage, report))
         report.repeatable = stage.failures.repeatable
+        report.failure = stage.failures.last
     except BaseException as problem:
         report.problem = "".join(traceback.format_exception_only(problem)).strip()
         traceback.print_exc()
@@ -201,17 +231,18 @@ def perform(stage: Stage, load: Load, act: Act) -> None:
     act.file("report").write_text(json.dumps(told))
 
 
-async def played(subject: Subject, act: Act, watch: Watch, report: Report) -> None:
+async def played(subject: Subject, act: Act, stage: Stage, report: Report) -> None:
     """Deliver, work and relay until there is nothing to do."""
-    app = subject.app
+    app, watch = subject.app, stage.watch
     await asyncio.to_thread(app.store.open)
     if act.gate is not None:
         await passed(act.gate)
     store = store_of(address(app), app.store.names)
     if act.aging:
-        await asyncio.to_thread(store.age)
+        await asyncio.to_thread(store.age, app.store.clock)
     watch.phase = "receive"
     async with living(subject.site if act.deliveries else None):
+        stage.outliving.begin()
         for delivery in act.deliveries:
             watch.claimed = False
             copies = (delivered(subject, delivery) for _ in range(act.copies))
@@ -219,6 +250,7 @@ async def played(subject: Subject, act: Act, watch: Watch, report: Report) -> No
     for _ in range(ROUNDS if act.aging else 1):
         watch.phase = "work"
         worked = await app.aio.work(lease=LEASE)
+        await stage.outliving.ended()
         watch.phase = "relay"
         if await asyncio.to_thread(store.staged):
             await app.aio.relay(lease=LEASE)
@@ -226,7 +258,7 @@ async def played(subject: Subject, act: Act, watch: Watch, report: Report) -> No
         report.failed += worked.again
         if not act.aging or all(one.state == "dead" for one in await asyncio.to_thread(store.left)):
             return
-        await asyncio.to_thread(store.age)
+        await asyncio.to_thread(store.age, app.store.clock)
 
 
 async def delivered(subject: Subject, delivery: Ask) -> tuple[int, str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly._kernel.errors import Misuse, Rejected
+from duly.edge.intake import Delivery, too_old
 from duly.gate.signing import sign
 from duly.gate.verification import verify
 from duly.tools.proving.sites import posted
@@ -14,8 +17,20 @@ from duly.tools.proving.sites import posted
 if TYPE_CHECKING:
     from duly.app import Duly
     from duly.edge.routes import Route
+    from duly.gate.secrets import Secret
     from duly.gate.signing import Signed
+    from duly.gate.source import Source
+    from duly.gate.verified import Verified
     from duly.tools.proving.where import Subject
+    from duly.tools.testing.keys import Keys
+
+
+class Age(NamedTuple):
+    """When something happened, where it says so."""
+
+    moment: datetime | None
+    # Whether that is before what its source remembers, so that it would not be handled.
+    forgotten: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +53,23 @@ class EventAsk:
     secret: str | None = None
     path: str | None = None
 
-    def signed(self, route: Route) -> Signed:
-        """A genuine delivery of it, made now."""
+    def signed(self, route: Route, now: float) -> Signed:
+        """A genuine delivery of it, made now, in seconds since 1970."""
         source = route.source
-        told = {"id": self.id, "type": self.type}
-        if self.secret is None:
-            return sign(source, self.body, **told)  # type: ignore[arg-type]
-        return sign(source.provider, self.body, self.secret, url=source.url, **told)  # type: ignore[arg-type]
+        return sign(
+            source.provider,
+            self.body,
+            signer_of(source, now) if self.secret is None else self.secret,
+            id=self.id,
+            type=self.type,
+            now=now,
+            url=source.url,
+        )
 
     async def deliver(self, subject: Subject) -> tuple[int, str]:
         """Deliver it once; the status, and duly's word for what became of it."""
         app, site = subject
-        sent = self.signed(app._route(self.source))
+        sent = self.signed(app._route(self.source), app.receiver.now())
         if self.path is not None:
             status, body = await posted(site, self.path, sent)
             return status, word_of(body)
@@ -58,13 +78,19 @@ class EventAsk:
         )
         return reply.status, word_of(reply.body)
 
+    @property
+    def where(self) -> str:
+        """Where it goes, for a sentence about it."""
+        return "" if self.path is None else f" to {self.path}"
+
     def settled(self, app: Duly) -> EventAsk:
         """The same with its source: the one that was named, or the only one that handles it."""
         routes = {path[1:]: route for path, route in app.site.routes.items()}
         if self.source:
-            app._route(self.source)  # which says what there is instead
+            # Either says what there is instead, or what else it takes.
+            self.signed(app._route(self.source), app.receiver.now())
             return self
-        reasons = {name: self._unfit(route) for name, route in routes.items()}
+        reasons = {name: self._unfit(route, app.receiver.now()) for name, route in routes.items()}
         fitting = [name for name, why in reasons.items() if why is None]
         if len(fitting) == 1:
             return replace(self, source=fitting[0])
@@ -73,11 +99,29 @@ class EventAsk:
         told = "; ".join(f"{name}: {why}" for name, why in reasons.items()) or "there is none"
         raise Misuse(f"no source could have sent this event ({told})")
 
-    def _unfit(self, route: Route) -> str | None:
+    def age(self, app: Duly) -> Age:
+        """When it happened, by its own account, and whether the source remembers so far back."""
+        route, now = app._route(self.source), app.receiver.now()
+        try:
+            found = self._read(route, now)
+        except Rejected:  # as the single run will say
+            return Age(None)
+        delivery = Delivery(route, found, None, None, now)
+        times = [item.time for item in found.items if item.time is not None]
+        old = any(too_old(delivery, item) for item in found.items)
+        return Age(max(times, default=None), forgotten=old)
+
+    def _read(self, route: Route, now: float) -> Verified:
+        """What the gate of a source reads in it."""
+        sent = self.signed(route, now)
+        return verify(
+            route.source, sent.headers, sent.body, now=now, url=sent.url, method=sent.method
+        )
+
+    def _unfit(self, route: Route, now: float) -> str | None:
         """Why a source has no handler for it; None where it has one."""
         try:
-            sent = self.signed(route)
-            found = verify(route.source, sent.headers, sent.body, url=sent.url, method=sent.method)
+            found = self._read(route, now)
         except (Misuse, Rejected) as problem:
             return str(problem)
         if any(route.handlers.matching(item.type) for item in found.items):
@@ -98,6 +142,11 @@ class JobAsk:
     payload: Any
     key: str = "duly-prove"
 
+    @property
+    def where(self) -> str:
+        """It goes nowhere."""
+        return ""
+
     async def deliver(self, subject: Subject) -> tuple[int, str]:
         """Enqueue it."""
         done = await subject.app.aio.enqueue(self.name, self.payload, key=self.key)
@@ -108,8 +157,35 @@ class JobAsk:
         app.jobs.named(self.name)
         return self
 
+    def age(self, app: Duly) -> Age:  # noqa: ARG002  # of events
+        """It is of this moment."""
+        return Age(None)
+
 
 Ask = EventAsk | JobAsk
+
+
+@cache
+def keys() -> Keys:
+    """What the sources of this process were lent: it is one of the proof's own, and ends with it.
+
+    Imported here, because every command of `duly` imports this module.
+    """
+    from duly.tools.testing.keys import Keys
+
+    return Keys()
+
+
+def signer_of(source: Source, now: float) -> Secret:
+    """What to sign with: a secret of the source, or the private half of a key that it is lent."""
+    try:
+        return keys().signer(source, datetime.fromtimestamp(now, UTC))
+    except Misuse:
+        raise Misuse(
+            f"source {source.name} holds a public key of a form that duly has no pair for, or "
+            "nothing that is good today: give the sender's private key, by --secret-from VARIABLE "
+            "or as secret= in a test, and its public half to app.source(…)"
+        ) from None
 
 
 def word_of(body: bytes) -> str:

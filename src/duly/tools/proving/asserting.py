@@ -12,16 +12,16 @@ from duly._kernel.errors import Misuse
 from duly._kernel.inputs import kind
 from duly.app import Duly
 from duly.tools.proving.asks import EventAsk, JobAsk
-from duly.tools.proving.databases.finding import file_of, is_sqlite
 from duly.tools.proving.playing import Wishes
 from duly.tools.proving.recording import Answers
 from duly.tools.proving.showing import tried_text, wrapped
 from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import address, as_it_is, by_name, open_files
+from duly.tools.proving.where import as_it_is, by_name, named_site, refuse_open_files
 
 if TYPE_CHECKING:
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.proof import Verdict
+    from duly.tools.proving.where import Load
 
 
 def assert_effectively_once(  # noqa: PLR0913  # each by its name
@@ -35,6 +35,7 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
     payload: Any = None,
     id: str | None = None,  # the word that everybody uses
     type: str | None = None,
+    secret: str | None = None,
     through: Any = None,
     path: str | None = None,
     let_through: Iterable[tuple[str, int]] = (),
@@ -49,7 +50,8 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
 
     Args:
         app: the application, or its name as in ``shop:app``.
-        event: the body as a dict, bytes or the path of a file; or several of them, in their order.
+        event: the body as a dict, as JSON in text or bytes, or the path of a file; or several of
+            them, in their order.
         source: the source it comes from, where several could have sent it.
         effects: the names of the tables to compare; or a function of a connection to the database,
             whose value is compared instead. All tables that are not duly's unless given.
@@ -58,8 +60,10 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
         payload: what it is enqueued with.
         id: the event id, where it travels in a header.
         type: the event type, where it travels in a header.
-        through: your own site, ASGI or WSGI, to deliver through it; what its routes do before they
-            hand the event to duly is then proved, too.
+        secret: what to sign with, unless with the source's own secret; a source that holds the
+            public key of Ed25519 or ECDSA is lent a pair of duly's own.
+        through: your own site, ASGI or WSGI, or its name as in ``web:api``, to deliver through it;
+            what its routes do before they hand the event to duly is then proved, too.
         path: where it takes the event: ``/webhooks/orders``.
         let_through: hosts and ports that may really be connected to.
         only: the one case to try, such as ``kill:7``.
@@ -73,7 +77,7 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
     given = {} if answers is None else dict(answers)
     Answers(given)  # refused before anything is run
     wishes = Wishes(
-        asks_of((event, job, payload), EventAsk(source, b"", id, type, path=path)),
+        asks_of((event, job, payload), EventAsk(source, b"", id, type, secret, path)),
         tables_of(effects),
         effects if callable(effects) else None,
         given,
@@ -82,10 +86,22 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
     )
     if (through is None) != (path is None):
         raise Misuse("through= is the site, and path= where it takes the event: give both")
-    load = by_name(app) if isinstance(app, str) else as_it_is(closed(app), through)
+    load = load_of(app, through)
+    refuse_open_files()
     verdict = tried(load, wishes, Manner(disposable=disposable), lambda _: None)
     if verdict.finding is not None:
         raise AssertionError(told(verdict))
+
+
+def load_of(app: Duly | str, through: Any) -> Load:
+    """The application and its site, each by its name or as it is."""
+    if not isinstance(app, str):
+        site = named_site(through) if isinstance(through, str) else through
+        return as_it_is(closed(app), site)
+    if through is None or isinstance(through, str):
+        return by_name(app, through)
+    load = by_name(app)
+    return lambda: load()._replace(site=through)
 
 
 def asks_of(given: tuple[object, str | None, Any], form: EventAsk) -> tuple[Ask, ...]:
@@ -107,9 +123,22 @@ def body_of(event: object) -> bytes:
         return event
     if isinstance(event, Mapping):
         return json.dumps(event).encode()
+    if isinstance(event, str) and event.lstrip()[:1] in ("{", "["):
+        return event.encode()
     if isinstance(event, str | Path):
-        return Path(event).read_bytes()
+        return contents(Path(event))
     raise Misuse(f"an event is a dict, bytes or the path of a file, not {kind(event)}")
+
+
+def contents(file: Path) -> bytes:
+    """What is in the file of an event."""
+    try:
+        return file.read_bytes()
+    except OSError as problem:
+        raise Misuse(
+            f"{file} cannot be read: {problem.strerror}. An event is a dict, JSON as text or "
+            "bytes, or the path of a file"
+        ) from None
 
 
 def tables_of(effects: object) -> tuple[str, ...] | None:
@@ -129,12 +158,6 @@ def closed(app: object) -> Duly:
         raise Misuse(f"app must be a duly.Duly, or its name as in shop:app, not {kind(app)}")
     if app.store.capabilities.durable:  # or it would forget everything
         app.store.close()
-    url = address(app)
-    if is_sqlite(url) and file_of(url) in open_files():
-        raise Misuse(
-            f"a connection to {file_of(url)} is open in this process: close it before the proof, "
-            "whose processes must not inherit it"
-        )
     return app
 
 

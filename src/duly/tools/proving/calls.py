@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+import re
+from dataclasses import asdict, dataclass, field, replace
 from email import message_from_string
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
+from duly.tools.proving.keys import held
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable, Iterator
     from pathlib import Path
 
 Medium = Literal["http", "mail", "message"]
 # Reading changes nothing, however often.
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-# By their definition the second of the same changes nothing.
+# By their definition the second of the same changes nothing, and what they say replaces the rest.
 IDEMPOTENT = frozenset({"PUT", "DELETE"})
 KEYS = ("idempotency-key", "x-idempotency-key", "webhook-id", "paypal-request-id")
+# Where the same stands in a body or a query: Square's idempotency_key, idempotencyKey in GraphQL.
+NAMED = re.compile(r"(x[_-]?)?idempotency[_-]?(key|token|id)", re.IGNORECASE)
 # What a mail is given anew each time it is written.
 OF_THE_MOMENT = frozenset({"date", "message-id", "mime-version", "content-type"})
 
@@ -34,12 +39,27 @@ class Call:
     headers: dict[str, str] = field(default_factory=dict)
     # The id of a message, which the relay sends along in every attempt.
     id: str | None = None
+    # A key that `job.key` made, wherever in the call it stands.
+    made: str | None = None
 
     @property
     def key(self) -> str | None:
         """What the other side can know a repeated call by."""
         known = {name.lower(): value for name, value in self.headers.items()}
-        return self.id or next((known[name] for name in KEYS if known.get(name)), None)
+        in_header = next((known[name] for name in KEYS if known.get(name)), None)
+        if self.id or in_header or self.medium == "mail":
+            return self.id or in_header
+        return " ".join(named_keys(self.content)) or self.made
+
+    @property
+    def repeats(self) -> Hashable:
+        """By what the other side knows that it has had this call before."""
+        return (*self.origin, self.key)
+
+    @property
+    def sets(self) -> bool:
+        """Whether by its definition it says what is at an address, whatever was there before."""
+        return self.medium != "mail" and self.method in IDEMPOTENT
 
     @property
     def told(self) -> str:
@@ -87,13 +107,30 @@ def body_content(text: str, headers: dict[str, str]) -> Any:
         return text
 
 
+def named_keys(value: Any) -> Iterator[str]:
+    """What stands in a document where, by its name, an idempotency key does."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            if isinstance(one, str) and one and NAMED.fullmatch(str(name)):
+                yield one
+            yield from named_keys(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from named_keys(one)
+
+
 def kept(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The headers that say what a call is; never those that hold a secret."""
-    return {name: value for name, value in headers if name.lower() in (*KEYS, "content-type")}
+    return {
+        name: value
+        for name, value in headers
+        if name.lower() in (*KEYS, "content-type") or held(value) is not None
+    }
 
 
 def append(path: Path, call: Call) -> None:
     """Write a call down, in one write: the process may die right after it."""
+    call = replace(call, made=held(call.url, call.body, *call.headers.values()))
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(file, json.dumps(asdict(call)).encode() + b"\n")
@@ -109,19 +146,19 @@ def read_calls(path: Path) -> list[Call]:
 
 
 def effective(calls: Iterable[Call]) -> list[Call]:
-    """The calls that take effect: the other side knows the rest by their keys, or needs none."""
-    found: list[Call] = []
-    known: set[tuple[Any, ...]] = set()
-    for call in calls:
-        if call.method in SAFE:
+    """The calls that take effect, each at its place.
+
+    The other side knows some by their keys. And of those that set what is at an address, or remove
+    it, only the last one is still there when all is quiet.
+    """
+    found: dict[Hashable, Call] = {}
+    known: set[Hashable] = set()
+    for number, call in enumerate(calls):
+        if call.method in SAFE or call.repeats in known:
             continue
-        name: tuple[Any, ...] | None = None
         if call.key is not None:
-            name = (*call.origin, call.key)
-        elif call.medium == "http" and call.method in IDEMPOTENT:
-            name = (*call.origin, call.url, call.body)
-        if name is None or name not in known:
-            found.append(call)
-        if name is not None:
-            known.add(name)
-    return found
+            known.add(call.repeats)
+        name: Hashable = call.url if call.sets else number
+        found.pop(name, None)
+        found[name] = call
+    return list(found.values())

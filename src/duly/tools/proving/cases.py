@@ -23,6 +23,7 @@ class Case:
         told: what was done, as the beginning of a sentence.
         deliveries: what is delivered, each by a process of its own.
         point: where it is killed or paused.
+        fresh: whether what comes after a kill is done by a process that shares nothing with it.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Case:
     told: str
     deliveries: tuple[Ask, ...]
     point: Point | None = None
+    fresh: bool = False
 
 
 def cases_of(
@@ -51,7 +53,7 @@ def cases_of(
             Case("again", "again", "delivered again after a later one", (*asks, first)),
         ]
     found += [
-        Case(f"kill:{number}", "kill", f"killed {point.told}", (first,), point)
+        Case(f"kill:{number}", "kill", f"killed {point.told}", (first,), point, point.whole)
         for number, point in enumerate(kills)
     ]
     found += [

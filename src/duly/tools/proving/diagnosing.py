@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.tools.proving.findings import Mistake, Undone
+from duly.tools.proving import mistakes
+from duly.tools.proving.comparing import Difference
+from duly.tools.proving.databases.waiting import TOLD as WAITING
+from duly.tools.proving.findings import Undone
 from duly.tools.proving.points import words
-from duly.tools.proving.statements import is_delta, read_tables, verb_of, written_table
-from duly.tools.proving.states import Difference
+from duly.tools.proving.reading import Trace
+from duly.tools.proving.statements import is_delta, verb_of
 from duly.tools.proving.talks import CallDifference
 
 if TYPE_CHECKING:
@@ -15,19 +18,8 @@ if TYPE_CHECKING:
 
     from duly.tools.proving.calls import Call
     from duly.tools.proving.cases import Case
-    from duly.tools.proving.findings import Wrong
+    from duly.tools.proving.findings import Mistake, Wrong
     from duly.tools.proving.trace import Mark
-
-BLIND_INSERT = "blind insert"
-DELTA = "delta update outside the transaction"
-MARK_FIRST = "mark before work"
-CHECK_THEN_ACT = "check, then act"
-NO_KEY = "call without idempotency key"
-NEW_KEY = "idempotency key made anew"
-BEFORE_CLAIM = "side effect before the claim"
-ORDER = "order-dependent write"
-MEMORY = "state in the process"
-NOT_REPEATABLE = "a repeat ends differently"
 
 
 def diagnosed(case: Case, wrong: Wrong, marks: Sequence[Mark], calls: Sequence[Call]) -> Mistake:
@@ -39,11 +31,11 @@ def diagnosed(case: Case, wrong: Wrong, marks: Sequence[Mark], calls: Sequence[C
         marks: what a single run did.
         calls: the calls of the case.
     """
-    if case.shape in ("reordered", "again"):
-        return order_mistake()
-    if case.shape == "fail":
-        return memory_mistake()
     trace = Trace(marks)
+    if case.shape in ("reordered", "again"):
+        return order_mistake(trace)
+    if case.shape == "fail":
+        return mistakes.memory()
     if isinstance(wrong, CallDifference):
         return call_mistake(trace, case, wrong, calls)
     if isinstance(wrong, Difference):
@@ -53,70 +45,31 @@ def diagnosed(case: Case, wrong: Wrong, marks: Sequence[Mark], calls: Sequence[C
     return value_mistake(trace, case)
 
 
-class Trace:
-    """What a single run did, with the questions that a diagnosis asks."""
-
-    def __init__(self, marks: Sequence[Mark]) -> None:
-        self.marks = marks
-        self._fenced = {mark.transaction for mark in marks if mark.ours} - {None}
-
-    def outside(self, mark: Mark) -> bool:
-        """Whether a write does not share the fate of the claim, or of the job's end."""
-        return mark.transaction is None or mark.transaction not in self._fenced
-
-    def early(self, mark: Mark) -> bool:
-        """Whether it was done before the event was claimed, so that every copy does it."""
-        return mark.phase == "receive" and not mark.claimed
-
-    def writes(self, table: str) -> list[Mark]:
-        """The user's statements that write to a table."""
-        return [
-            mark for mark in self.marks if mark.theirs and written_table(mark.text) == table.lower()
-        ]
-
-    def outside_writes(self, case: Case) -> list[Mark]:
-        """What the user's code had written outside the transaction when it was killed."""
-        reached = self.marks if case.point is None else self.marks[: case.point.index + 1]
-        return [
-            mark
-            for mark in reached
-            if mark.theirs and mark.kind == "sql" and verb_of(mark.text) and self.outside(mark)
-        ]
-
-    def calls(self, told: str) -> list[int]:
-        """Where a call was made."""
-        return [
-            index
-            for index, mark in enumerate(self.marks)
-            if mark.kind == "call" and mark.text == told
-        ]
-
-    def checked_around(self, index: int) -> str | None:
-        """The table that was read before this step and written after it: a check and its mark."""
-        read: set[str] = set()
-        for mark in self.marks[:index]:
-            if mark.theirs and mark.kind == "sql":
-                read |= read_tables(mark.text)
-        for mark in self.marks[index + 1 :]:
-            if mark.theirs and mark.kind == "sql" and written_table(mark.text) in read:
-                return written_table(mark.text)
-        return None
-
-
 def row_mistake(trace: Trace, case: Case, wrong: Difference) -> Mistake:
     """Why a table is not as it should be."""
-    writes = trace.writes(wrong.table)
-    early = [mark for mark in writes if trace.early(mark)]
+    places = trace.writes(wrong.table)
+    writes = [trace.marks[index] for index in places]
+    early = [index for index in places if trace.early(index)]
     if early:
-        return early_mistake(words(early[0]))
+        return mistakes.early(words(trace.marks[early[0]]))
     if is_lost(wrong):
-        return lost_mistake(trace, case)
+        return lost_mistake(trace, case, places)
+    if wrong.table in WAITING:
+        return mistakes.enqueued()
+    late = [index for index in places if trace.answered(index)]
+    if late:
+        return mistakes.in_route(words(trace.marks[late[0]]))
+    return written_mistake(wrong, writes)
+
+
+def written_mistake(wrong: Difference, writes: Sequence[Mark]) -> Mistake:
+    """Why a repeat of these statements leaves something else."""
     if is_repeated(wrong) or any(is_delta(mark.text) for mark in writes if wrong.column):
-        return delta_mistake()
+        return mistakes.delta()
     inserts = [mark for mark in writes if verb_of(mark.text) == "INSERT"]
     if wrong.column is None and (inserts or not writes):
-        return insert_mistake()
-    return unknown()
+        return mistakes.blind_insert()
+    return mistakes.unknown()
 
 
 def is_lost(wrong: Difference) -> bool:
@@ -140,116 +93,67 @@ def is_repeated(wrong: Difference) -> bool:
 
 def call_mistake(trace: Trace, case: Case, wrong: CallDifference, calls: Sequence[Call]) -> Mistake:
     """Why a call was made more or less often than in a single run."""
+    call, made = wrong.call, trace.calls(wrong.call.told)
     if wrong.actual < wrong.expected:
-        return lost_mistake(trace, case)
-    made = trace.calls(wrong.call.told)
-    if any(trace.early(trace.marks[index]) for index in made):
-        return early_mistake(wrong.call.told)
+        return lost_mistake(trace, case, made, call)
+    if any(trace.early(index) for index in made):
+        return mistakes.early(call.told)
+    if any(trace.answered(index) for index in made):
+        return mistakes.in_route(call.told)
+    if wrong.instead is not None:
+        return mistakes.unknown()
+    return repeated_mistake(trace, call, made, calls)
+
+
+def repeated_mistake(
+    trace: Trace, call: Call, made: Sequence[int], calls: Sequence[Call]
+) -> Mistake:
+    """Why a repeated handler makes a call that the other side takes for another one."""
     table = next((found for index in made if (found := trace.checked_around(index))), None)
-    if table is not None and wrong.call.key is None:
-        return Mistake(
-            CHECK_THEN_ACT,
-            f"It is made between the look at {table} and the mark there, and nothing holds the "
-            "three together: stage it with tx.send(…) in the transaction that writes the mark, so "
-            "that the relay sends it under one id.",
-        )
-    keys = {call.key for call in calls if call.origin == wrong.call.origin}
-    if wrong.call.key is not None and len(keys) > 1:
-        return Mistake(
-            NEW_KEY,
-            "Each attempt carries another key, so that the other side cannot know the second one: "
-            "use job.key(…), which is the same in every attempt.",
-        )
-    return Mistake(
-        NO_KEY,
-        "It carries no Idempotency-Key, so that the other side cannot know the second one: let the "
-        "handler ask for job, and call job.http.post(…, key=…) or send job.key(…) along; or stage "
-        "it with tx.send(…).",
-    )
+    if table is not None and call.key is None:
+        return mistakes.check_then_act(table)
+    if call.medium == "mail":
+        return mistakes.mail()
+    keys = {one.key for one in calls if one.origin == call.origin}
+    inline = any(trace.inline(index) for index in made)
+    if call.key is not None and len(keys) > 1:
+        return mistakes.new_key(inline=inline)
+    return mistakes.no_key(inline=inline)
 
 
 def value_mistake(trace: Trace, case: Case) -> Mistake:
     """Why the user's own function says something else: by what was written last."""
     before = trace.outside_writes(case)
     if before and is_delta(before[-1].text):
-        return delta_mistake()
-    return insert_mistake() if before and verb_of(before[-1].text) == "INSERT" else unknown()
+        return mistakes.delta()
+    if before and verb_of(before[-1].text) == "INSERT":
+        return mistakes.blind_insert()
+    return mistakes.unknown()
 
 
-def lost_mistake(trace: Trace, case: Case) -> Mistake:
-    """Something was not done: what was written before it made the repeat believe that it was."""
+def lost_mistake(
+    trace: Trace, case: Case, places: Sequence[int], call: Call | None = None
+) -> Mistake:
+    """Something was not done, be it a call or what is done at these places of a single run."""
+    if places and all(trace.settled(index) or trace.answered(index) for index in places):
+        return mistakes.after_commit(words(trace.marks[places[0]]), call)
     before = trace.outside_writes(case)
-    if not before:
-        return unknown()
-    return Mistake(
-        MARK_FIRST,
-        f"{words(before[-1])} says that the event is done before it is, so that the repeat finds "
-        "the mark and does nothing: write the mark and do the work through `tx`, in one COMMIT.",
-    )
+    return mistakes.mark_first(words(before[-1]), call) if before else mistakes.unknown()
 
 
 def undone_mistake(wrong: Undone) -> Mistake:
     """A repeat that fails each time it is tried."""
     told = wrong.left.error.lower()
     if "unique" in told or "duplicate key" in told:
-        return Mistake(
-            BLIND_INSERT,
-            "The row of the first run is there already, and the repeat fails on it each time: "
-            "insert it through `tx`, or with ON CONFLICT DO NOTHING.",
-        )
-    return unknown()
+        return mistakes.row_is_there()
+    return mistakes.unknown()
 
 
-def delta_mistake() -> Mistake:
-    """Something that is added each time."""
-    return Mistake(
-        DELTA, "The update is a delta outside the transaction: set a state, or move it into `tx`."
-    )
-
-
-def insert_mistake() -> Mistake:
-    """A row that is inserted each time."""
-    return Mistake(
-        BLIND_INSERT,
-        "The row is inserted outside the transaction, so that a repeat inserts it again: insert it "
-        "through `tx`, or under a unique key made from the event, with ON CONFLICT DO NOTHING.",
-    )
-
-
-def early_mistake(what: str) -> Mistake:
-    """Something that every copy of a delivery does."""
-    return Mistake(
-        BEFORE_CLAIM,
-        f"{what} comes before the event is claimed, so that every copy of it does this again: move "
-        "it into the handler, which runs after the claim.",
-    )
-
-
-def order_mistake() -> Mistake:
-    """Whoever comes last wins."""
-    return Mistake(
-        ORDER,
-        "The handler writes what its event says, even if a later one was applied before: declare "
-        "order= on it with the two places in the event that name what it is about and its version "
-        '(order=("data.object.id", "created") for Stripe), ask tx.newer(…), or let refetch= ask '
-        "for the present state.",
-    )
-
-
-def memory_mistake() -> Mistake:
-    """What an attempt that was rolled back has left, and a new process would not find."""
-    return Mistake(
-        MEMORY,
-        "The database took the failed attempt back, the memory of the process did not: a cache, a "
-        "global or an object that was changed made the next attempt do something else. Keep it in "
-        "the database, through `tx`.",
-    )
-
-
-def unknown() -> Mistake:
-    """Nothing that has a name."""
-    return Mistake(
-        NOT_REPEATABLE,
-        "The handler is not safe to repeat: write through `tx`, so that its work and the end of "
-        "its job are one COMMIT, and stage calls with tx.send(…).",
-    )
+def order_mistake(trace: Trace) -> Mistake:
+    """Why another order of the events ends differently."""
+    handlers = trace.handlers()
+    if any(one != handlers[0] for one in handlers):
+        return mistakes.orders_apart()
+    if trace.ordered:
+        return mistakes.order_not_enough()
+    return mistakes.order(inline=not any(handlers))

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duly.tools.proving.states import HIDDEN, Difference
+from duly.tools.proving.comparing import HIDDEN, Difference
+from duly.tools.proving.databases.waiting import TOLD as WAITING
+from duly.tools.proving.databases.waiting import column_told
 from duly.tools.proving.talks import CallDifference
 
 if TYPE_CHECKING:
     from duly._kernel.results import Json
+    from duly.tools.proving.calls import Call
     from duly.tools.proving.cases import Case
     from duly.tools.proving.databases import Left
 
@@ -70,21 +73,41 @@ class Finding:
 def difference_text(wrong: Wrong) -> str:
     """What is not as it should be."""
     if isinstance(wrong, CallDifference):
-        done = "made" if wrong.call.medium == "http" else "sent"
-        counts = f"{times(wrong.actual)} instead of {times(wrong.expected)}"
-        return f"{wrong.call.told} was {done} {counts}"
+        return call_text(wrong)
     if isinstance(wrong, OtherValue):
         return f"effects= is {shown(wrong.actual)} instead of {shown(wrong.expected)}"
     if isinstance(wrong, Undone):
         left = wrong.left
         end = "is dead" if left.state == "dead" else f"is left {left.state}"
         return f"the {left.what} {left.name} {end}{': ' if left.error else ''}{left.error[:200]}"
-    if wrong.column is not None:
-        where = f" of {named(wrong.row)}" if wrong.row else ""
-        values = f"{shown(wrong.actual)} instead of {shown(wrong.expected)}"
-        return f"{wrong.table}.{wrong.column}{where} is {values}"
+    return row_text(wrong)
+
+
+def call_text(wrong: CallDifference) -> str:
+    """A call that was not made as it should be."""
+    if wrong.instead is not None:
+        return f"{spoken(wrong.call)} came last instead of {spoken(wrong.instead)}"
+    done = "made" if wrong.call.medium == "http" else "sent"
     counts = f"{times(wrong.actual)} instead of {times(wrong.expected)}"
-    return f"{wrong.table} has the row ({named(wrong.row)}) {counts}"
+    return f"{wrong.call.told} was {done} {counts}"
+
+
+def row_text(wrong: Difference) -> str:
+    """A table that is not as it should be."""
+    place = f" in {wrong.base}" if wrong.base else ""
+    if wrong.column is not None:
+        where = f" of {named(wrong.row)}{place}" if wrong.row else place
+        values = f"{shown(wrong.actual)} instead of {shown(wrong.expected)}"
+        return f"{column_told(wrong.table, wrong.column)}{where} is {values}"
+    counts = f"{times(wrong.actual)} instead of {times(wrong.expected)}"
+    if wrong.table in WAITING:
+        return f"of the {wrong.table}{place}, ({named(wrong.row)}) is there {counts}"
+    return f"{wrong.table}{place} has the row ({named(wrong.row)}) {counts}"
+
+
+def spoken(call: Call) -> str:
+    """A call with what it says."""
+    return f"{call.told} with {shown(call.body)}" if call.body else call.told
 
 
 def named(row: dict[str, Any]) -> str:

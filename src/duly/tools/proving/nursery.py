@@ -20,6 +20,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from duly._kernel.errors import Misuse
 from duly.tools.proving.acting import Stage, perform
+from duly.tools.proving.databases.using import Ours
+from duly.tools.proving.ending import end_started_by
+from duly.tools.proving.fresh import begin_anew
+from duly.tools.proving.interrupting import forgotten
 from duly.tools.proving.trace import named
 from duly.tools.proving.where import described
 
@@ -35,6 +39,7 @@ PATIENCE = 60.0
 
 # From linux/prctl.h.
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class Ending(NamedTuple):
@@ -59,7 +64,7 @@ class Nursery:
 
         Where its import leaves connections or threads behind, it is repeated in each process.
         """
-        told, settled = self._server.ask("describe", asks, patience=self._patience)
+        told, settled = self._patiently("describe", asks)
         if told.inherited is not None:
             self._server.close()
             self._server = Server(self._load)
@@ -71,10 +76,14 @@ class Nursery:
         return int(self._server.ask("begin", act))
 
     def wait(self, process: int) -> Ending:
-        """Wait until it ends or is stopped; one that hangs is killed."""
+        """Wait until it ends or is stopped; one that hangs is killed, and all others with it."""
+        return self._patiently("wait", process)  # type: ignore[no-any-return]
+
+    def _patiently(self, word: str, value: object) -> Any:
         try:
-            return self._server.ask("wait", process, patience=self._patience)  # type: ignore[no-any-return]
+            return self._server.ask(word, value, patience=self._patience)
         except TimeoutError:
+            self.close()
             raise Misuse(
                 f"a run took longer than {self._patience:g} seconds: it hangs, or needs --patience"
             ) from None
@@ -83,17 +92,17 @@ class Nursery:
         """Let a process that was stopped go on."""
         os.kill(process, signal.SIGCONT)
 
-    def run(self, act: Act) -> Ending:
-        """Start a process and wait for it."""
-        return self.wait(self.begin(act))
-
     @property
-    def session(self) -> int:
-        """The session of all processes of the proof."""
-        return self._server.process
+    def ours(self) -> Ours:
+        """All processes of the proof."""
+        return Ours(os.getpid(), self._server.process)
+
+    def calm(self) -> None:
+        """End what the processes of a case have left running; the next ones can be begun."""
+        end_started_by(self._server.process)
 
     def close(self) -> None:
-        """End the server, and every process that is left."""
+        """End the server, and every process that is left; when this returns, they are gone."""
         self._server.close()
 
 
@@ -113,6 +122,9 @@ class Server:
         if self.process == 0:
             here.close()
             os.setsid()  # a group of its own: Ctrl-C is the prover's to hear
+            forgotten()
+            # Who loses its parent becomes a child of this one, and is found when all must end.
+            control(PR_SET_CHILD_SUBREAPER, 1)
             try:
                 self._serve(there)
             finally:
@@ -141,13 +153,18 @@ class Server:
 
     def close(self) -> None:
         """End it, and whatever it has started, be it stopped or hanging."""
-        if self._line is not None:
-            self._line.close()
-            self._line = None
-            with suppress(ProcessLookupError):  # it may not have come so far
-                os.killpg(self.process, signal.SIGKILL)
-            os.kill(self.process, signal.SIGKILL)
-            os.waitpid(self.process, 0)
+        if self._line is None:
+            return
+        end_started_by(self.process)
+        self._line.close()
+        self._line = None
+        with suppress(ProcessLookupError):  # it may not have come so far
+            os.killpg(self.process, signal.SIGKILL)
+        os.kill(self.process, signal.SIGKILL)
+        # It may have been about to start another one; while nobody has asked for its end, no other
+        # process can have its number.
+        end_started_by(self.process)
+        os.waitpid(self.process, 0)
 
     # In the child
 
@@ -181,7 +198,8 @@ class Server:
 
     def _described(self, asks: tuple[Ask, ...]) -> tuple[Told, tuple[Ask, ...]]:
         app, _ = self._stage.load(self._load)
-        told = described(app), tuple(ask.settled(app) for ask in asks)
+        settled = tuple(ask.settled(app) for ask in asks)
+        told = described(app, settled), settled
         named(app.store.names)  # read once, before the forks
         gc.freeze()  # or each child would copy what it only looks at
         return told
@@ -192,6 +210,8 @@ class Server:
             code = 1
             try:
                 redirected(act)
+                if act.fresh:
+                    begin_anew(self._load, act)
                 perform(self._stage, self._load, act)
                 code = 0
             except BaseException:
@@ -208,10 +228,16 @@ def forked() -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         process = os.fork()
-    if process == 0 and sys.platform == "linux":
+    if process == 0:
         # A prover that is killed must not leave anybody who goes on writing to its databases.
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        control(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     return process
+
+
+def control(option: int, value: int) -> None:
+    """Tell Linux how to treat this process."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value)
 
 
 def flushed() -> None:

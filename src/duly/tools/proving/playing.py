@@ -10,8 +10,9 @@ from duly.tools.proving.acting import CALLS, Act, read_report
 from duly.tools.proving.calls import read_calls
 from duly.tools.proving.cases import COPIES, PROCESSES
 from duly.tools.proving.databases.base import asked_for
-from duly.tools.proving.databases.files import found_files
+from duly.tools.proving.databases.bases import Bases
 from duly.tools.proving.databases.finding import store_of
+from duly.tools.proving.recording import refuse_refused
 from duly.tools.proving.states import State, read_state
 from duly.tools.proving.trace import read_marks
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.calls import Call
     from duly.tools.proving.cases import Case
-    from duly.tools.proving.databases import Base, Left
+    from duly.tools.proving.databases import Left
     from duly.tools.proving.databases.finding import Ground
     from duly.tools.proving.nursery import Ending, Nursery
     from duly.tools.proving.trace import Mark
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 REFUSALS = {
     "duplicate": "the database knows it already; begin with one that does not, or give --id",
     "ignored": "no handler of the source matches its type; is it the right event?",
-    "too_old": "its own time is before what the ledger remembers; let it be younger",
+    "too_old": "seen from the latest event its own time is before what its source remembers "
+    "(keep=); choose events that are closer together",
     "conflict": "the database knows its body under another id; give another one",
 }
 
@@ -90,28 +92,34 @@ def unreached(case: Case) -> Unreached:
 class Player:
     """One application with its databases, brought back to where they were for each case."""
 
-    def __init__(self, nursery: Nursery, told: Told, wishes: Wishes, folder: Path) -> None:
+    def __init__(
+        self, nursery: Nursery, told: Told, wishes: Wishes, ground: Ground, folder: Path
+    ) -> None:
         self._nursery = nursery
         self._told = told
         self._wishes = wishes
+        self._files = ground.files
         self._folder = folder
         self._store = store_of(told.url, told.names)
-        self._bases: list[Base] = []
+        self._bases = Bases(ground, told.names, nursery.ours)
         self._number = 0
 
-    def find(self, ground: Ground) -> State:
+    @property
+    def ahead(self) -> float:
+        """How many seconds the time of the proof is ahead of the machine's."""
+        ahead = self._told.time.ahead
+        return 0.0 if ahead is None else ahead.total_seconds()
+
+    def find(self) -> State:
         """Learn which databases there are by a first run; the state in which every case begins."""
-        self._bases = [] if ground.base is None else [ground.base]
         folder = self._begun()
-        act = self._act(folder, 0, self._wishes.asks[:1], files=ground.files)
-        try:
-            refuse_failed(self._ended(act), self._store.left())
-        finally:
-            self._bases += found_files(ground.files, self._told.names)
-            self.put_back()
+        ran = self._one_after_the_other(folder, self._wishes.asks)
+        left = self._store.left()
+        for act, report in ran:
+            refuse_failed(report, left, act)
+        self.put_back()
         self._store.prepare()
-        for known in self._bases:
-            known.begin_here(self._folder)
+        self._bases.begin_here(self._folder)
         self._refuse_unknown_tables()
         return read_state(self._bases, self._wishes.tables)
 
@@ -124,14 +132,14 @@ class Player:
                 raise Misuse(f"there is no table {wanted} to compare: there are {known}")
 
     def put_back(self) -> None:
-        """Everything as it was."""
-        for base in self._bases:
-            base.put_back()
+        """Everything as it was, when nobody is left who could write to it."""
+        self._nursery.calm()
+        self._bases.put_back()
 
     def end(self) -> None:
         """Everything as it was found, and nothing left behind."""
-        for base in self._bases:
-            base.end()
+        self._nursery.close()
+        self._bases.end()
 
     def keep(self, place: Path) -> list[str]:
         """Copies of the databases as they are now."""
@@ -145,11 +153,11 @@ class Player:
         folder = self._begun()
         for base in self._bases if shifted else ():
             base.shift()
-        reports = [self._ended(self._act(folder, n, (ask,))) for n, ask in enumerate(asks)]
+        ran = self._one_after_the_other(folder, asks)
         outcome = self._outcome(folder)
-        for report in reports:
-            refuse_failed(report, outcome.left)
-        return replace(outcome, repeatable=any(report.repeatable for report in reports))
+        for act, report in ran:
+            refuse_failed(report, outcome.left, act)
+        return replace(outcome, repeatable=any(report.repeatable for _, report in ran))
 
     def play(self, case: Case, marks: Sequence[Mark]) -> Outcome:
         """One case, from the beginning; ``marks`` are those of the single run."""
@@ -185,23 +193,23 @@ class Player:
         processes = [self._nursery.begin(act) for act in acts]
         gate.touch()
         for act, process in zip(acts, processes, strict=True):
-            self._heard(act, self._nursery.wait(process))
+            self._heard(act, self._waited(act, process))
         self._finished(folder, PROCESSES)
 
     def _killed(self, folder: Path, case: Case, trap: Trap) -> None:
-        ending = self._nursery.run(self._act(folder, 0, case.deliveries, trap=trap))
-        if ending.how != "killed":
+        act = self._act(folder, 0, case.deliveries, trap=trap)
+        if self._waited(act, self._nursery.begin(act)).how != "killed":
             raise unreached(case)
-        self._ended(self._act(folder, 1, case.deliveries, aging=True))
+        self._ended(self._act(folder, 1, case.deliveries, aging=True, fresh=case.fresh))
 
     def _paused(self, folder: Path, case: Case, trap: Trap) -> None:
         late = self._act(folder, 0, case.deliveries, trap=trap)
         process = self._nursery.begin(late)
-        if self._nursery.wait(process).how != "stopped":
+        if self._waited(late, process).how != "stopped":
             raise unreached(case)
         self._ended(self._act(folder, 1, case.deliveries, aging=True))
         self._nursery.resume(process)
-        self._heard(late, self._nursery.wait(process))
+        self._heard(late, self._waited(late, process))
         self._finished(folder, 2)
 
     # Their parts
@@ -216,10 +224,21 @@ class Player:
 
     def _act(self, folder: Path, number: int, asks: tuple[Ask, ...] = (), **options: Any) -> Act:
         options |= {"answers": self._wishes.answers, "allowed": self._wishes.allowed}
-        return Act(folder, number, asks, **options)
+        options["ahead"] = self._told.time.ahead
+        options["prover"] = self._nursery.ours.prover
+        return Act(folder, number, self._files, asks, **options)
+
+    def _one_after_the_other(self, folder: Path, asks: tuple[Ask, ...]) -> list[tuple[Act, Report]]:
+        acts = [self._act(folder, number, (ask,)) for number, ask in enumerate(asks)]
+        return [(act, self._ended(act)) for act in acts]
 
     def _ended(self, act: Act) -> Report:
-        return self._heard(act, self._nursery.run(act))
+        return self._heard(act, self._waited(act, self._nursery.begin(act)))
+
+    def _waited(self, act: Act, process: int) -> Ending:
+        ending = self._nursery.wait(process)
+        refuse_refused(act.folder)
+        return ending
 
     def _finished(self, folder: Path, number: int) -> None:
         """Let what is left be done, if anything is."""
@@ -231,10 +250,11 @@ class Player:
         report = read_report(act)
         if report is None or report.problem:
             told = f"it {ending.how} with {ending.code}" if report is None else report.problem
-            raise Misuse(f"a run ended outside of the handler: {told[:500]}{last_words(act)}")
+            raise Misuse(f"a run ended outside of the handler: {told[:500]}{last_words(act, told)}")
         return report
 
     def _outcome(self, folder: Path) -> Outcome:
+        self._bases.refuse_wider()
         marks = [mark for path in sorted(folder.glob("*.marks")) for mark in read_marks(path)]
         return Outcome(
             read_state(self._bases, self._wishes.tables),
@@ -251,21 +271,28 @@ class Player:
             return self._wishes.effects(connection)
 
 
-def refuse_failed(report: Report, left: list[Left]) -> None:
+def refuse_failed(report: Report, left: list[Left], act: Act) -> None:
     """A handler that fails alone cannot be proved."""
     for status, word in report.replies:
         if not 200 <= status < 300:
-            raise Misuse(f"the single delivery was answered {status} {word}: let it succeed first")
-        if word != "accepted":
+            answer = f"{status} {word}".strip()
+            raise Misuse(
+                f"the single delivery{act.deliveries[0].where} was answered {answer}: let it "
+                f"succeed first{report.failure}"
+            )
+        # Some sources answer without a body, and so do sites with an answer of their own. Where
+        # such an event was not accepted, nothing is left to compare, and that is refused.
+        if word not in ("accepted", ""):
             raise Misuse(f"the single delivery was called {word}: {REFUSALS.get(word, '')}")
     if left:
         one = left[0]
-        raise Misuse(f"in the single run the {one.what} {one.name} failed: {one.error[:300]}")
+        told = f"{one.error[:300]}{one.place}"
+        raise Misuse(f"in the single run the {one.what} {one.name} failed: {told}")
 
 
-def last_words(act: Act) -> str:
-    """The last line that a process printed, for whoever has to find out."""
+def last_words(act: Act, told: str) -> str:
+    """The last line that a process printed, for whoever has to find out, unless it was told."""
     output = act.file("output")
     lines = output.read_text(errors="replace").split("\n") if output.exists() else []
-    said = [line for line in lines if line.strip()]
+    said = [line for line in lines if line.strip() and line.strip() not in told]
     return f" (it said: {said[-1][:200]})" if said else ""

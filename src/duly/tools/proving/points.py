@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from duly.tools.proving.statements import shortened, verb_of
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # The statement by which a job ends well.
 SETTLES = "jobs_done"
+# These, and those by which its row goes.
+ENDS = (SETTLES, "jobs_remove")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class Point:
     index: int
     side: Side
     told: str
+    # Whether the user's code has done everything by then, so that all of it is done once more.
+    whole: bool = False
 
     def trap(self, manner: Manner, marks: Sequence[Mark]) -> Trap:
         """A trap at this place."""
@@ -42,10 +46,17 @@ def kill_points(marks: Sequence[Mark]) -> list[Point]:
         if mark.theirs and not any(marks[point.index].theirs for point in found):
             found.append(Point(index, "before", f"before {words(mark)}"))
         if mark.ours is not None and mark.ours.startswith(SETTLES):
-            found.append(Point(index, "before", "when the handler was through"))
+            found.append(Point(index, "before", "when the handler was through", whole=True))
         if mark.theirs or mark.ends or (mark.ours is not None and mark.transaction is None):
             found.append(Point(index, "after", f"after {told(marks, index)}"))
-    return found
+    return found if any(point.whole for point in found) else with_last(marks, found)
+
+
+def with_last(marks: Sequence[Mark], points: list[Point]) -> list[Point]:
+    """Without a job that ends, a handler is through with the last thing that it does."""
+    own = [place for place, point in enumerate(points) if marks[point.index].theirs]
+    last = own[-1] if own else None
+    return [replace(point, whole=place == last) for place, point in enumerate(points)]
 
 
 def pause_points(marks: Sequence[Mark]) -> list[Point]:
@@ -86,7 +97,9 @@ def decided(names: set[str]) -> str | None:
     meanings = {
         "the event was accepted": CLAIMS,
         "a worker had taken the job": {TAKEN},
-        "the job was settled": {name for name in names if name.startswith("jobs_")},
+        "the job was settled": {name for name in names if name.startswith(ENDS)},
+        "a job was enqueued": {name for name in names if name.startswith("jobs_insert")},
+        "a message was staged": {name for name in names if name.startswith("outbox_insert")},
         "a step of job.effect was written down": {
             name for name in names if name.startswith("effects_")
         },

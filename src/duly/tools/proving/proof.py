@@ -3,56 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly._kernel.errors import Misuse
+from duly.tools.proving import parking
 from duly.tools.proving.asks import EventAsk
+from duly.tools.proving.calls import effective
 from duly.tools.proving.cases import cases_of
 from duly.tools.proving.diagnosing import diagnosed
-from duly.tools.proving.findings import Finding, OtherValue, Undone
-from duly.tools.proving.moments import Span
+from duly.tools.proving.findings import Finding
+from duly.tools.proving.moments import Span, await_next_second
 from duly.tools.proving.points import kill_points, pause_points
-from duly.tools.proving.statements import shortened
-from duly.tools.proving.states import Masks
-from duly.tools.proving.talks import CallMasks
+from duly.tools.proving.yardstick import Yardstick, says_when
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.cases import Case
-    from duly.tools.proving.databases.finding import Ground
-    from duly.tools.proving.findings import Wrong
     from duly.tools.proving.playing import Outcome, Player, Wishes
     from duly.tools.proving.states import State
-    from duly.tools.proving.trace import Mark, Place
+    from duly.tools.proving.trace import Mark
 
 
 # A message that was staged is a statement of duly's, and asked for by the user's code.
 STAGES = "outbox_insert"
-
-
-@dataclass(frozen=True, slots=True)
-class Yardstick:
-    """Two single runs: what they did, and what differs between them by nature."""
-
-    outcome: Outcome
-    masks: Masks
-    talk: CallMasks
-
-    def wrong(self, outcome: Outcome) -> Wrong | None:
-        """The first thing about a case that is not as after a single run."""
-        found = self.masks.first_difference(self.outcome.state, outcome.state)
-        if found is not None:
-            return found
-        spoken = self.talk.first_difference(self.outcome.calls, outcome.calls)
-        if spoken is not None:
-            return spoken
-        if outcome.value != self.outcome.value:
-            return OtherValue(self.outcome.value, outcome.value)
-        return Undone(outcome.left[0]) if outcome.left else None
+# Copies at once do not meet in the same way each time.
+REPEATS = 3
 
 
 @dataclass(slots=True)
@@ -62,7 +41,7 @@ class Verdict:
     # How many cases of each shape.
     tried: dict[str, int] = field(default_factory=dict)
     finding: Finding | None = None
-    # Columns that were not compared.
+    # Columns, and values of calls, that were not compared.
     hidden: list[str] = field(default_factory=list)
     # The one case that was asked for, where it was not all of them.
     only: str | None = None
@@ -71,25 +50,35 @@ class Verdict:
     kept: list[str] = field(default_factory=list)
 
 
+class Failed(NamedTuple):
+    """A case that did not end as it should, and what it was held against."""
+
+    case: Case
+    marks: Sequence[Mark]
+    yardstick: Yardstick
+
+
 class Proof:
     """One application, one event, and everything that can happen to it."""
 
     def __init__(self, player: Player, wishes: Wishes) -> None:
         self._player = player
         self._wishes = wishes
+        self._failed: Failed | None = None
+        # The cases that ended with a question to a person.
+        self._waiting: list[str] = []
 
-    def run(self, ground: Ground, show: Callable[[str], None]) -> Verdict:
+    def run(self, show: Callable[[str], None]) -> Verdict:
         """Try every case until one ends differently; the databases are left as that left them."""
         show("a single run, which everything is compared with")
-        start, asks = self._player.find(ground), self._wishes.asks
+        start, asks = self._player.find(), self._wishes.asks
         single = self._yardstick(start, asks[:1])
         ordered = single if len(asks) == 1 else self._yardstick(start, asks)
         marks = single.outcome.marks
         self._refuse_nothing(start, single)
         repeatable = single.outcome.repeatable
         cases = cases_of(asks, kill_points(marks), pause_points(marks), repeatable=repeatable)
-        notes = notes_of(asks, cases, single)
-        verdict = Verdict(hidden=ordered.masks.told(), only=self._wishes.only, notes=notes)
+        verdict = Verdict(only=self._wishes.only)
         chosen = self._chosen(cases)
         for number, case in enumerate(chosen):
             show(f"{number + 1} of {len(chosen)}: {case.told}")
@@ -98,36 +87,64 @@ class Proof:
             verdict.finding = self._tried(case, single, yardstick)
             if verdict.finding is not None:
                 break
+        verdict.hidden = sorted({*single.not_compared(), *ordered.not_compared()})
+        verdict.notes = notes_of(asks, cases, single)
+        if self._waiting:
+            verdict.notes.append(parking.note_of(self._waiting))
         return verdict
 
     def _tried(self, case: Case, single: Yardstick, yardstick: Yardstick) -> Finding | None:
-        outcome = self._player.play(case, single.outcome.marks)
+        marks = single.outcome.marks
+        outcome = self._player.play(case, marks)
+        if yardstick.wrong(outcome) is None:
+            self._note(case, outcome)
+            return None
+        # A clock may have ticked since the yardstick was made, be it by the second or by the day:
+        # what a single run does otherwise now is no fault of the case.
+        yardstick.learn(self._player.alone(yardstick.asks, shifted=True))
         wrong = yardstick.wrong(outcome)
         if wrong is None:
+            self._note(case, outcome)
             return None
+        self._failed = Failed(case, marks, yardstick)
         mistake = diagnosed(case, wrong, yardstick.outcome.marks, outcome.calls)
         return Finding(case, wrong, mistake)
 
+    def _note(self, case: Case, outcome: Outcome) -> None:
+        """It ended as it should; what is left then waits for a person."""
+        if outcome.left:
+            self._waiting.append(case.name)
+
+    def repeat(self) -> None:
+        """Bring the databases to where the failing case left them, for whoever keeps them."""
+        if self._failed is None:
+            return
+        case, marks, yardstick = self._failed
+        with suppress(Misuse):  # what was found stays found
+            for _ in range(REPEATS):
+                if yardstick.wrong(self._player.play(case, marks)) is not None:
+                    break
+
     def _yardstick(self, start: State, asks: tuple[Ask, ...]) -> Yardstick:
         begun = time.time()
-        one, other = self._player.alone(asks), self._player.alone(asks, shifted=True)
-        refuse_wavering(one.marks, other.marks)
-        if one.value != other.value:
+        one = self._player.alone(asks)
+        if says_when(start, one, Span(begun, time.time(), self._player.ahead)):
+            await_next_second()
+        other = self._player.alone(asks, shifted=True)
+        if self._wishes.effects is not None and one.value is None:
             raise Misuse(
-                f"effects= says {one.value!r:.80} after a single run and {other.value!r:.80} after "
-                "another: leave out what differs by nature"
+                "effects= returned None, which says nothing: return what is to be compared"
             )
-        span = Span(begun, time.time())
-        masks = Masks(start, one.state, other.state, span)
-        return Yardstick(one, masks, CallMasks(one.calls, other.calls, span))
+        return Yardstick(start, asks, one, other)
 
     def _refuse_nothing(self, start: State, single: Yardstick) -> None:
         """Refuse a run that left nothing to compare: everything would end as it did."""
-        done = single.outcome
-        if not done.calls and self._wishes.effects is None and done.state.rows == start.rows:
+        done, chosen = single.outcome, self._wishes.effects is not None
+        if not effective(done.calls) and not chosen and done.state.rows == start.rows:
             raise Misuse(
-                "the single run changed no table that is compared and called nobody, so that there "
-                "is nothing to compare: is it the right event, and are these the right tables?"
+                "the single run changed no table that is compared and made no call that changes "
+                "anything, so that there is nothing to compare: is it the right event, and are "
+                "these the right tables?"
             )
 
     def _chosen(self, cases: list[Case]) -> list[Case]:
@@ -138,25 +155,6 @@ class Proof:
             names = ", ".join(case.name for case in cases)
             raise Misuse(f"there is no case {self._wishes.only:.60}: there are {names}")
         return found
-
-
-def refuse_wavering(one: Sequence[Mark], other: Sequence[Mark]) -> None:
-    """Refuse a handler whose own steps differ from run to run.
-
-    Its points could not be found again, and what chance did differently would be called a mistake.
-    """
-    first, second = steps_of(one), steps_of(other)
-    for place in [*(first - second), *(second - first)]:
-        raise Misuse(
-            f"two single runs took different steps, one of them without {shortened(place.text)}: a "
-            "handler whose statements and calls differ from run to run cannot be proved point by "
-            "point. Let chance and time come in from outside, or use parameters in its SQL"
-        )
-
-
-def steps_of(marks: Sequence[Mark]) -> Counter[Place]:
-    """What the user's code did, and how often."""
-    return Counter(mark.place for mark in marks if mark.theirs and mark.phase != "relay")
 
 
 def notes_of(asks: Sequence[Ask], cases: Sequence[Case], single: Yardstick) -> list[str]:

@@ -6,7 +6,8 @@ import re
 
 NAME = r'(?:["`\[]?[\w$]+["`\]]?\.)?["`\[]?(?P<table>[\w$]+)["`\]]?'
 WRITES = re.compile(
-    rf"\b(?P<verb>INSERT(?:\s+OR\s+\w+)?\s+INTO|REPLACE\s+INTO|UPDATE(?:\s+OR\s+\w+)?|DELETE\s+FROM)"
+    rf"\b(?P<verb>INSERT(?:\s+OR\s+\w+)?\s+INTO|REPLACE\s+INTO|UPDATE(?:\s+OR\s+\w+)?|DELETE\s+FROM"
+    rf"|COPY(?=\s+[\w.\"$]+\s*(?:\([^)]*\))?\s+FROM\b))"
     rf"\s+(?:ONLY\s+)?{NAME}",
     re.IGNORECASE,
 )
@@ -26,7 +27,7 @@ def verb_of(text: str) -> str:
     if found is None:
         return ""
     word = found["verb"].split()[0].upper()
-    return "INSERT" if word == "REPLACE" else word
+    return "INSERT" if word in ("REPLACE", "COPY") else word
 
 
 def written_table(text: str) -> str | None:

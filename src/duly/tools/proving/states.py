@@ -6,53 +6,52 @@ ids, numbers that a sequence gave, and whatever refers to them.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from duly.tools.proving.moments import Span, is_moment
+from duly.tools.proving.comparing import Compared, differs, written
+from duly.tools.proving.databases.waiting import column_told
 from duly.tools.proving.statements import written_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from duly.tools.proving.comparing import Difference
     from duly.tools.proving.databases import Base, Rows, Table
     from duly.tools.proving.trace import Mark
 
-Row = dict[str, Any]
-HIDDEN = "…"
+
+class Spot(NamedTuple):
+    """Where a table is: several databases may have one of the same name."""
+
+    # Which of the databases, counted from the first.
+    number: int
+    # What people call that database; nothing for the first, which is the application's own.
+    base: str
+    table: str
+
+    def told(self, column: str = "") -> str:
+        """The table, or a column of it, for a person."""
+        name = column_told(self.table, column) if column else self.table
+        return f"{name} in {self.base}" if self.base else name
 
 
 @dataclass(slots=True)
 class State:
     """Every row of the user's tables."""
 
-    tables: dict[str, Table] = field(default_factory=dict)
-    rows: dict[str, Rows] = field(default_factory=dict)
-
-
-class Difference(NamedTuple):
-    """The first thing that is not as after a single run."""
-
-    table: str
-    # What is wrong: a value, or how often a row is there.
-    column: str | None
-    # The row it is about, as far as it can be named.
-    row: Row
-    # What was there before, is there after a single run, and is there now.
-    before: Any
-    expected: Any
-    actual: Any
+    tables: dict[Spot, Table] = field(default_factory=dict)
+    rows: dict[Spot, Rows] = field(default_factory=dict)
 
 
 def read_state(bases: Iterable[Base], wanted: Sequence[str] | None) -> State:
     """The tables of the user's, or only those that were asked for."""
     state = State()
-    for base in bases:
+    for number, base in enumerate(bases):
         for table, rows in base.contents(wanted):
-            state.tables[table.name] = table
-            state.rows[table.name] = rows
+            spot = Spot(number, base.name if number else "", table.name)
+            state.tables[spot] = table
+            state.rows[spot] = rows
     return state
 
 
@@ -62,38 +61,34 @@ class Masks:
     Args:
         start: the state in which every run begins.
         one: the state after a single run.
-        other: the state after another.
-        span: when the two were run.
+        others: the states after other ones.
     """
 
-    def __init__(self, start: State, one: State, other: State, span: Span) -> None:
+    def __init__(self, start: State, one: State, others: Sequence[State]) -> None:
         self._start = start
-        self.columns: dict[str, set[str]] = {}
-        for name, table in one.tables.items():
-            first, second = self._new(name, one), self._new(name, other)
-            self.columns[name] = {
+        self.columns: dict[Spot, set[str]] = {}
+        for spot, table in one.tables.items():
+            first = self._new(spot, one)
+            again = [self._new(spot, other) for other in others]
+            self.columns[spot] = {
                 column.name
                 for column in table.columns
-                if column.made
-                or differs(column.name, first, second)
-                or any(is_moment(row[column.name], span) for row in first)
+                if column.made or any(differs(column.name, first, second) for second in again)
             }
 
-    def _new(self, name: str, state: State) -> Rows:
-        return written(self._start.rows.get(name, []), state.rows.get(name, []))
+    def _new(self, spot: Spot, state: State) -> Rows:
+        return written(self._start.rows.get(spot, []), state.rows.get(spot, []))
 
-    def hidden(self, table: str) -> set[str]:
-        """The columns of a table that are not compared."""
-        return self.columns.get(table, set())
+    def _telling(self) -> Iterator[tuple[Spot, str]]:
+        """The columns that are not compared; the numbers of rows go without saying."""
+        for spot, columns in self.columns.items():
+            known = self._start.tables.get(spot)
+            for column in columns if known is None else columns - known.made:
+                yield spot, column
 
     def told(self) -> list[str]:
-        """What was not compared, for a person; the numbers of rows go without saying."""
-        return sorted(
-            f"{name}.{column}"
-            for name, columns in self.columns.items()
-            for column in columns
-            if self._start.tables.get(name) is None or column not in self._start.tables[name].made
-        )
+        """What was not compared, for a person."""
+        return sorted(spot.told(column) for spot, column in self._telling())
 
     def written_outside(self, marks: Sequence[Mark]) -> list[str]:
         """The tables that were written outside the fenced transaction, and are not all compared."""
@@ -103,151 +98,18 @@ class Masks:
             for mark in marks
             if mark.theirs and mark.kind == "sql" and mark.transaction not in fenced
         }
-        hidden = {told.rpartition(".")[0] for told in self.told()}
-        return sorted(name for name in hidden if name.rpartition(".")[2].lower() in outside)
+        hidden = {spot for spot, _ in self._telling()}
+        return sorted(
+            spot.told() for spot in hidden if spot.table.rpartition(".")[2].lower() in outside
+        )
 
     def first_difference(self, expected: State, actual: State) -> Difference | None:
         """What is not as after a single run."""
-        for name in sorted({*expected.rows, *actual.rows}):
-            table = expected.tables.get(name) or actual.tables[name]
-            start, hidden = self._start.rows.get(name, []), self.hidden(name)
+        for spot in sorted({*expected.rows, *actual.rows}):
+            table = expected.tables.get(spot) or actual.tables[spot]
+            start, hidden = self._start.rows.get(spot, []), self.columns.get(spot, set())
             compared = Compared(table, start, hidden)
-            found = compared.difference(expected.rows.get(name, []), actual.rows.get(name, []))
+            found = compared.difference(expected.rows.get(spot, []), actual.rows.get(spot, []))
             if found is not None:
-                return found
+                return found._replace(base=spot.base)
         return None
-
-
-class Compared:
-    """One table, after a single run and after another."""
-
-    def __init__(self, table: Table, start: Rows, hidden: set[str]) -> None:
-        self._table = table
-        self._start = start
-        self._hidden = hidden
-        self._known = {} if not table.key else {self._key(row): row for row in start}
-
-    def _key(self, row: Row) -> tuple[Any, ...]:
-        return tuple(plain(row[name]) for name in self._table.key)
-
-    def difference(self, expected: Rows, actual: Rows) -> Difference | None:
-        """The first difference: in a row that was there before, or in those that are new."""
-        if self._table.key:
-            found = self._changed(expected, actual)
-            if found is not None:
-                return found
-        return self._counted(self._fresh(expected), self._fresh(actual))
-
-    def _changed(self, expected: Rows, actual: Rows) -> Difference | None:
-        there = {self._key(row): row for row in expected}
-        now = {self._key(row): row for row in actual}
-        for key, before in self._known.items():
-            good, bad = there.get(key), now.get(key)
-            if good is None or bad is None:
-                if good is not bad:
-                    counts = [int(row is not None) for row in (before, good, bad)]
-                    return Difference(self._table.name, None, self._named(before), *counts)
-                continue
-            for column, value in good.items():
-                if not self._same(column, before.get(column), value, bad.get(column)):
-                    return Difference(
-                        self._table.name,
-                        column,
-                        self._named(before),
-                        before.get(column),
-                        value,
-                        bad.get(column),
-                    )
-        return None
-
-    def _same(self, column: str, before: Any, good: Any, bad: Any) -> bool:
-        """Whether a value is as after a single run; what that left alone must be left alone."""
-        if plain(good) == plain(before):
-            return bool(plain(bad) == plain(good))
-        return bool(self._shown(column, bad) == self._shown(column, good))
-
-    def _shown(self, column: str, value: Any) -> Any:
-        """A value as it is compared; whether there is one at all always counts."""
-        return shape(value) if column in self._hidden and value is not None else plain(value)
-
-    def _fresh(self, rows: Rows) -> Rows:
-        """The rows that were not there before."""
-        if not self._table.key:
-            return rows
-        return [row for row in rows if self._key(row) not in self._known]
-
-    def _counted(self, expected: Rows, actual: Rows) -> Difference | None:
-        good = Counter(self._canonical(row) for row in expected)
-        bad = Counter(self._canonical(row) for row in actual)
-        start = Counter(self._canonical(row) for row in self._start)
-        more, less = bad - good, good - bad
-        if len(expected) == len(actual) and more and less:
-            return self._value(next(iter(less)), next(iter(more)))
-        for row in [*more, *less]:
-            return Difference(self._table.name, None, dict(row), start[row], good[row], bad[row])
-        return None
-
-    def _value(self, good: Any, bad: Any) -> Difference:
-        """Two rows of which one should be as the other is: the first value that is not."""
-        for (column, value), (_, other) in zip(good, bad, strict=True):
-            if value != other:
-                rest = [pair for pair in good if pair[0] != column]
-                return Difference(
-                    self._table.name, column, self._named(dict(rest)), None, value, other
-                )
-        return Difference(self._table.name, None, dict(good), 0, 1, 1)
-
-    def _canonical(self, row: Row) -> tuple[tuple[str, Any], ...]:
-        return tuple((name, self._shown(name, value)) for name, value in row.items())
-
-    def _named(self, row: Row) -> Row:
-        """A row by its key; where that says nothing, by what else is in it."""
-        by_key = {name: row[name] for name in self._table.key if name in row}
-        telling = {name: value for name, value in by_key.items() if value != HIDDEN}
-        return telling or {name: value for name, value in row.items() if value != HIDDEN}
-
-
-def written(start: Rows, rows: Rows) -> Rows:
-    """The rows that are not as they were before the run."""
-    known = Counter(frozen(row) for row in start)
-    found = []
-    for row in rows:
-        if known[frozen(row)] > 0:
-            known[frozen(row)] -= 1
-        else:
-            found.append(row)
-    return found
-
-
-def differs(column: str, first: Rows, second: Rows) -> bool:
-    """Whether a column of the written rows is another after another single run."""
-    one = Counter(plain(row.get(column)) for row in first)
-    return one != Counter(plain(row.get(column)) for row in second)
-
-
-def frozen(row: Row) -> tuple[Any, ...]:
-    """A row that can be counted."""
-    return tuple((name, plain(value)) for name, value in row.items())
-
-
-def shape(value: Any) -> Any:
-    """What is left of a value that is not compared: of a document, its names and its lengths."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return HIDDEN
-    if isinstance(value, dict):
-        return tuple((name, shape(value[name])) for name in sorted(value))
-    return tuple(shape(one) for one in value) if isinstance(value, list) else HIDDEN
-
-
-def plain(value: Any) -> Any:
-    """A value that can be compared and counted, whatever the driver makes of it."""
-    if isinstance(value, memoryview | bytearray):
-        return bytes(value)
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return value

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.tools.proving.calls import effective
-from duly.tools.proving.moments import Span, is_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,26 +23,43 @@ class CallDifference(NamedTuple):
     call: Call
     expected: int
     actual: int
+    # What the single run left at its address instead.
+    instead: Call | None = None
 
 
 class CallMasks:
     """What is not compared of calls, because it differs from one single run to the next."""
 
-    def __init__(self, one: Sequence[Call], other: Sequence[Call], span: Span) -> None:
-        first, second = by_origin(one), by_origin(other)
+    def __init__(self, one: Sequence[Call], others: Sequence[Sequence[Call]]) -> None:
+        first = set(by_origin(one))
         # An address that is a new one each time is told by its host alone.
-        self._hosts_only = set(first) != set(second)
+        self._hosts_only = any(first != set(by_origin(other)) for other in others)
         self._hidden: dict[Origin, set[Path]] = defaultdict(set)
-        if self._hosts_only:
-            first, second = by_origin(one, hosts=True), by_origin(other, hosts=True)
-        for origin, calls in first.items():
+        # One of each, for a person.
+        known = by_origin(one, hosts=self._hosts_only)
+        self._calls = {origin: calls[0] for origin, calls in known.items()}
+        for other in others:
+            self._learn(one, other)
+
+    def _learn(self, one: Sequence[Call], other: Sequence[Call]) -> None:
+        second = by_origin(other, hosts=self._hosts_only)
+        for origin, calls in by_origin(one, hosts=self._hosts_only).items():
             for here, there in zip(calls, second.get(origin, []), strict=False):
                 told, again = dict(leaves(here.content)), dict(leaves(there.content))
                 self._hidden[origin] |= {
-                    path
-                    for path in {*told, *again}
-                    if told.get(path) != again.get(path) or is_moment(told.get(path), span)
+                    path for path in {*told, *again} if told.get(path) != again.get(path)
                 }
+
+    def told(self) -> list[str]:
+        """What was not compared, for a person."""
+        found = {
+            f"{'.'.join(path)} of {self._calls[origin].told}"
+            for origin, paths in self._hidden.items()
+            for path in paths
+        }
+        if self._hosts_only:
+            found |= {f"the address of {call.told}" for call in self._calls.values()}
+        return sorted(found)
 
     def first_difference(
         self, expected: Sequence[Call], actual: Sequence[Call]
@@ -51,8 +67,12 @@ class CallMasks:
         """The first call that was not made as often as in the single run."""
         known: dict[Any, Call] = {}
         good, bad = self._counted(expected, known), self._counted(actual, known)
+        missing = [known[name] for name in good - bad]
         for name in [*(bad - good), *(good - bad)]:
-            return CallDifference(known[name], good[name], bad[name])
+            call = known[name]
+            there = [other for other in missing if other.sets and other.url == call.url]
+            instead = there[0] if call.sets and bad[name] and there else None
+            return CallDifference(call, good[name], bad[name], instead)
         return None
 
     def _counted(self, calls: Sequence[Call], known: dict[Any, Call]) -> Counter[Any]:

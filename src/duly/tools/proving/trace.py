@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from duly.stores.sql.placeholders import Style
 from duly.stores.sql.statements import TABLES, statements
+from duly.tools.proving.statements import verb_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,9 +44,11 @@ OF_THE_DRIVER = re.compile(
     r"|.*\b(pg_catalog|pg_type|pg_notify|sqlite_compileoption_used|sqlite_version)\b",
     re.IGNORECASE | re.DOTALL,
 )
-ENDS = re.compile(r"\s*(COMMIT|END|ROLLBACK)\b(?!.*\bTO\b)", re.IGNORECASE | re.DOTALL)
+# The frame of a transaction, and nothing beside it: other statements may follow in one text.
+ENDS = re.compile(r"\s*(COMMIT|END|ROLLBACK)\b(?![^;]*\bTO\b)[^;]*;?\s*\Z", re.IGNORECASE)
 FRAMES = re.compile(
-    r"\s*(BEGIN|START\s+TRANSACTION|SAVEPOINT|RELEASE|ROLLBACK|COMMIT|END)\b", re.IGNORECASE
+    r"\s*(BEGIN|START\s+TRANSACTION|SAVEPOINT|RELEASE|ROLLBACK|COMMIT|END)\b[^;]*;?\s*\Z",
+    re.IGNORECASE,
 )
 
 
@@ -131,7 +134,7 @@ class Wording:
         ours = self.ours(text)
         if ours is not None:
             return ours in DECIDING
-        return OF_THE_DRIVER.match(text) is None
+        return verb_of(text) != "" or OF_THE_DRIVER.match(text) is None
 
 
 @lru_cache(maxsize=4)

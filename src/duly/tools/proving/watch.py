@@ -17,6 +17,7 @@ from duly.tools.proving.trace import CLAIMS, FRAMES, TAKEN, Mark, Notes, Place, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from duly.tools.proving.recording import Refusals
     from duly.tools.proving.trace import Kind, Phase
     from duly.tools.steps import Step
 
@@ -25,9 +26,10 @@ Side = Literal["before", "after"]
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 # Seconds; far longer than the system needs to stop a process.
 STOPPING = 0.05
-ATTACHES = re.compile(r"\s*ATTACH\b", re.IGNORECASE)
-# What psycopg calls INTRANS and INERROR.
-IN_TRANSACTION = (2, 3)
+ATTACHES = re.compile(r"\bATTACH\b", re.IGNORECASE)
+# What psycopg calls ACTIVE, INTRANS and INERROR: in the midst of a statement, as of a COPY, nothing
+# is over yet.
+IN_TRANSACTION = (1, 2, 3)
 
 
 class Trap(NamedTuple):
@@ -50,7 +52,8 @@ class Transaction:
 class Watch:
     """A watcher of statements and of calls, for one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusals: Refusals) -> None:
+        self._refusals = refusals
         self._wording: Wording | None = None
         self._lock = threading.RLock()
         self._notes: Notes | None = None
@@ -87,7 +90,6 @@ class Watch:
         with self._lock:
             connection = step.connection
             if connection not in self._known:
-                self._known[connection] = True
                 self._meet(connection)
             if not inside(connection):
                 self._open.pop(connection, None)  # it was ended in a way that nobody saw
@@ -101,7 +103,7 @@ class Watch:
         with self._lock:
             transaction = self._transaction(step.connection)
             counts = self._counts(step)
-            if ATTACHES.match(step.text):
+            if ATTACHES.search(step.text):
                 self._meet(step.connection)
             if transaction is not None:
                 transaction.counts |= counts
@@ -112,8 +114,12 @@ class Watch:
                 self._note("sql", step.text, self._wording.ours(step.text), number)
 
     def _meet(self, connection: Any) -> None:
+        """Known is only what was not refused: whoever tries again is refused again."""
+        self._known.pop(connection, None)
         if self._met is not None:
-            self._met(connection)
+            with self._refusals.kept():
+                self._met(connection)
+        self._known[connection] = True
 
     def _counts(self, step: Step) -> bool:
         """Whether a step is worth noting; the frame of a transaction is where its contents are."""
@@ -156,6 +162,7 @@ class Watch:
 
     def _note(self, kind: Kind, text: str, ours: str | None, transaction: int | None) -> None:
         alone = not any(inside(one) for one in list(self._open))
+        alone = alone and not any(unfinished(one) for one in list(self._known))
         nth = self._seen[text]
         mark = Mark(kind, text, nth, ours, transaction, self.phase, self.claimed, alone)
         if self._notes is not None:
@@ -179,6 +186,11 @@ def inside(connection: Any) -> bool:
     if hasattr(connection, "pgconn"):  # psycopg
         return connection.pgconn.transaction_status in IN_TRANSACTION
     return bool(connection.is_in_transaction())  # asyncpg
+
+
+def unfinished(connection: Any) -> bool:
+    """Whether a statement holds SQLite's write lock because its rows have not been fetched."""
+    return bool(getattr(connection, "unfinished", False))
 
 
 def is_open(connection: Any) -> bool:

@@ -7,21 +7,25 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from duly._kernel.errors import Misuse
 from duly._kernel.extras import needs
+from duly.app import Duly
 from duly.stores.sqlite.own import OwnConnection
+from duly.tools.proving.clocks import Time, time_for
 from duly.tools.serving.loading import by_name as imported_by_name
-from duly.tools.serving.loading import found, loaded
+from duly.tools.serving.loading import loaded
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
     from duly._kernel.options import Names
-    from duly.app import Duly
+    from duly.tools.proving.asks import Ask
 
 
 class Subject(NamedTuple):
@@ -44,15 +48,17 @@ class Told:
     database: frozenset[tuple[str, int]]
     # What the import has left open, so that it must be repeated in each process.
     inherited: str | None
+    time: Time
 
 
-def described(app: Duly) -> Told:
+def described(app: Duly, asks: Sequence[Ask]) -> Told:
     """What there is to know before anything is run."""
     return Told(
         address(app),
         app.store.names,
         listening(app.store.url),
         inherited(),
+        time_for(app, asks),
     )
 
 
@@ -74,15 +80,6 @@ def listening(url: str) -> frozenset[tuple[str, int]]:
     hosts = str(told.get("hostaddr") or told.get("host") or "localhost").split(",")
     ports = str(told.get("port") or 5432).split(",")
     return frozenset((host, int(port)) for host in hosts for port in ports if port)
-
-
-def database_name(url: str) -> str:
-    """The name of a PostgreSQL database; nothing for a file."""
-    if urlsplit(url).scheme not in ("postgresql", "postgres"):
-        return ""
-    with needs("postgres", "psycopg"):
-        from psycopg.conninfo import conninfo_to_dict
-    return str(conninfo_to_dict(url).get("dbname") or "")
 
 
 def inherited() -> str | None:
@@ -113,17 +110,41 @@ def sqlite_is_open(connection: sqlite3.Connection) -> bool:
     return True
 
 
-def open_files() -> set[Path]:
+def refuse_open_files() -> None:
+    """Refuse where this process has SQLite files open, which its forks would write to unseen.
+
+    A connection that was opened before the proof cannot be watched, and nobody would put back what
+    goes through it.
+    """
+    if not open_files():
+        return
+    gc.collect()  # what nobody can use any more does not count
+    for file in sorted(open_files()):
+        raise Misuse(
+            f"a connection to {file} is open in this process: close it before the proof, or open "
+            "it in the handler. The processes of a proof would inherit it, and write to that file "
+            "unseen"
+        )
+
+
+def open_files() -> set[str]:
     """The files to which this process has SQLite connections; duly's own are seen by no fork."""
-    found: set[Path] = set()
+    found: set[str] = set()
     for one in gc.get_objects():
         if isinstance(one, sqlite3.Connection) and not isinstance(one, OwnConnection):
-            with suppress(sqlite3.ProgrammingError):  # it is closed, or belongs to another thread
-                cursor = sqlite3.Cursor(one)
-                cursor.row_factory = None
-                rows = cursor.execute("PRAGMA database_list").fetchall()
-                found |= {Path(file).absolute() for _, _, file in rows if file}
+            found |= files_of(one) if sqlite_is_open(one) else set()
     return found
+
+
+def files_of(connection: sqlite3.Connection) -> set[str]:
+    """The files of a connection; only its own thread can ask for their names."""
+    try:
+        cursor = sqlite3.Cursor(connection)
+        cursor.row_factory = None
+        rows = cursor.execute("PRAGMA database_list").fetchall()
+    except sqlite3.ProgrammingError:
+        return {"a SQLite database in another thread"}
+    return {file for _, _, file in rows if file}
 
 
 def by_name(name: str, site: str | None = None) -> Load:
@@ -148,7 +169,22 @@ def named_site(name: str) -> Any:
         raise Misuse(
             f"--through must be like web:api, a module and what it calls the site: {name!r:.60}"
         )
-    return found(imported_by_name(module), attribute, name)
+    there = imported_by_name(module)
+    if not hasattr(there, attribute):
+        raise Misuse(f"there is no {attribute} in {module}: {sites_in(there)}")
+    return getattr(there, attribute)
+
+
+def sites_in(module: ModuleType) -> str:
+    """What of a module could be a site: something made by a class, and to be called."""
+    known = [
+        name
+        for name, one in vars(module).items()
+        if callable(one)
+        and not isinstance(one, type | FunctionType | Duly)
+        and not name.startswith("_")
+    ]
+    return f"it has {', '.join(known)}" if known else "name what takes the requests of your site"
 
 
 def as_it_is(app: Duly, site: Any = None) -> Load:

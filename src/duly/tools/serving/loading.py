@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 VARIABLE = "DULY_APP"
+SETTINGS = "DJANGO_SETTINGS_MODULE"
 FORMS = "shop:app, or path/to/shop.py:app"
 
 
@@ -96,7 +97,7 @@ def from_file(path: Path) -> ModuleType:
 def imported(name: str, load: Callable[[], ModuleType]) -> ModuleType:
     """Import; an error of the application's own code becomes one line that says where it is."""
     try:
-        return load()
+        return with_django(load)
     except NoModule:
         raise
     except Misuse as problem:
@@ -109,8 +110,28 @@ def imported(name: str, load: Callable[[], ModuleType]) -> ModuleType:
     except Exception as problem:
         raise Misuse(
             f"{name} cannot be imported: {type(problem).__name__}: {one_line(problem)}"
-            f"{where(problem)}"
+            f"{where(problem)}{hint(problem)}"
         ) from None
+
+
+def with_django(load: Callable[[], ModuleType]) -> ModuleType:
+    """Import; where Django's models need its settings first, read them as ``manage.py`` does."""
+    try:
+        return load()
+    except Exception as problem:
+        if type(problem).__name__ != "AppRegistryNotReady" or SETTINGS not in os.environ:
+            raise
+        sys.modules["django"].setup()
+        return load()
+
+
+def hint(problem: Exception) -> str:
+    """What to do about Django's own errors of this kind, whose words are for other programs."""
+    told = type(problem).__name__
+    unset = told == "ImproperlyConfigured" and "settings are not configured" in str(problem)
+    if told != "AppRegistryNotReady" and not unset:
+        return ""
+    return f": set {SETTINGS}=project.settings, as manage.py does, or call django.setup() first"
 
 
 def where(problem: BaseException) -> str:

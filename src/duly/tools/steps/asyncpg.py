@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
+from asyncpg.cursor import BaseCursor
 from asyncpg.prepared_stmt import PreparedStatement
 
 from duly.tools.steps.watching import replaced
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
     from duly.tools.steps.watching import Steps
 
 # Whatever a connection is asked for goes through one of these.
-CALLS = ("execute", "_execute", "_executemany")
-PREPARED = ("fetch", "fetchrow", "fetchval")
+CALLS = ("execute", "_execute", "_executemany", "_copy_in", "_copy_out")
+PREPARED = ("fetch", "fetchrow", "fetchval", "fetchmany", "executemany")
+FETCHES = ("_bind_exec", "_exec")
 
 
 @contextmanager
@@ -27,9 +30,14 @@ def watch_asyncpg(steps: Steps) -> Iterator[None]:
         for name in CALLS:
             call = watched_call(steps, getattr(asyncpg.Connection, name))
             stack.enter_context(replaced(asyncpg.Connection, name, call))
-        for name in PREPARED:
+        for name in filter(partial(hasattr, PreparedStatement), PREPARED):
             call = watched_statement(steps, getattr(PreparedStatement, name))
             stack.enter_context(replaced(PreparedStatement, name, call))
+        for name in FETCHES:
+            call = watched_fetch(steps, getattr(BaseCursor, name))
+            stack.enter_context(replaced(BaseCursor, name, call))
+        copy = watched_copy(steps, asyncpg.Connection.copy_records_to_table)
+        stack.enter_context(replaced(asyncpg.Connection, "copy_records_to_table", copy))
         yield
 
 
@@ -49,5 +57,28 @@ def watched_statement(steps: Steps, call: Callable[..., Any]) -> Callable[..., A
     async def watched(self: Any, *values: Any, **options: Any) -> Any:
         with steps.step(self.get_query(), values, self._connection):
             return await call(self, *values, **options)
+
+    return watched
+
+
+def watched_fetch(steps: Steps, call: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a cursor by which rows come; its statement is run as they are asked for."""
+
+    async def watched(self: Any, *values: Any) -> Any:
+        with steps.step(self._query, (), self._connection):
+            return await call(self, *values)
+
+    return watched
+
+
+def watched_copy(steps: Steps, call: Callable[..., Any]) -> Callable[..., Any]:
+    """The one COPY whose statement is made on the way, so it is told in short."""
+
+    async def watched(
+        self: Any, table_name: str, *, schema_name: Any = None, **options: Any
+    ) -> Any:
+        table = table_name if schema_name is None else f"{schema_name}.{table_name}"
+        with steps.step(f"COPY {table} FROM STDIN", (), self):
+            return await call(self, table_name, schema_name=schema_name, **options)
 
     return watched

@@ -5,8 +5,10 @@ What is waited for is a generator, which has its arguments before it begins.
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -26,6 +28,11 @@ class Said(NamedTuple):
 
     text: str
     values: Any
+
+
+# A COPY to the server has its statement when it begins, and its effect when it ends.
+COPIES: WeakKeyDictionary[Any, Said] = WeakKeyDictionary()
+READS = re.compile(r".*\bTO\s+STDOUT\b", re.IGNORECASE | re.DOTALL)
 
 
 @contextmanager
@@ -64,6 +71,24 @@ def spoken(gen: Any, connection: Any) -> Said | None:
         params = found.get("params", found.get("params_seq"))
         return Said(written(found["query"], connection), params)
     name = getattr(gen, "__name__", "")
+    return copied(name, found, connection) or framed(name, found, connection)
+
+
+def copied(name: str, found: dict[str, Any], connection: Any) -> Said | None:
+    """A COPY, from the generators by which it begins and ends."""
+    if name == "copy_end":
+        return COPIES.pop(connection, None)
+    if name != "_start_copy_gen":
+        return None
+    said = Said(written(found["statement"], connection), found["params"])
+    if READS.match(said.text):
+        return said
+    COPIES[connection] = said
+    return None
+
+
+def framed(name: str, found: dict[str, Any], connection: Any) -> Said | None:
+    """The frame of a transaction, from the generator that sends it."""
     if name in ENDS:
         return Said(ENDS[name], None)
     if name == "_enter_gen":

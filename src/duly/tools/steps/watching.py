@@ -6,10 +6,13 @@ import importlib.util
 import itertools
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    Over = Callable[[Any, str, Callable[[], None]], None]
 
 
 class Step(NamedTuple):
@@ -45,8 +48,10 @@ class Steps:
         self._numbers = itertools.count()
 
     @contextmanager
-    def step(self, text: str, values: Any, connection: Any) -> Iterator[None]:
-        """Around one statement."""
+    def step(
+        self, text: str, values: Any, connection: Any, over: Over | None = None
+    ) -> Iterator[None]:
+        """Around one statement; ``over`` may put off telling that it has been carried out."""
         if INSIDE.get():
             yield
             return
@@ -57,7 +62,10 @@ class Steps:
             yield
         finally:
             INSIDE.reset(inside)
-        self._watcher.after(found)
+        if over is None:
+            self._watcher.after(found)
+        else:
+            over(connection, text, partial(self._watcher.after, found))
 
 
 @contextmanager

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from duly.stores.sql.statements import TABLES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from duly._kernel.options import Names
 
 Rows = list[dict[str, Any]]
 
@@ -42,6 +46,8 @@ class Left(NamedTuple):
     name: str
     state: str
     error: str
+    # The last line of the user's own code that the error went through, for the end of a sentence.
+    place: str = ""
 
 
 class Base(Protocol):
@@ -50,6 +56,14 @@ class Base(Protocol):
     @property
     def name(self) -> str:
         """What people know it by."""
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that nobody else may have open."""
+
+    @property
+    def kept(self) -> str:
+        """Where the state is in which it was found."""
 
     def put_back(self) -> None:
         """Bring it to the state in which cases begin."""
@@ -67,12 +81,20 @@ class Base(Protocol):
         """Keep its present state for a person to look at; where it is."""
 
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
-        """What is in the tables that are not duly's, or in those that are wanted."""
+        """What is in the tables that are not duly's, or in those that are wanted.
+
+        Jobs and messages that wait are always among it, as if they were tables.
+        """
 
 
 # How far: whatever stems from such a number then differs between two single runs, and is known by
 # that; a run that is rolled back leaves a gap in them, which means nothing.
 SHIFT = 1009
+
+
+def of_duly(names: Names) -> frozenset[str]:
+    """What duly's own tables are called: these, and not whatever else begins as they do."""
+    return frozenset(f"{names.prefix}{name}" for name in TABLES)
 
 
 def asked_for(name: str, wanted: Sequence[str] | None) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
 from duly._kernel.extras import needs
+from duly._kernel.session import database_time
 from duly.tools.proving.databases.base import (
     AGING,
     LEFT,
@@ -24,19 +25,23 @@ from duly.tools.proving.databases.base import (
     Left,
     Table,
     asked_for,
+    of_duly,
 )
+from duly.tools.proving.databases.failures import place_of
 from duly.tools.proving.databases.sqlite import words
+from duly.tools.proving.databases.waiting import waiting
 
 with needs("postgres", "psycopg"):
     import psycopg
     from psycopg import sql
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
-    from psycopg.rows import dict_row
+    from psycopg.rows import dict_row, tuple_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from duly._kernel.clock import Clock
     from duly._kernel.options import Names
     from duly.tools.proving.databases.base import Rows
 
@@ -50,6 +55,7 @@ TABLES = """
 SELECT space.nspname AS schema, one.relname AS name, one.oid AS oid
   FROM pg_class AS one JOIN pg_namespace AS space ON space.oid = one.relnamespace
  WHERE one.relkind = 'r' AND space.nspname !~ '^(pg_|information_schema$)'
+   AND NOT (one.relname = ANY(%s) AND space.nspname = coalesce(%s, space.nspname))
  ORDER BY 1, 2
 """
 COLUMNS = """
@@ -97,7 +103,8 @@ class PostgresBase:
                 f"the database {self.name!r} may be in use: a proof fills it and puts it back many "
                 "times. Use one whose name holds 'test' or 'prove', or say --database-is-disposable"
             )
-        self._aside = aside(self.name)
+        self._aside = self.kept = aside(self.name)
+        self.files: list[Path] = []
         self._turn = maintained(url)
         try:
             self._take_turn()
@@ -139,10 +146,12 @@ class PostgresBase:
 
     def end(self) -> None:
         """The database itself again."""
-        with self._server() as server:
-            drop(server, self.name)
-            run(server, "ALTER DATABASE {} RENAME TO {}", self._aside, self.name)
-        self._turn.close()
+        try:
+            with self._server() as server:
+                drop(server, self.name)
+                run(server, "ALTER DATABASE {} RENAME TO {}", self._aside, self.name)
+        finally:
+            self._turn.close()
 
     def keep(self, place: Path) -> str:  # noqa: ARG002  # it stays in the server
         """A copy of it as it is now, in the same server, under a name that nothing has."""
@@ -170,16 +179,19 @@ class PostgresBase:
                 ) from None
 
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
-        """What is in the tables that are not duly's."""
+        """What is in the tables that are not duly's, and what waits in these."""
         with closing(psycopg.connect(self._url, row_factory=dict_row)) as connection:
-            found = connection.execute(TABLES).fetchall()
+            ours = [sorted(of_duly(self._names)), self._names.schema]
             tables = [
                 described(connection, row)
-                for row in found
-                if not row["name"].startswith(self._names.prefix)
-                and asked_for(f"{row['schema']}.{row['name']}", wanted)
+                for row in connection.execute(TABLES, ours).fetchall()
+                if asked_for(f"{row['schema']}.{row['name']}", wanted)
             ]
-            return [(table, rows_of(connection, table)) for table in tables]
+            found = [(table, rows_of(connection, table)) for table in tables]
+            plainly = connection.cursor(row_factory=tuple_row)
+            return found + waiting(
+                self._names, lambda asked: plainly.execute(asked.encode()).fetchall()
+            )
 
 
 class PostgresStore:
@@ -198,11 +210,15 @@ class PostgresStore:
         with closing(psycopg.connect(self._url)) as connection:
             yield connection
 
-    def age(self) -> None:
+    def age(self, clock: Clock | None = None) -> None:
         """Let every lease run out, and every wait for another attempt be over."""
-        past = "clock_timestamp() - interval '1 microsecond'"
+        told = database_time(clock)
+        now = "clock_timestamp()"
+        if told is not None:
+            now = f"(timestamptz 'epoch' + {told} * interval '1 microsecond')"
+        past = f"{now} - interval '1 microsecond'"
         with closing(psycopg.connect(self._url)) as connection, connection:
-            for statement in self._filled(AGING, past=past, now="clock_timestamp()", no="false"):
+            for statement in self._filled(AGING, past=past, now=now, no="false"):
                 connection.execute(statement.encode())
 
     def staged(self) -> bool:
@@ -216,7 +232,10 @@ class PostgresStore:
         with closing(psycopg.connect(self._url)) as connection:
             [statement] = self._filled((LEFT,), waiting="waiting")
             found = connection.execute(statement.encode()).fetchall()
-            return [Left(what, name, state, words(error)) for what, name, state, error in found]
+            return [
+                Left(what, name, state, words(error), place_of(error))
+                for what, name, state, error in found
+            ]
 
     def _filled(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
         tables = {one: self._names.table(one) for one in ("jobs", "outbox", "claims")}

@@ -9,31 +9,37 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duly._kernel.errors import Misuse
+from duly._kernel.session import host_time
 from duly.stores.opening import store
 from duly.tools.proving.databases.base import (
     AGING,
     LEFT,
-    SHIFT,
     STAGED,
     Column,
     Left,
     Table,
     asked_for,
+    of_duly,
 )
+from duly.tools.proving.databases.failures import place_of
+from duly.tools.proving.databases.numbering import moved_on
+from duly.tools.proving.databases.waiting import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from duly._kernel.clock import Clock
     from duly._kernel.options import Names
     from duly.tools.proving.databases.base import Rows
 
 # Seconds; whoever has the lock was killed, or is about to let go.
 BUSY = 10.0
+LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 TABLES = """
 SELECT name FROM sqlite_master
  WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name
 """
-NUMBERED = "SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'"
 BESIDE = ".before-duly-prove"
 COMPANIONS = ("", "-wal", "-shm", "-journal")
 
@@ -58,6 +64,13 @@ class SqliteBase:
         self._copy = self._start = beside(path)
         self._names = names
         self.name = path.name
+        self.files = [path]
+        self.kept = str(self._copy)
+
+    @property
+    def came_and_went(self) -> bool:
+        """Whether there is no such file, and was none before."""
+        return not self._path.exists() and self._copy.stat().st_size == 0
 
     def put_back(self) -> None:
         """Bring it to the state in which cases begin."""
@@ -68,8 +81,7 @@ class SqliteBase:
         if not self._path.exists():
             return
         with closing(connect(self._path)) as connection:
-            if connection.execute(NUMBERED).fetchone() is not None:
-                connection.execute("UPDATE sqlite_sequence SET seq = seq + ?", [SHIFT])
+            moved_on(connection)
 
     def begin_here(self, place: Path) -> None:
         """Let cases begin in the state that it is in now."""
@@ -90,18 +102,22 @@ class SqliteBase:
         return str(kept)
 
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
-        """What is in the tables that are neither duly's nor SQLite's own."""
+        """What is in the tables that are neither duly's nor SQLite's own, and what waits."""
         if not self._path.exists():
             return []
         with closing(connect(self._path)) as connection:
             connection.row_factory = sqlite3.Row
-            names = [str(name) for (name,) in connection.execute(TABLES)]
+            connection.text_factory = text_of
+            names = {str(name) for (name,) in connection.execute(TABLES)}
             tables = [
                 described(connection, name)
-                for name in names
-                if not name.startswith((self._names.prefix, "sqlite_")) and asked_for(name, wanted)
+                for name in sorted(names - of_duly(self._names))
+                if not name.startswith("sqlite_") and asked_for(name, wanted)
             ]
-            return [(table, rows_of(connection, table)) for table in tables]
+            found = [(table, rows_of(connection, table)) for table in tables]
+            if not of_duly(self._names) <= names:
+                return found
+            return found + waiting(self._names, lambda asked: connection.execute(asked).fetchall())
 
 
 class SqliteStore:
@@ -124,9 +140,9 @@ class SqliteStore:
         with closing(sqlite3.connect(self._path, timeout=BUSY)) as connection:
             yield connection
 
-    def age(self) -> None:
+    def age(self, clock: Clock | None = None) -> None:
         """Let every lease run out, and every wait for another attempt be over."""
-        now = time.time_ns() // 1000
+        now = host_time(clock)
         with closing(connect(self._path)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             for statement in self._filled(AGING, past=now - 1, now=now, no=0):
@@ -144,13 +160,21 @@ class SqliteStore:
         with closing(connect(self._path)) as connection:
             [statement] = self._filled((LEFT,), waiting="waiting")
             return [
-                Left(what, name, state, words(error))
+                Left(what, name, state, words(error), place_of(error))
                 for what, name, state, error in connection.execute(statement)
             ]
 
     def _filled(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
         tables = {one: self._names.table(one) for one in ("jobs", "outbox", "claims")}
         return (statement.format(**tables, **values) for statement in statements)
+
+
+def text_of(data: bytes) -> str | bytes:
+    """A text as SQLite has it, which need not be UTF-8: then its bytes are compared."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
 
 
 def words(error: Any) -> str:
@@ -182,15 +206,26 @@ def removed(path: Path) -> None:
 
 def copied(source: Path, target: Path, *, lasting: bool = False) -> None:
     """Make one file say what the other says, in one transaction."""
+    until = time.monotonic() + BUSY
+
+    def refuse_locked(status: int, *_: int) -> None:
+        """SQLite would try for ever."""
+        if status in LOCKED and time.monotonic() > until:
+            raise Misuse(f"{source} cannot be copied to {target}: somebody has locked one of them")
+
     with closing(connect(source)) as reading, closing(connect(target)) as writing:
         if not lasting:
             writing.execute("PRAGMA synchronous = OFF")  # nobody needs it after a power cut
-        reading.backup(writing)
+        reading.backup(writing, progress=refuse_locked)
+        if lasting:  # a mode is kept by the file, and no part of what is copied
+            [mode] = reading.execute("PRAGMA journal_mode").fetchone()
+            writing.execute(f"PRAGMA journal_mode = {mode}")
 
 
 def described(connection: sqlite3.Connection, name: str) -> Table:
     """A table by what SQLite says of it."""
-    found = connection.execute(f"PRAGMA table_info({quoted(name)})").fetchall()
+    # With the generated columns, which a SELECT shows as well.
+    found = connection.execute(f"PRAGMA table_xinfo({quoted(name)})").fetchall()
     key = tuple(row[1] for row in sorted(found, key=lambda row: row[5]) if row[5])
     # SQLite numbers the rows through such a column.
     numbered = {row[1] for row in found if key == (row[1],) and row[2].upper() == "INTEGER"}

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
-from duly.tools.proving.recording.net import NotRecorded
+from duly.tools.proving.recording.programs import refuse_program
 
 if TYPE_CHECKING:
     from duly.tools.proving.recording.net import Net
@@ -38,19 +37,12 @@ class Hook:
         if not self._net.is_closed:
             return
         if event == "sqlite3.connect/handle":
-            refuse_unwatched(values[0])
+            with self._net.refusals.kept():
+                refuse_unwatched(values[0])
         elif event in STARTING:
-            self._refuse_program(values[0])
+            refuse_program(self._net, values[0])
         elif event in SENDING and len(values) > 1 and values[-1] is not None:
             self._net.check(values[0].family, values[-1])
-
-    def _refuse_program(self, program: Any) -> None:
-        name = Path(str(program).split()[0] if str(program).split() else "").name
-        if not self._net.allows(name, 0):
-            raise NotRecorded(
-                f"this process may not start {name} while it is being proved: it would really be "
-                f"run, each time. Allow it with --let-through {name} if that does no harm"
-            )
 
 
 def refuse_unwatched(connection: Any) -> None:

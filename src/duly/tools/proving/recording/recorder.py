@@ -46,7 +46,7 @@ class Recorder:
 @contextmanager
 def recording(recorder: Recorder, net: Net) -> Iterator[None]:
     """Let the recorder take every call inside the block; the net holds what goes past it."""
-    from duly.tools.proving.recording import by_http_client, by_outbox, by_smtplib
+    from duly.tools.proving.recording import by_http_client, by_outbox, by_smtplib, programs
 
     with ExitStack() as stack:
         stack.enter_context(by_http_client.recorded(recorder))
@@ -57,4 +57,5 @@ def recording(recorder: Recorder, net: Net) -> Iterator[None]:
 
             stack.enter_context(by_httpx.recorded(recorder))
         stack.enter_context(net.laid())
+        stack.enter_context(programs.guarded(net))
         yield

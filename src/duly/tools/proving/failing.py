@@ -1,0 +1,32 @@
+"""Errors of the prover itself, told apart from what it found out."""
+
+from __future__ import annotations
+
+import sqlite3
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from duly._kernel.errors import DulyError, Misuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def not_called_unsafe() -> Iterator[None]:
+    """Let whatever fails inside the block be a proof that could not be made.
+
+    The exit code of a command that failed is 1, and that of a handler which is not safe as well.
+    """
+    try:
+        yield
+    except (Misuse, BrokenPipeError):
+        raise
+    except Exception as problem:
+        if not isinstance(problem, DulyError | OSError | sqlite3.Error):
+            traceback.print_exc()
+        raise Misuse(
+            "the proof itself failed, which says nothing about the handler: "
+            f"{type(problem).__name__}: {problem}"
+        ) from problem

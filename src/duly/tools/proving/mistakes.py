@@ -1,0 +1,218 @@
+"""The mistakes that have a name: what each is, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.tools.proving.findings import Mistake
+
+if TYPE_CHECKING:
+    from duly.tools.proving.calls import Call
+
+BLIND_INSERT = "blind insert"
+DELTA = "delta update outside the transaction"
+MARK_FIRST = "mark before work"
+CHECK_THEN_ACT = "check, then act"
+NO_KEY = "call without idempotency key"
+NEW_KEY = "idempotency key made anew"
+MAIL = "e-mail outside the outbox"
+BEFORE_CLAIM = "side effect before the claim"
+IN_ROUTE = "side effect in the route"
+AFTER_COMMIT = "side effect after the commit"
+ORDER = "order-dependent write"
+MEMORY = "state in the process"
+ENQUEUED = "enqueue outside the transaction"
+NOT_REPEATABLE = "a repeat ends differently"
+
+BY_MAIL = 'tx.send("mail:…"), which a function of yours sends (@app.transport("mail"))'
+
+
+def staged(call: Call) -> str:
+    """How a call is made part of a transaction."""
+    if call.medium == "mail":
+        return f"stage the e-mail with {BY_MAIL}"
+    return "stage the call with tx.send(…)"
+
+
+def sentence(what: str) -> str:
+    """A step as the beginning of a sentence."""
+    return what[:1].upper() + what[1:]
+
+
+def delta() -> Mistake:
+    """Something that is added each time."""
+    return Mistake(
+        DELTA, "The update is a delta outside the transaction: set a state, or move it into `tx`."
+    )
+
+
+def blind_insert() -> Mistake:
+    """A row that is inserted each time."""
+    return Mistake(
+        BLIND_INSERT,
+        "The row is inserted outside the transaction, so that a repeat inserts it again: insert it "
+        "through `tx`, or under a unique key made from the event, with ON CONFLICT DO NOTHING.",
+    )
+
+
+def enqueued() -> Mistake:
+    """A job or a message for later that is put there each time."""
+    return Mistake(
+        ENQUEUED,
+        "It is committed apart from the end of the handler's job, so that a repeat adds another "
+        "one: use tx.enqueue(…) or tx.send(…), or give it a key= that is made from the event.",
+    )
+
+
+def row_is_there() -> Mistake:
+    """A row that cannot be inserted a second time."""
+    return Mistake(
+        BLIND_INSERT,
+        "The row of the first run is there already, and the repeat fails on it each time: "
+        "insert it through `tx`, or with ON CONFLICT DO NOTHING.",
+    )
+
+
+def mark_first(mark: str, call: Call | None) -> Mistake:
+    """What was written first made the repeat believe that all was done."""
+    remedy = "write the mark and do the work through `tx`, in one COMMIT."
+    if call is not None and call.medium != "message":
+        remedy = f"write the mark through `tx`, and in the same transaction {staged(call)}."
+    return Mistake(
+        MARK_FIRST,
+        f"{mark} says that the event is done before it is, so that the repeat finds the mark and "
+        f"does nothing: {remedy}",
+    )
+
+
+def check_then_act(table: str) -> Mistake:
+    """A call between a question and the answer to it."""
+    return Mistake(
+        CHECK_THEN_ACT,
+        f"It is made between the look at {table} and the mark there, and nothing holds the "
+        "three together: stage it with tx.send(…) in the transaction that writes the mark, so "
+        "that the relay sends it under one id.",
+    )
+
+
+def no_key(*, inline: bool) -> Mistake:
+    """A call that the other side cannot know again."""
+    remedy = (
+        "stage it with tx.send(…), in the transaction that accepts the event."
+        if inline
+        else "let the handler ask for job, and call job.http.post(…, key=…) or send job.key(…) "
+        "along; or stage it with tx.send(…)."
+    )
+    return Mistake(
+        NO_KEY,
+        "It carries no Idempotency-Key, so that the other side cannot know the second one: "
+        f"{remedy}",
+    )
+
+
+def new_key(*, inline: bool) -> Mistake:
+    """A key that nobody can know again."""
+    remedy = (
+        "make it from event.id, which is the same in every attempt, or stage the call with "
+        "tx.send(…)."
+        if inline
+        else "use job.key(…), which is the same in every attempt."
+    )
+    return Mistake(
+        NEW_KEY,
+        "Each attempt carries another key, so that the other side cannot know the second one: "
+        f"{remedy}",
+    )
+
+
+def mail() -> Mistake:
+    """A mail has no key by which its receiver could know it again."""
+    return Mistake(
+        MAIL,
+        "It goes out when the handler runs, and again when the handler is repeated: nobody who "
+        f"gets an e-mail knows the second one. Stage it with {BY_MAIL}: it is committed with the "
+        "end of the job, and the relay sends it under one id.",
+    )
+
+
+def early(what: str) -> Mistake:
+    """Something that every copy of a delivery does."""
+    return Mistake(
+        BEFORE_CLAIM,
+        f"{sentence(what)} comes before the event is claimed, so that every copy of it does this "
+        "again: move it into the handler, which runs after the claim.",
+    )
+
+
+def in_route(what: str) -> Mistake:
+    """Something that every copy of a delivery does, although its event is known."""
+    return Mistake(
+        IN_ROUTE,
+        f"{sentence(what)} is done by the route, which runs for every copy of the event, also for "
+        "one that duly has just called a duplicate: move it into the handler, which runs once.",
+    )
+
+
+def after_commit(what: str, call: Call | None) -> Mistake:
+    """Something that is left to do when the database says that all is done."""
+    remedy = "write it through `tx`" if call is None else f"inside the transaction, {staged(call)}"
+    return Mistake(
+        AFTER_COMMIT,
+        f"{sentence(what)} comes after the COMMIT that says that the event is done "
+        "(transaction.on_commit, or the like), so that nobody does it if the process dies in "
+        f"between, or if it fails: {remedy}.",
+    )
+
+
+def order(*, inline: bool) -> Mistake:
+    """Whoever comes last wins."""
+    remedy = (
+        "ask tx.newer(…), which a handler inside the accepting COMMIT can, before it writes."
+        if inline
+        else "declare order= on it with the two places in the event that name what it is about "
+        'and its version (order=("data.object.id", "created") for Stripe), ask tx.newer(…), or '
+        "let refetch= ask for the present state."
+    )
+    return Mistake(
+        ORDER,
+        f"The handler writes what its event says, even if a later one was applied before: {remedy}",
+    )
+
+
+def orders_apart() -> Mistake:
+    """Each handler keeps an order of its own."""
+    return Mistake(
+        ORDER,
+        "The events are taken by different handlers, and each handler has an order of its own, "
+        "also where order= is declared: let one handler take all of these types, with order=, and "
+        "let it insert or update, whichever is needed (ON CONFLICT … DO UPDATE).",
+    )
+
+
+def order_not_enough() -> Mistake:
+    """The late one is passed over, and the later one rests on it."""
+    return Mistake(
+        ORDER,
+        "An event that comes late is passed over, and what the later one does rests on it: let "
+        "the handler insert or update, whichever is needed (ON CONFLICT … DO UPDATE), and see "
+        "that the version it goes by is a later one in the later event.",
+    )
+
+
+def memory() -> Mistake:
+    """What an attempt that was rolled back has left, and a new process would not find."""
+    return Mistake(
+        MEMORY,
+        "The database took the failed attempt back, the memory of the process did not: a cache, a "
+        "global or an object that was changed made the next attempt do something else. Keep it in "
+        "the database, through `tx`.",
+    )
+
+
+def unknown() -> Mistake:
+    """Nothing that has a name."""
+    return Mistake(
+        NOT_REPEATABLE,
+        "The handler is not safe to repeat: write through `tx`, so that its work and the end of "
+        "its job are one COMMIT, and stage calls with tx.send(…).",
+    )

@@ -1,0 +1,195 @@
+"""What a story advises can be followed where the mistake was made."""
+
+from __future__ import annotations
+
+import smtplib
+import sqlite3
+import uuid
+from contextlib import closing
+from email.message import EmailMessage
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy import event as sqlalchemy_event
+from sqlalchemy.orm import sessionmaker
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+import duly
+from duly.edge.adapters import starlette
+from tests.proving.test_assert import EVENT, SECRET, failure, shop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from starlette.requests import Request
+
+BANK = "https://bank.example/charges"
+BY_MAIL = 'tx.send("mail:…")'
+
+
+def mail() -> None:
+    letter = EmailMessage()
+    letter["From"], letter["To"] = "shop@shop.example", "ada@example.com"
+    letter.set_content("Hooray!")
+    with smtplib.SMTP("mail.shop.example") as server:
+        server.send_message(letter)
+
+
+def call() -> None:
+    httpx.post(BANK, json={"amount": 20})
+
+
+def call_with_new_key() -> None:
+    httpx.post(BANK, json={"amount": 20}, headers={"Idempotency-Key": uuid.uuid4().hex})
+
+
+def test_a_mail_is_not_told_to_carry_a_key(tmp_path: Path) -> None:
+    told = failure(shop(tmp_path / "shop.db", mail), EVENT, only="kill:3")
+
+    assert "e-mail outside the outbox" in told
+    assert BY_MAIL in told
+    assert '@app.transport("mail")' in told
+    assert "job.http" not in told
+    assert "Idempotency-Key" not in told
+
+
+@pytest.mark.parametrize(
+    ("handler", "remedy"), [(call, "tx.send(…)"), (call_with_new_key, "make it from event.id")]
+)
+def test_an_inline_handler_is_not_told_to_ask_for_job(
+    handler: Callable[[], None], remedy: str, tmp_path: Path
+) -> None:
+    app = shop(tmp_path / "shop.db", lambda: None)
+    app.source("till", provider="standard-webhooks", secret=SECRET, inline=True)
+    app.on("till", "order.*", name="served")(handler)
+
+    told = failure(app, EVENT, source="till", only="kill:1")
+
+    assert "was made 2 times instead of once" in told
+    assert remedy in told
+    assert "job." not in told
+    assert "for job" not in told
+
+
+def created(tx: duly.Tx) -> None:
+    tx.execute("INSERT INTO orders (id, note) VALUES ('o-1', 'new')")
+
+
+def updated(tx: duly.Tx) -> None:
+    tx.execute("UPDATE orders SET note = 'paid' WHERE id = 'o-1'")
+
+
+def both(event: duly.Event, tx: duly.Tx) -> None:
+    (created if event.type == "made" else updated)(tx)
+
+
+FIRST, SECOND = ({"type": kind, "order": "o-1", "at": at} for kind, at in (("made", 1), ("set", 2)))
+ORDER: dict[str, Any] = {"order": ("order", "at")}
+
+
+@pytest.mark.parametrize(
+    ("handlers", "options", "remedy"),
+    [
+        ((created, updated), ORDER, "let one handler take all of these types"),
+        ((created, updated), {}, "each handler has an order of its own"),
+        ((both, both), ORDER, "An event that comes late is passed over"),
+        ((both, both), {}, "declare order= on it"),
+    ],
+)
+def test_a_declared_order_is_not_told_to_be_declared(
+    handlers: tuple[Callable[..., None], ...], options: Any, remedy: str, tmp_path: Path
+) -> None:
+    app = shop(tmp_path / "shop.db", lambda: None)
+    for kind, handler in zip(("made", "set"), handlers, strict=True):
+        app.on("shop", kind, **options)(handler)
+
+    told = failure(app, [FIRST, SECOND], only="reordered")
+
+    assert "order-dependent write" in told
+    assert remedy in told
+    assert ("declare order=" in told) == (handlers == (both, both) and not options)
+
+
+def test_an_inline_handler_is_not_told_to_declare_an_order(tmp_path: Path) -> None:
+    app = shop(tmp_path / "shop.db", lambda: None)
+    app.source("till", provider="standard-webhooks", secret=SECRET, inline=True)
+    app.on("till", "*", name="served")(both)
+
+    told = failure(app, [FIRST, SECOND], source="till", only="reordered")
+
+    assert "ask tx.newer(…)" in told
+    assert "order= on it" not in told
+
+
+@pytest.mark.parametrize(
+    ("work", "remedy"),
+    [(mail, f"stage the e-mail with {BY_MAIL}"), (call, "stage the call with tx.send(…)")],
+)
+def test_a_mark_before_a_call_is_told_how_the_call_gets_into_the_transaction(
+    work: Callable[[], None], remedy: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "shop.db"
+
+    def handler() -> None:
+        with closing(sqlite3.connect(path, timeout=10)) as own, own:
+            new = own.execute("INSERT OR IGNORE INTO marks VALUES ('o-1')").rowcount
+        if new:
+            work()
+
+    app = shop(path, handler)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE marks (id TEXT PRIMARY KEY)")
+
+    told = failure(app, EVENT, only="kill:4")
+
+    assert "mark before work" in told
+    assert f"write the mark through `tx`, and in the same transaction {remedy}" in told
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_what_a_route_does_after_the_claim_is_told_to_move(inline: bool, tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    app = shop(path, lambda: None)
+    app.source("till", provider="standard-webhooks", secret=SECRET, inline=inline)
+    app.on("till", "order.*", name="served")(created)
+    receive = starlette.endpoint(app, "till")
+
+    async def pay(request: Request) -> Any:
+        answer = await receive(request)
+        with closing(sqlite3.connect(path, timeout=10)) as own, own:
+            own.execute("INSERT INTO log VALUES ('visited')")
+        return answer
+
+    site = Starlette(routes=[Route("/pay", pay, methods=["POST"])])
+    told = failure(app, EVENT, source="till", through=site, path="/pay", only="twice")
+
+    assert "side effect in the route" in told
+    assert "move it into the handler" in told
+    assert "through `tx`" not in told
+
+
+def test_what_waits_for_the_commit_is_told_to_be_part_of_it(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
+
+    def handler(tx: duly.Tx) -> None:
+        tx.session.execute(text("INSERT INTO orders (id) VALUES ('o-1')"))
+        sqlalchemy_event.listen(tx.session, "after_commit", lambda _: mail())
+
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE orders (id TEXT)"))
+    engine.dispose()
+    app = duly.Duly(begin=sessionmaker(engine))
+    app.source("shop", provider="standard-webhooks", secret=SECRET)
+    app.on("shop", "order.*", name="handler")(handler)
+
+    told = failure(app, EVENT)
+
+    assert "side effect after the commit" in told
+    assert "the e-mail to ada@example.com was sent not at all instead of once" in told
+    assert f"stage the e-mail with {BY_MAIL}" in told
+    assert "The e-mail to ada@example.com comes after the COMMIT" in told
+    assert "transaction.on_commit" in told
