@@ -17,8 +17,12 @@ BROKEN = re.compile(
 )
 # A test that has come to its question and was answered wrongly, as pytest sums it up.
 ASSERTED = re.compile(r"^FAILED \S.* - (?:AssertionError|assert |Failed: ).*$", re.MULTILINE)
-# A case of the matrix whose fault has struck, and what was wrong after it.
-VIOLATED = re.compile(r"^VIOLATED: .*?^  repro: ", re.MULTILINE | re.DOTALL)
+# A case of the matrix whose fault has struck, and what was wrong after it; or a flow of it in which
+# something is wrong without any fault.
+VIOLATED = re.compile(
+    r"^VIOLATED: .*?^  repro: |^AssertionError: \S+ is not whole unharmed: .*?$",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 def found_by(command: str, said: str) -> str:

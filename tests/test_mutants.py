@@ -14,6 +14,7 @@ from mutants.patching import Change, Stale, changes_of
 from mutants.shelf import Mutant, Unreadable, mutant_of, shelf
 from mutants.trials import Run, judged
 
+UNHARMED = "sqlite-sync/a is not whole unharmed: "
 VIOLATED = "\nVIOLATED: sqlite-sync/a/b/0/after/kill\n  {}\n  repro: python -m matrix"
 
 if TYPE_CHECKING:
