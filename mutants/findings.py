@@ -15,8 +15,10 @@ BROKEN = re.compile(
     r"|IndentationError|AttributeError|UndefinedTable|UndefinedColumn)\b"
     r"|syntax error|no such (?:table|column)"
 )
-# A test that has come to its question and was answered wrongly, as pytest sums it up.
-ASSERTED = re.compile(r"^FAILED \S.* - (?:AssertionError|assert |Failed: ).*$", re.MULTILINE)
+# A test that was answered wrongly, or refused by duly, as pytest sums it up.
+ASSERTED = re.compile(
+    r"^FAILED \S.* - (?:AssertionError|assert |Failed: |duly\.\w+: ).*$", re.MULTILINE
+)
 # A case of the matrix whose fault has struck, and what was wrong after it; or a flow of it in which
 # something is wrong without any fault.
 VIOLATED = re.compile(
