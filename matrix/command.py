@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from collections import Counter
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -19,6 +20,8 @@ from matrix.faults import FAULTS
 from matrix.flows import FLOWS
 
 SHOWN = 20
+# Seconds for a lane to end before it is told once more.
+HEARING = 2.0
 INTERRUPTED = 130
 FEW = 3
 # Of a hundred cases, so many may be of a boundary that was there in one run and not in the next.
@@ -111,9 +114,16 @@ def share_out(orders: list[dict[str, Any]], lanes: int, findings: Findings, show
     except KeyboardInterrupt:
         findings.cut_short = True
         for lane in list(at_work):
-            lane.terminate()
-            lane.wait()
+            end(lane)
         raise
+
+
+def end(lane: subprocess.Popen[str]) -> None:
+    """Tell a lane to end until it does: Python drops an exit that comes in one of its callbacks."""
+    while lane.poll() is None:
+        lane.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            lane.wait(HEARING)
 
 
 def drive(
