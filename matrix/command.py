@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
