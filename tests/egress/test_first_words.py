@@ -100,8 +100,9 @@ class Leaver:
         self.leave = threading.Event()
 
     def __call__(self, connection: Connection) -> None:
-        connection.write(OK)
-        if len(connection.requests) == 1 and not self.leave.is_set():
+        leaves = len(connection.requests) == 1 and not self.leave.is_set()
+        connection.write(OK)  # who hears this may say that it is time, at once
+        if leaves:
             self.leave.wait(10)
             connection.socket.close()
 

@@ -80,8 +80,8 @@ async def perform(run: Run, place: Place) -> Ended:
     try:
         return judged(run.leased, run.handler, problem, place.circumstances(run))
     finally:
-        # Its traceback holds this frame, and this frame holds it: a circle that keeps what the
-        # handler left open, and SQLite's only write lock with it, until the next collection.
+        # Its traceback holds this frame, and this frame holds it: a circle that keeps whatever the
+        # handler left open until the next collection.
         del problem
 
 

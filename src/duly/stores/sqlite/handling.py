@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sqlite3
 import threading
 import time
@@ -41,13 +40,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def begin(connection: sqlite3.Connection) -> None:
     """Take the write lock now: a transaction that reads first could not be sure to get it."""
     with translated():
-        try:
-            connection.execute(BEGIN)
-        except sqlite3.OperationalError:
-            # A handler that failed may have left a connection open. Python keeps each of them in a
-            # circle with its own cache, so only a collection closes it and lets go of the lock.
-            gc.collect()
-            raise
+        connection.execute(BEGIN)
 
 
 class Guard:
