@@ -99,7 +99,7 @@ class Nursery:
 
     def calm(self) -> None:
         """End what the processes of a case have left running; the next ones can be begun."""
-        end_started_by(self._server.process)
+        self._server.calm()
 
     def close(self) -> None:
         """End the server, and every process that is left; when this returns, they are gone."""
@@ -150,6 +150,11 @@ class Server:
         if isinstance(told, Exception):
             raise told
         return told
+
+    def calm(self) -> None:
+        """End whatever it has started."""
+        if self._line is not None:  # once it is gone, its number may be somebody else's
+            end_started_by(self.process)
 
     def close(self) -> None:
         """End it, and whatever it has started, be it stopped or hanging."""
