@@ -1,4 +1,8 @@
-"""A clock for what is on a desk."""
+"""What tests of a desk are made of: a clock that is turned by hand, and a handler of nothing."""
+
+from duly.jobs.handlers import Handler
+
+NOTHING = Handler("nothing", print, frozenset(), "sync")
 
 
 class Seconds:

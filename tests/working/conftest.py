@@ -7,19 +7,31 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from duly.runtime import clearing, desk, runs
 from tests.joining.sqlite_handles import path_of
 from tests.servers import database, through
+from tests.working.clocks import Seconds
 from tests.working.records import WORKINGS, Records, settled_file
 from tests.working.subjects import BOUNCED, WOVEN, Case, DatabaseOf, cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
 NAMES = ("case", "woven", "with_tx", "leased", "bounced", "cancelled")
 
 
 def named(case: Case) -> str:
     return case.name
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
+    """The clock of everything on a desk."""
+    clock = Seconds()
+    for module in (clearing, desk, runs):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
 
 
 @pytest.fixture(params=cases(), ids=named)

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.jobs.endings import DONE
-from duly.jobs.handlers import Handler
 from duly.jobs.leases import NO_TURNS, Leased
-from duly.runtime import clearing, desk, runs, taking, worker
+from duly.runtime import taking, worker
 from duly.runtime.clearing import LONELY
 from duly.runtime.desk import Desk
 from duly.runtime.runs import Run
-from tests.working.clocks import Seconds
+from tests.working.clocks import NOTHING, Seconds
 from tests.working.lingering import Lingering, came_back
 from tests.working.subjects import Case, cases, seen, working
 
@@ -22,16 +21,6 @@ if TYPE_CHECKING:
     from tests.working.subjects import DatabaseOf
 
 AWAITED = cases(kinds=["sqlite", "postgres"], colours=["async"], ways=["leased"])
-NOTHING = Handler("nothing", print, frozenset(), "sync")
-
-
-@pytest.fixture
-def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
-    """The clock of everything on a desk."""
-    clock = Seconds()
-    for module in (clearing, desk, runs):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
 
 
 class Rounds:

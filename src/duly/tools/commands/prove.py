@@ -101,8 +101,8 @@ def add_manner(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=address,
         metavar="HOST:PORT",
-        help="a server of the application's own, such as a cache, or a program that it may start; "
-        "may be given several times",
+        help="a server of the application's own, such as a cache, the path of a socket, or a "
+        "program that it may start; may be given several times",
     )
     parser.add_argument("--only", metavar="CASE", help="one case: twice, kill:7, pause:2, fail")
     parser.add_argument(
