@@ -86,8 +86,6 @@ class Trap:
             if driver == "sqlite3":  # one write lock: whichever connection has it, the process does
                 self._opened.add(step.connection)
                 inside = any(state_of(each)[0] for each in list(self._opened))
-                # Its rows are not fetched yet, and until they are it has the lock.
-                inside = inside or (side == "after" and "RETURNING" in step.text.upper())
             self.passed.append(Passed(boundary, inside, driver))
             springs = boundary == self._at
         if springs:
