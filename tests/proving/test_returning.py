@@ -1,4 +1,4 @@
-"""INSERT … RETURNING outside of a transaction: it is over when its rows have been fetched."""
+"""Statements outside of a transaction whose rows are still to be fetched: who waits for them."""
 
 from __future__ import annotations
 
@@ -202,6 +202,86 @@ def test_a_worker_that_is_paused_after_it_does_not_hold_others_up(database: Path
     def handler() -> None:
         with closing(connected(database)) as own:
             own.execute(MARK).fetchall()
+
+    app = application(database, handler)
+    assert_effectively_once(app, EVENT, only="pause:1")
+    app.close()
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Path:
+    """Another file, without a write-ahead log: whoever reads it keeps others from committing."""
+    path = tmp_path / "prices.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE prices (item TEXT PRIMARY KEY)")
+        connection.execute("INSERT INTO prices VALUES ('cup'), ('pot')")
+    return path
+
+
+class Blocked:
+    """A watcher that tries, after each statement, whether others can write."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.seen: list[tuple[str, bool]] = []
+
+    def before(self, step: Step) -> None:
+        """Nothing to see."""
+
+    def after(self, step: Step) -> None:
+        # Not one that is watched, and in this process: SQLite knows its own locks.
+        with closing(sqlite3.Connection(self.path, timeout=0, isolation_level=None)) as other:
+            try:
+                other.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError:
+                self.seen.append((step.text, True))
+            else:
+                self.seen.append((step.text, False))
+
+
+@pytest.mark.parametrize("text", ["SELECT item FROM prices", "VALUES (1), (2)"])
+@pytest.mark.parametrize(
+    "fetch",
+    [
+        sqlite3.Cursor.fetchall,
+        lambda cursor: (cursor.fetchone(), cursor.fetchone(), cursor.fetchone()),
+        lambda cursor: cursor.fetchone(),
+        lambda cursor: cursor.close(),
+        lambda cursor: cursor.connection.close(),
+        lambda cursor: cursor.execute("SELECT 1 WHERE 0"),
+        lambda _: None,
+    ],
+    ids=["all", "each", "first", "closed", "disconnected", "next", "dropped"],
+)
+def test_a_read_is_over_when_it_keeps_nobody_from_writing(
+    prices: Path, text: str, fetch: Callable[[sqlite3.Cursor], object]
+) -> None:
+    watcher = Blocked(prices)
+    with watching(watcher), closing(connected(prices)) as connection:
+        fetch(connection.execute(text))
+    assert watcher.seen[0] == (text, False)
+
+
+def test_what_is_written_between_the_rows_of_a_read_is_told_of_at_once(prices: Path) -> None:
+    watcher = Blocked(prices)
+    renamed = "UPDATE prices SET item = 'mug' WHERE item = 'cup'"
+    with watching(watcher), closing(connected(prices)) as connection:
+        rows = connection.execute("SELECT item FROM prices")
+        connection.execute(renamed)
+        assert watcher.seen == [(renamed, True)]
+        rows.fetchall()
+    assert watcher.seen[1:] == [("SELECT item FROM prices", False)]
+
+
+def test_a_worker_that_is_paused_at_a_read_does_not_hold_others_up(
+    database: Path, prices: Path
+) -> None:
+    def handler() -> None:
+        with closing(connected(prices)) as own:
+            rows = own.execute("SELECT item FROM prices ORDER BY item")
+            rows.fetchone()
+            rows.close()
+            own.execute("INSERT INTO prices VALUES ('mug') ON CONFLICT DO NOTHING")
 
     app = application(database, handler)
     assert_effectively_once(app, EVENT, only="pause:1")

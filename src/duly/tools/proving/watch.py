@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from duly.tools.proving.trace import CLAIMS, FRAMES, TAKEN, Mark, Notes, Place, Wording
+from duly.tools.steps.unfinished import has_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,8 +190,8 @@ def inside(connection: Any) -> bool:
 
 
 def unfinished(connection: Any) -> bool:
-    """Whether a statement holds SQLite's write lock because its rows have not been fetched."""
-    return bool(getattr(connection, "unfinished", False))
+    """Whether a statement holds a lock of SQLite's because its rows have not been fetched."""
+    return hasattr(connection, "unfinished") and has_rows(connection)
 
 
 def is_open(connection: Any) -> bool:

@@ -1,8 +1,11 @@
-"""Statements of SQLite's that write and return rows: they are over when these have been fetched.
+"""Statements of SQLite's that return rows: some are over only when these have been fetched.
 
-Outside of a transaction such a statement is committed with its last row, or when nobody can fetch
+Outside of a transaction one that writes is committed with its last row, or when nobody can fetch
 that any more. Until then it has the write lock, although ``in_transaction`` is False, and whatever
 else is written through the connection is committed with it.
+
+One that only reads keeps others from committing, too, unless the file has a write-ahead log. What
+is done beside it is done by itself.
 """
 
 from __future__ import annotations
@@ -18,21 +21,32 @@ if TYPE_CHECKING:
 
 # Only with this word a statement that writes has rows.
 RETURNING = re.compile(r"\bRETURNING\b", re.IGNORECASE)
+# What only reads; a word that may also be one of its columns' makes it count as over at once.
+READS = re.compile(
+    r"\s*(?:SELECT|VALUES|WITH(?!.*\b(?:INSERT|UPDATE|DELETE|REPLACE)\b))\b",
+    re.IGNORECASE | re.DOTALL,
+)
 NOTHING = "SELECT 1 WHERE 0"
 
 
 def over(connection: Any, text: str, tell: Callable[[], None]) -> None:
     """Tell that a statement has been carried out: now, or as soon as it is committed."""
-    if not connection.unfinished and RETURNING.search(text) is None:
+    if connection.unfinished or RETURNING.search(text) is not None:
+        connection.unfinished.append(tell)
+        look(connection)
+    elif READS.match(text) is not None and is_reading(connection):
+        connection.unread.append(tell)
+    else:
         tell()
-        return
-    connection.unfinished.append(tell)
-    look(connection)
 
 
 def look(connection: Any) -> None:
-    """Tell of what was not yet committed at the last look, and is now."""
-    if connection.unfinished and not connection.is_writing():
+    """Tell of what was not yet over at the last look, and is now."""
+    if connection.unread and not is_reading(connection):
+        told, connection.unread = connection.unread, []
+        for tell in told:
+            tell()
+    if connection.unfinished and not is_writing(connection):
         told, connection.unfinished = connection.unfinished, []
         for tell in told:
             tell()
@@ -40,9 +54,46 @@ def look(connection: Any) -> None:
 
 def give_up(connection: Any, execute: Callable[[str], Any]) -> None:
     """End what a cursor has not fetched: its next statement would, in a moment that nobody sees."""
-    if connection.unfinished:
+    if has_rows(connection):
         execute(NOTHING)
         look(connection)
+
+
+def has_rows(connection: Any) -> bool:
+    """Whether a connection holds a lock for rows that have not been fetched."""
+    return bool(connection.unfinished or connection.unread)
+
+
+def is_writing(connection: Any) -> bool:
+    """Whether a statement that writes is not over: SQLite makes no savepoint beside it."""
+    try:
+        if connection.in_transaction:
+            return False  # that has an end of its own, which is seen
+        asking = connection.unwatched()
+        asking.execute("SAVEPOINT duly_looks")
+        asking.execute("RELEASE duly_looks")
+    except sqlite3.Error:  # also in another thread than the connection's, which cannot ask
+        return True
+    return False
+
+
+def is_reading(connection: Any) -> bool:
+    """Whether rows are left that keep others from writing.
+
+    SQLite does not define a function anew while a statement of the connection is not over.
+    """
+    try:
+        if connection.in_transaction:
+            return False  # as above
+        asking = connection.unwatched()
+        asking.row_factory = None
+        if asking.execute("PRAGMA journal_mode").fetchall() == [("wal",)]:
+            return False
+        for _ in range(2):
+            connection.create_function("duly_looks", 0, int)
+    except sqlite3.Error:  # also in another thread, as above
+        return True
+    return False
 
 
 def ending_connection(base: Any) -> Any:
@@ -52,6 +103,8 @@ def ending_connection(base: Any) -> Any:
         def __init__(self, *arguments: Any, **options: Any) -> None:
             # What will be told of statements that have been carried out.
             self.unfinished: list[Callable[[], None]] = []
+            # And of those that only read.
+            self.unread: list[Callable[[], None]] = []
             self._cursors: WeakSet[Any] = WeakSet()
             super().__init__(*arguments, **options)
 
@@ -60,21 +113,13 @@ def ending_connection(base: Any) -> Any:
             self._cursors.add(made)
             return made
 
-        def is_writing(self) -> bool:
-            """Whether a statement that writes is not over: SQLite makes no savepoint beside it."""
-            try:
-                if self.in_transaction:
-                    return False  # that has an end of its own, which is seen
-                asking = super().cursor()  # one that nobody watches
-                asking.execute("SAVEPOINT duly_looks")
-                asking.execute("RELEASE duly_looks")
-            except sqlite3.Error:  # also in another thread than the connection's, which cannot ask
-                return True
-            return False
+        def unwatched(self) -> Any:
+            """A cursor of which nobody is told."""
+            return super().cursor()
 
         def close(self) -> None:
             # SQLite would keep the lock for as long as there is a cursor with rows left.
-            for cursor in list(self._cursors) if self.unfinished else ():
+            for cursor in list(self._cursors) if has_rows(self) else ():
                 cursor.close()
             look(self)
             super().close()
@@ -108,7 +153,7 @@ def ending_cursor(base: Any) -> Any:
 
         def __del__(self) -> None:
             # Its statement ends with it, a moment after this, when nobody can look any more.
-            if self.connection.unfinished:
+            if has_rows(self.connection):
                 with suppress(sqlite3.Error):  # in another thread: the next look will tell
                     self.close()
 
