@@ -19,6 +19,12 @@ def post(body: object = None, key: str | None = None, url: str = URL) -> Call:
     return Call("http", "POST", url, json.dumps(body), headers)
 
 
+def labelled(body: str) -> Call:
+    """A call by urllib without a type of its own."""
+    headers = {"Content-type": "application/x-www-form-urlencoded"}
+    return Call("http", "POST", URL, body, headers)
+
+
 def test_two_calls_with_the_same_key_to_the_same_url_are_one() -> None:
     assert len(effective([post(key="k"), post(key="k")])) == 1
 
@@ -41,6 +47,33 @@ def test_a_key_is_known_by_its_name_in_the_body(body: object) -> None:
 )
 def test_calls_that_the_other_side_cannot_know_again_are_two(calls: list[Call]) -> None:
     assert len(effective(calls)) == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('{"amount": 20}', '{"amount": 40}'),
+        ("item=1&item=2", "item=2"),
+        ("urgent=&id=1", "id=1"),
+        ("name=%ff", "name=%fe"),
+        ("a plain text", "another text"),
+        ("&", "&&"),
+    ],
+)
+def test_nothing_of_a_body_is_lost_because_it_is_labelled_as_a_form(one: str, other: str) -> None:
+    assert labelled(one).content != labelled(other).content
+
+
+@pytest.mark.parametrize(("one", "other"), [("to=1&to=2", "to=2"), ("urgent&id=1", "id=1")])
+def test_nothing_of_a_query_is_lost(one: str, other: str) -> None:
+    first, second = (Call("http", "POST", f"{URL}?{query}") for query in (one, other))
+    assert first.content != second.content
+
+
+def test_a_key_is_known_in_a_body_that_urllib_has_labelled() -> None:
+    twice = [labelled('{"idempotency_key": "k"}'), labelled('{"idempotency_key": "k"}')]
+    assert len(effective(twice)) == 1
+    assert labelled("idempotency_key=k&amount=20").key == "k"
 
 
 def test_reading_is_no_effect_and_the_same_put_is_one() -> None:

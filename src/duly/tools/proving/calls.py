@@ -8,7 +8,7 @@ import re
 from dataclasses import asdict, dataclass, field, replace
 from email import message_from_string
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from duly.tools.proving.keys import held
 
@@ -81,7 +81,7 @@ class Call:
         """What it says, as far as it can be taken apart."""
         if self.medium == "mail":
             return mail_content(self.body)
-        query = dict(parse_qsl(urlsplit(self.url).query))
+        query = fields(urlsplit(self.url).query)
         return {"query": query, "body": body_content(self.body, self.headers)}
 
 
@@ -97,14 +97,24 @@ def mail_content(text: str) -> dict[str, str]:
 
 
 def body_content(text: str, headers: dict[str, str]) -> Any:
-    """A body as JSON or as a form where it is one, or else as it stands."""
-    kinds = [value for name, value in headers.items() if name.lower() == "content-type"]
-    if kinds and kinds[0].startswith("application/x-www-form-urlencoded"):
-        return dict(parse_qsl(text))
+    """A body as JSON or as a form where it is one, or else as it stands.
+
+    What it is labelled as comes second: urllib calls every body a form that is not called anything.
+    """
     try:
         return json.loads(text) if text else None
     except ValueError:
-        return text
+        kinds = [value for name, value in headers.items() if name.lower() == "content-type"]
+    if kinds and kinds[0].lower().startswith("application/x-www-form-urlencoded"):
+        return fields(text) or text
+    return text
+
+
+def fields(text: str) -> dict[str, str | list[str]]:
+    """A form, or a query, with all that is in it: a name may come twice, or without a value."""
+    # What is not UTF-8 is kept apart as well.
+    found = parse_qs(text, keep_blank_values=True, errors="surrogateescape")
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
 def named_keys(value: Any) -> Iterator[str]:
