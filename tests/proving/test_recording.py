@@ -90,6 +90,63 @@ def test_a_call_is_recorded_with_its_key_and_answered_as_asked(
     assert "secret" not in (tmp_path / "calls").read_text()
 
 
+def unread(body: Any, headers: dict[str, str], *, chunked: bool = False) -> None:
+    connection = http.client.HTTPSConnection("bank.example", 8443)
+    path = URL.partition("8443")[2]
+    connection.request("POST", path, body, headers, encode_chunked=chunked)
+    connection.close()
+
+
+def test_a_call_whose_answer_nobody_reads_is_recorded(tmp_path: Path) -> None:
+    with recorded(tmp_path / "calls"):
+        unread(b'{"n": 1}', {})
+        unread(iter([b'{"n"', b": 2}"]), {}, chunked=True)
+        unread(b"", {})
+        unread(b'{"n": 3}', {"Content-Length": "9"})  # of which the other side waits for the rest
+        forgotten = http.client.HTTPSConnection("bank.example", 8443)
+        forgotten.request("DELETE", "/charges")
+
+        assert [(one.method, one.body) for one in read_calls(tmp_path / "calls")] == [
+            ("POST", '{"n": 1}'),
+            ("POST", '{"n": 2}'),
+            ("POST", ""),
+            ("DELETE", ""),
+        ]
+
+
+def test_a_body_whose_length_nobody_said_is_recorded_when_it_is_over(tmp_path: Path) -> None:
+    with recorded(tmp_path / "calls"):
+        for read in (True, False):
+            connection = http.client.HTTPSConnection("bank.example", 8443)
+            connection.putrequest("POST", "/charges")
+            connection.endheaders()
+            connection.send(b'{"n": 1}')
+            if read:
+                assert connection.getresponse().status == 201
+            connection.close()
+
+    assert [one.body for one in read_calls(tmp_path / "calls")] == ['{"n": 1}', '{"n": 1}']
+
+
+@pytest.mark.parametrize("library", ["urllib", "requests", "http.client"])
+def test_a_call_through_a_proxy_is_told_by_where_it_goes(library: str, tmp_path: Path) -> None:
+    proxies = {"https": "http://proxy.example:3128"}
+    with recorded(tmp_path / "calls"):
+        if library == "urllib":
+            handler = urllib.request.ProxyHandler(proxies)
+            urllib.request.build_opener(handler).open(URL, b"{}").close()
+        elif library == "requests":
+            requests.post(URL, b"{}", proxies=proxies, timeout=5)
+        else:
+            connection = http.client.HTTPSConnection("proxy.example", 3128)
+            connection.set_tunnel("bank.example", 8443)
+            connection.request("POST", URL.partition("8443")[2], b"{}")
+            connection.close()
+
+    [made] = read_calls(tmp_path / "calls")
+    assert made.url == URL
+
+
 def sent(server: smtplib.SMTP, text: str = "Hooray!\n.\nBye") -> None:
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Subject"] = "shop@shop.example", "ada@example.com", "On its way"
