@@ -146,14 +146,21 @@ def unchunked(body: bytes) -> bytes | None:
         found, rest = found + rest[:length], rest[length + 2 :]
 
 
+def origin_of(connection: Any) -> str:
+    """Where a connection leads to; through a tunnel that is not where it goes first."""
+    scheme = "https" if connection.default_port == http.client.HTTPS_PORT else "http"
+    host, port = connection.host, connection.port
+    if connection._tunnel_host:
+        host, port = connection._tunnel_host, connection._tunnel_port
+    return f"{scheme}://{host}{'' if port in (None, connection.default_port) else f':{port}'}"
+
+
 @contextmanager
 def recorded(recorder: Recorder) -> Iterator[None]:
     """Let every connection of http.client lead to the recorder."""
 
     def connect(self: Any) -> None:
-        scheme = "https" if self.default_port == http.client.HTTPS_PORT else "http"
-        port = "" if self.port in (None, self.default_port) else f":{self.port}"
-        self.sock = Socket(recorder, f"{scheme}://{self.host}{port}")
+        self.sock = Socket(recorder, origin_of(self))
         # urllib3 would complain about a certificate that nobody has looked at.
         self.is_verified, self.proxy_is_verified = True, None
 
