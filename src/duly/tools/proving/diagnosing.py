@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from duly.tools.proving import mistakes
 from duly.tools.proving.comparing import Difference
 from duly.tools.proving.databases.waiting import TOLD as WAITING
-from duly.tools.proving.findings import Undone
+from duly.tools.proving.findings import Refused, Undone
 from duly.tools.proving.points import words
 from duly.tools.proving.reading import Trace
 from duly.tools.proving.statements import is_delta, verb_of
@@ -32,6 +32,8 @@ def diagnosed(case: Case, wrong: Wrong, marks: Sequence[Mark], calls: Sequence[C
         calls: the calls of the case.
     """
     trace = Trace(marks)
+    if isinstance(wrong, Refused) and not wrong.failure:
+        return mistakes.duplicate_refused()
     if case.shape in ("reordered", "again"):
         return order_mistake(trace)
     if case.shape == "fail":
@@ -41,7 +43,9 @@ def diagnosed(case: Case, wrong: Wrong, marks: Sequence[Mark], calls: Sequence[C
     if isinstance(wrong, Difference):
         return row_mistake(trace, case, wrong)
     if isinstance(wrong, Undone):
-        return undone_mistake(wrong)
+        return failing_mistake(wrong.left.error)
+    if isinstance(wrong, Refused):
+        return failing_mistake(wrong.failure)
     return value_mistake(trace, case)
 
 
@@ -141,9 +145,9 @@ def lost_mistake(
     return mistakes.mark_first(words(before[-1]), call) if before else mistakes.unknown()
 
 
-def undone_mistake(wrong: Undone) -> Mistake:
+def failing_mistake(error: str) -> Mistake:
     """A repeat that fails each time it is tried."""
-    told = wrong.left.error.lower()
+    told = error.lower()
     if "unique" in told or "duplicate key" in told:
         return mistakes.row_is_there()
     return mistakes.unknown()

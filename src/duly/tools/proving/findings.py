@@ -34,7 +34,24 @@ class OtherValue:
     actual: Any
 
 
-Wrong = Difference | CallDifference | Undone | OtherValue
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A delivery that was not answered 2xx when its sender came again, either.
+
+    Args:
+        where: where it went, for a sentence about it.
+        status: what it was answered.
+        word: duly's word for it.
+        failure: what its handler failed with, if it did, for the end of a sentence.
+    """
+
+    where: str
+    status: int
+    word: str
+    failure: str = ""
+
+
+Wrong = Difference | CallDifference | Undone | OtherValue | Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +97,9 @@ def difference_text(wrong: Wrong) -> str:
         left = wrong.left
         end = "is dead" if left.state == "dead" else f"is left {left.state}"
         return f"the {left.what} {left.name} {end}{': ' if left.error else ''}{left.error[:200]}"
+    if isinstance(wrong, Refused):
+        answer = f"{wrong.status} {wrong.word}".strip()
+        return f"the repeated delivery{wrong.where} was answered {answer}{wrong.failure}"
     return row_text(wrong)
 
 

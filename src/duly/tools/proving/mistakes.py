@@ -22,6 +22,7 @@ AFTER_COMMIT = "side effect after the commit"
 ORDER = "order-dependent write"
 MEMORY = "state in the process"
 ENQUEUED = "enqueue outside the transaction"
+DUPLICATE_REFUSED = "duplicate refused"
 NOT_REPEATABLE = "a repeat ends differently"
 
 BY_MAIL = 'tx.send("mail:…"), which a function of yours sends (@app.transport("mail"))'
@@ -161,6 +162,16 @@ def after_commit(what: str, call: Call | None) -> Mistake:
         f"{sentence(what)} comes after the COMMIT that says that the event is done "
         "(transaction.on_commit, or the like), so that nobody does it if the process dies in "
         f"between, or if it fails: {remedy}.",
+    )
+
+
+def duplicate_refused() -> Mistake:
+    """An answer that says to the sender that the event did not arrive."""
+    return Mistake(
+        DUPLICATE_REFUSED,
+        "The event was handled, and its sender is told that it was not: it comes again for hours "
+        "or days, and then many of them disable the endpoint. Answer 2xx to what duly calls a "
+        "duplicate.",
     )
 
 

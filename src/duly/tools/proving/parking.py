@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.tools.proving.diagnosing import is_lost
-from duly.tools.proving.findings import OtherValue, Undone
+from duly.tools.proving.findings import OtherValue, Refused, Undone
 from duly.tools.proving.talks import CallDifference
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def is_undone(wrong: Wrong) -> bool:
     """Whether something is missing that the job does when it goes on; twice is never allowed."""
     if isinstance(wrong, CallDifference):
         return wrong.actual < wrong.expected
+    if isinstance(wrong, Refused):
+        return False
     return isinstance(wrong, Undone | OtherValue) or is_lost(wrong)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
 from duly.tools.proving.acting import CALLS, Act, read_report
+from duly.tools.proving.answering import Refusals, refuse_failed
 from duly.tools.proving.calls import read_calls
 from duly.tools.proving.cases import COPIES, PROCESSES
 from duly.tools.proving.databases.base import asked_for
@@ -26,19 +27,11 @@ if TYPE_CHECKING:
     from duly.tools.proving.cases import Case
     from duly.tools.proving.databases import Left
     from duly.tools.proving.databases.finding import Ground
+    from duly.tools.proving.findings import Refused
     from duly.tools.proving.nursery import Ending, Nursery
     from duly.tools.proving.trace import Mark
     from duly.tools.proving.watch import Trap
     from duly.tools.proving.where import Told
-
-
-REFUSALS = {
-    "duplicate": "the database knows it already; begin with one that does not, or give --id",
-    "ignored": "no handler of the source matches its type; is it the right event?",
-    "too_old": "seen from the latest event its own time is before what its source remembers "
-    "(keep=); choose events that are closer together",
-    "conflict": "the database knows its body under another id; give another one",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +66,8 @@ class Outcome:
     left: list[Left]
     # What its processes did, one after the other.
     marks: list[Mark]
+    # A delivery whose sender was not content with the last answer, either.
+    refused: Refused | None = None
     # Whether a handler may be tried again; a job with one attempt may not.
     repeatable: bool = False
 
@@ -103,6 +98,8 @@ class Player:
         self._store = store_of(told.url, told.names)
         self._bases = Bases(ground, told.names, nursery.ours)
         self._number = 0
+        # Of the case that is being played.
+        self._refusals = Refusals()
 
     @property
     def ahead(self) -> float:
@@ -179,6 +176,7 @@ class Player:
         else:
             for number, ask in enumerate(case.deliveries):
                 self._ended(self._act(folder, number, (ask,), aging=number > 0))
+        self._come_again(folder, case)
         return self._outcome(folder)
 
     # The cases
@@ -212,12 +210,21 @@ class Player:
         self._heard(late, self._waited(late, process))
         self._finished(folder, 2)
 
+    def _come_again(self, folder: Path, case: Case) -> None:
+        """Do as senders do whose deliveries were refused; one may have to wait for another."""
+        for number, _ in enumerate(case.deliveries, max(PROCESSES, len(case.deliveries)) + 1):
+            refused = self._refusals.taken()
+            if not refused:
+                return
+            self._ended(self._act(folder, number, refused, aging=True))
+
     # Their parts
 
     def _begun(self) -> Path:
         """Everything as it was, and a folder for the files of a case."""
         self.put_back()
         self._number += 1
+        self._refusals = Refusals()
         folder = self._folder / str(self._number)
         folder.mkdir()
         return folder
@@ -251,6 +258,7 @@ class Player:
         if report is None or report.problem:
             told = f"it {ending.how} with {ending.code}" if report is None else report.problem
             raise Misuse(f"a run ended outside of the handler: {told[:500]}{last_words(act, told)}")
+        self._refusals.hear(act, report)
         return report
 
     def _outcome(self, folder: Path) -> Outcome:
@@ -262,6 +270,7 @@ class Player:
             read_calls(folder / CALLS),
             self._store.left(),
             marks,
+            self._refusals.first,
         )
 
     def _value(self) -> Any:
@@ -269,25 +278,6 @@ class Player:
             return None
         with self._store.connected() as connection:
             return self._wishes.effects(connection)
-
-
-def refuse_failed(report: Report, left: list[Left], act: Act) -> None:
-    """A handler that fails alone cannot be proved."""
-    for status, word in report.replies:
-        if not 200 <= status < 300:
-            answer = f"{status} {word}".strip()
-            raise Misuse(
-                f"the single delivery{act.deliveries[0].where} was answered {answer}: let it "
-                f"succeed first{report.failure}"
-            )
-        # Some sources answer without a body, and so do sites with an answer of their own. Where
-        # such an event was not accepted, nothing is left to compare, and that is refused.
-        if word not in ("accepted", ""):
-            raise Misuse(f"the single delivery was called {word}: {REFUSALS.get(word, '')}")
-    if left:
-        one = left[0]
-        told = f"{one.error[:300]}{one.place}"
-        raise Misuse(f"in the single run the {one.what} {one.name} failed: {told}")
 
 
 def last_words(act: Act, told: str) -> str:

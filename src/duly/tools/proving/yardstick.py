@@ -72,6 +72,7 @@ class Yardstick:
             yield OtherValue(self.outcome.value, outcome.value)
         if outcome.left:
             yield Undone(outcome.left[0])
+        yield outcome.refused
 
 
 def says_when(start: State, outcome: Outcome, span: Span) -> bool:
