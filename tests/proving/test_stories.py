@@ -193,3 +193,80 @@ def test_what_waits_for_the_commit_is_told_to_be_part_of_it(tmp_path: Path) -> N
     assert f"stage the e-mail with {BY_MAIL}" in told
     assert "The e-mail to ada@example.com comes after the COMMIT" in told
     assert "transaction.on_commit" in told
+
+
+@pytest.mark.parametrize("what", ["job", "keyed job", "row", "message"])
+def test_what_is_enqueued_outside_the_transaction_is_told_so_though_it_is_due_at_once(
+    what: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "shop.db"
+
+    def handler() -> None:
+        if what == "message":
+            app.send("https://books.example/", json={"n": 1})
+        else:
+            app.enqueue(what)
+
+    def pay(job: duly.Job) -> None:
+        job.http.post(BANK, key="pay", json={"amount": 20})
+
+    app = shop(path, handler)
+    app.job(name="job")(call)
+    app.job(name="keyed job")(pay)
+    app.job(name="row")(created)
+
+    told = failure(app, EVENT)
+
+    assert "not safe to repeat: enqueue outside the transaction killed after" in told
+    assert "tx.enqueue(…) or tx.send(…)" in told
+
+
+def test_a_row_that_is_inserted_after_an_enqueue_is_told_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+
+    def handler() -> None:
+        app.enqueue("set")
+        with closing(sqlite3.connect(path, timeout=10)) as own, own:
+            own.execute("INSERT INTO orders (id) VALUES ('o-1')")
+
+    def harmless(tx: duly.Tx) -> None:
+        tx.execute("UPDATE log SET line = 'seen'")
+
+    app = shop(path, handler)
+    app.job(name="set")(harmless)
+
+    assert "not safe to repeat: blind insert killed after INSERT" in failure(app, EVENT)
+
+
+def test_a_key_that_changes_with_the_attempt_is_told_as_a_key(tmp_path: Path) -> None:
+    def handler(job: duly.Job) -> None:
+        headers = {"Idempotency-Key": f"{job.key('charge')}-{job.attempt}"}
+        httpx.post(BANK, json={"amount": 20}, headers=headers)
+
+    told = failure(shop(tmp_path / "shop.db", handler), EVENT, only="fail")
+
+    assert "idempotency key made anew" in told
+    assert "use job.key(…)" in told
+
+
+def test_a_handler_that_goes_by_its_attempt_is_told_of_it(tmp_path: Path) -> None:
+    def handler(job: duly.Job, tx: duly.Tx) -> None:
+        tx.execute("INSERT INTO orders (id) VALUES (:id)", id=f"o-{job.attempt}")
+
+    told = failure(shop(tmp_path / "shop.db", handler), EVENT, only="fail")
+
+    assert "state in the process" in told
+    assert "job.attempt" in told
+
+
+def test_one_key_for_two_events_is_not_told_as_an_order(tmp_path: Path) -> None:
+    def handler(event: duly.Event, tx: duly.Tx) -> None:
+        httpx.post(BANK, json={"for": event.type}, headers={"Idempotency-Key": "charge-cust-7"})
+        both(event, tx)
+
+    app = shop(tmp_path / "shop.db", lambda: None)
+    app.on("shop", "*", name="charges")(handler)
+    told = failure(app, [FIRST, SECOND], effects=[], only="reordered")
+
+    assert "one idempotency key for two events" in told
+    assert "from event.id" in told

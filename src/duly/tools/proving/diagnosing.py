@@ -35,9 +35,18 @@ def diagnosed(case: Case, wrong: Wrong, marks: Sequence[Mark], calls: Sequence[C
     if isinstance(wrong, Refused) and not wrong.failure:
         return mistakes.duplicate_refused()
     if case.shape in ("reordered", "again"):
-        return order_mistake(trace)
+        return order_mistake(trace, wrong, calls)
     if case.shape == "fail":
-        return mistakes.memory()
+        return memory_mistake(trace, wrong, calls)
+    if not is_missing(wrong) and trace.enqueued_last(case):
+        return mistakes.enqueued()
+    return difference_mistake(trace, case, wrong, calls)
+
+
+def difference_mistake(
+    trace: Trace, case: Case, wrong: Wrong, calls: Sequence[Call]
+) -> Mistake:
+    """Why a handler that was killed, or paused, or came twice left something else."""
     if isinstance(wrong, CallDifference):
         return call_mistake(trace, case, wrong, calls)
     if isinstance(wrong, Difference):
@@ -47,6 +56,13 @@ def diagnosed(case: Case, wrong: Wrong, marks: Sequence[Mark], calls: Sequence[C
     if isinstance(wrong, Refused):
         return failing_mistake(wrong.failure)
     return value_mistake(trace, case)
+
+
+def is_missing(wrong: Wrong) -> bool:
+    """Whether it is about something that was not done, and not about what was done again."""
+    if isinstance(wrong, CallDifference):
+        return wrong.actual < wrong.expected
+    return isinstance(wrong, Difference) and is_lost(wrong)
 
 
 def row_mistake(trace: Trace, case: Case, wrong: Difference) -> Mistake:
@@ -118,11 +134,27 @@ def repeated_mistake(
         return mistakes.check_then_act(table)
     if call.medium == "mail":
         return mistakes.mail()
-    keys = {one.key for one in calls if one.origin == call.origin}
+    if call.medium == "message":
+        return mistakes.enqueued()
     inline = any(trace.inline(index) for index in made)
-    if call.key is not None and len(keys) > 1:
+    if has_new_keys(call, calls):
         return mistakes.new_key(inline=inline)
     return mistakes.no_key(inline=inline)
+
+
+def has_new_keys(call: Call, calls: Sequence[Call]) -> bool:
+    """Whether a call was made under one key and then under another."""
+    keys = {one.key for one in calls if one.origin == call.origin}
+    return call.key is not None and len(keys) > 1
+
+
+def memory_mistake(trace: Trace, wrong: Wrong, calls: Sequence[Call]) -> Mistake:
+    """Why the attempt after one that was rolled back does something else."""
+    if isinstance(wrong, CallDifference) and not is_missing(wrong):
+        call, made = wrong.call, trace.calls(wrong.call.told)
+        if call.medium == "message" or has_new_keys(call, calls):
+            return repeated_mistake(trace, call, made, calls)
+    return mistakes.memory()
 
 
 def value_mistake(trace: Trace, case: Case) -> Mistake:
@@ -153,11 +185,19 @@ def failing_mistake(error: str) -> Mistake:
     return mistakes.unknown()
 
 
-def order_mistake(trace: Trace) -> Mistake:
+def order_mistake(trace: Trace, wrong: Wrong, calls: Sequence[Call]) -> Mistake:
     """Why another order of the events ends differently."""
+    if isinstance(wrong, CallDifference) and has_shared_key(wrong.call, calls):
+        return mistakes.shared_key()
     handlers = trace.handlers()
     if any(one != handlers[0] for one in handlers):
         return mistakes.orders_apart()
     if trace.ordered:
         return mistakes.order_not_enough()
     return mistakes.order(inline=not any(handlers))
+
+
+def has_shared_key(call: Call, calls: Sequence[Call]) -> bool:
+    """Whether another call says something else under the same key."""
+    same = [one for one in calls if call.key is not None and one.repeats == call.repeats]
+    return any(one.content != call.content for one in same)

@@ -15,6 +15,7 @@ MARK_FIRST = "mark before work"
 CHECK_THEN_ACT = "check, then act"
 NO_KEY = "call without idempotency key"
 NEW_KEY = "idempotency key made anew"
+SHARED_KEY = "one idempotency key for two events"
 MAIL = "e-mail outside the outbox"
 BEFORE_CLAIM = "side effect before the claim"
 IN_ROUTE = "side effect in the route"
@@ -57,11 +58,12 @@ def blind_insert() -> Mistake:
 
 
 def enqueued() -> Mistake:
-    """A job or a message for later that is put there each time."""
+    """A job or a message that is put there each time, for later or to be done at once."""
     return Mistake(
         ENQUEUED,
-        "It is committed apart from the end of the handler's job, so that a repeat adds another "
-        "one: use tx.enqueue(…) or tx.send(…), or give it a key= that is made from the event.",
+        "A job or a message is committed apart from the end of the handler's own job, so that a "
+        "repeat adds another one, which is done as well: use tx.enqueue(…) or tx.send(…), or give "
+        "it a key= that is made from the event.",
     )
 
 
@@ -123,6 +125,16 @@ def new_key(*, inline: bool) -> Mistake:
         NEW_KEY,
         "Each attempt carries another key, so that the other side cannot know the second one: "
         f"{remedy}",
+    )
+
+
+def shared_key() -> Mistake:
+    """A key that says too little."""
+    return Mistake(
+        SHARED_KEY,
+        "Calls of two events carry the same key and say different things, so that the other side "
+        "takes the second for a repeat of the first: it does not do it, or refuses it. Make the "
+        "key from the event, with job.key(…) or from event.id.",
     )
 
 
@@ -215,8 +227,8 @@ def memory() -> Mistake:
     return Mistake(
         MEMORY,
         "The database took the failed attempt back, the memory of the process did not: a cache, a "
-        "global or an object that was changed made the next attempt do something else. Keep it in "
-        "the database, through `tx`.",
+        "global or an object that was changed, or a look at job.attempt, made the next attempt do "
+        "something else. Keep it in the database, through `tx`, and let each attempt do the same.",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.tools.proving.statements import read_tables, verb_of, written_table
-from duly.tools.proving.trace import TAKEN
+from duly.tools.proving.trace import CLAIMS, TAKEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 # The statement by which a job ends inside the transaction of its handler.
 SETTLES = "jobs_done"
+DONE = frozenset({SETTLES, "jobs_done_many"})
+# By these a job or a message is put there.
+ENQUEUES = frozenset({"jobs_insert", "jobs_insert_many", "outbox_insert"})
 # By this one a version is asked for, be it through order= or tx.newer(…).
 ORDERS = "versions_advance"
 
@@ -72,6 +75,19 @@ class Trace:
             for mark in reached
             if mark.theirs and mark.kind == "sql" and verb_of(mark.text) and self.outside(mark)
         ]
+
+    def enqueued_last(self, case: Case) -> bool:
+        """Whether a job or a message was committed right before the kill, and by itself.
+
+        That is, apart from the claim of the event and from the end of the handler's own job.
+        """
+        if case.point is None or case.point.side == "before":
+            return False
+        last = self.marks[case.point.index]
+        if last.transaction is None:
+            return last.ours in ENQUEUES
+        held = {one.ours for one in self.marks if one.transaction == last.transaction}
+        return last.ends and bool(held & ENQUEUES) and not held & (CLAIMS | DONE)
 
     def calls(self, told: str) -> list[int]:
         """Where a call was made."""
