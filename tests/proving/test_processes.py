@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import sqlite3
 import textwrap
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +16,7 @@ from duly.tools.proving.fresh import Named
 from duly.tools.proving.mistakes import DELTA, NEW_KEY
 from duly.tools.proving.playing import Wishes
 from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import by_name
+from duly.tools.proving.where import as_it_is, by_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,3 +126,33 @@ def test_a_key_that_another_process_would_not_make_again_is_found(
     verdict = tried(Named("shop_with_keys:app"), wishes, Manner(patience=200), lambda _: None)
 
     assert (verdict.finding and verdict.finding.mistake.name) == mistake
+
+
+@pytest.mark.parametrize("case", ["kill:4", "pause:1"])
+def test_a_handler_dies_or_stops_with_the_child_that_it_has_forked(
+    case: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "shop.db"
+
+    def add() -> None:
+        with closing(sqlite3.connect(path, timeout=10)) as own, own:
+            own.execute("UPDATE accounts SET n = n + 1")
+
+    def handler() -> None:
+        child = multiprocessing.get_context("fork").Process(target=add)
+        child.start()
+        child.join()
+
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE accounts (id INTEGER PRIMARY KEY, n INTEGER)")
+        connection.execute("INSERT INTO accounts VALUES (7, 0)")
+    app = duly.Duly(f"sqlite:///{path}")
+    app.source("shop", provider="standard-webhooks", secret="whsec_" + "A" * 32)
+    app.on("shop", "points.earned", name="handler")(handler)
+    wishes = Wishes((EventAsk("", b'{"type": "points.earned"}'),), only=case)
+
+    verdict = tried(as_it_is(app), wishes, Manner(patience=30), lambda _: None)
+
+    app.close()
+    assert verdict.finding is not None
+    assert verdict.finding.mistake.name == DELTA

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from duly._kernel.errors import Misuse
 from duly.tools.proving.acting import Stage, perform
 from duly.tools.proving.databases.using import Ours
-from duly.tools.proving.ending import end_started_by
+from duly.tools.proving.ending import end_started_by, started_by
 from duly.tools.proving.fresh import begin_anew
 from duly.tools.proving.interrupting import forgotten
 from duly.tools.proving.trace import named
@@ -89,8 +89,9 @@ class Nursery:
             ) from None
 
     def resume(self, process: int) -> None:
-        """Let a process that was stopped go on."""
-        os.kill(process, signal.SIGCONT)
+        """Let a process that was stopped go on, and what it has forked."""
+        for one in (*started_by(process), process):
+            os.kill(one, signal.SIGCONT)
 
     @property
     def ours(self) -> Ours:

@@ -27,6 +27,8 @@ Side = Literal["before", "after"]
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 # Seconds; far longer than the system needs to stop a process.
 STOPPING = 0.05
+# More than any process does of the same.
+APART = 1_000_000
 ATTACHES = re.compile(r"\bATTACH\b", re.IGNORECASE)
 # What psycopg calls ACTIVE, INTRANS and INERROR: in the midst of a statement, as of a COPY, nothing
 # is over yet.
@@ -64,6 +66,10 @@ class Watch:
         self._number = 0
         self._met: Callable[[Any], None] | None = None
         self._known: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+        # The process of the handler; one that it forks has steps of its own, with other numbers.
+        self._process = 0
+        self._forks = 0
+        self._first = 0
         self.phase: Phase = "start"
         self.claimed = False
 
@@ -76,6 +82,15 @@ class Watch:
     ) -> None:
         """From here on, write down; ``met`` is told of each connection before its first use."""
         self._wording, self._notes, self._trap, self._met = wording, notes, trap, met
+        self._process = os.getpid()
+        os.register_at_fork(before=self._fork, after_in_child=self._forked)
+
+    def _fork(self) -> None:
+        self._forks += 1
+
+    def _forked(self) -> None:
+        self._first += self._forks * APART
+        self._number += self._forks * APART  # nor is it in a transaction of its parent's
 
     @property
     def _begun(self) -> bool:
@@ -164,7 +179,7 @@ class Watch:
     def _note(self, kind: Kind, text: str, ours: str | None, transaction: int | None) -> None:
         alone = not any(inside(one) for one in list(self._open))
         alone = alone and not any(unfinished(one) for one in list(self._known))
-        nth = self._seen[text]
+        nth = self._place(text).nth
         mark = Mark(kind, text, nth, ours, transaction, self.phase, self.claimed, alone)
         if self._notes is not None:
             self._notes.add(mark)
@@ -172,10 +187,15 @@ class Watch:
         self._spring(text, "after")
         self._seen[text] += 1
 
+    def _place(self, text: str) -> Place:
+        return Place(text, self._first + self._seen[text])
+
     def _spring(self, text: str, side: Side) -> None:
         trap = self._trap
-        if trap is not None and (trap.place, trap.side) == (Place(text, self._seen[text]), side):
+        if trap is not None and (trap.place, trap.side) == (self._place(text), side):
             self._trap = None
+            if self._process != os.getpid():  # a child that the handler has forked
+                os.kill(self._process, SIGNALS[trap.manner])
             os.kill(os.getpid(), SIGNALS[trap.manner])
             time.sleep(STOPPING)  # a stop may reach the other threads first
 
