@@ -72,8 +72,10 @@ def tried_text(verdict: Verdict) -> str:
 def verdict_document(verdict: Verdict, again: str) -> dict[str, Json]:
     """The same for programs."""
     finding = verdict.finding
+    # One case says nothing about the others, unless it failed.
+    untold = finding is None and verdict.only is not None
     return {
-        "effectively_once": finding is None,
+        "effectively_once": None if untold else finding is None,
         "only": verdict.only,
         "finding": None if finding is None else finding.document(),
         "again": None if finding is None else f"{again} --only {finding.case.name}",
