@@ -88,6 +88,39 @@ def test_an_inline_handler_that_fails_says_why_and_in_which_line(tmp_path: Path)
     assert f"({__file__}, line {handler.__code__.co_firstlineno + 1})" in told
 
 
+@pytest.mark.parametrize("source", ["", "shop"])
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "its type cannot be told: its body is empty"),
+        (b'{"type": "order.', "its type cannot be told: its body is not JSON (Unterminated"),
+        (b'{"order": 1}', "its type cannot be told: its body does not say it"),
+        (b'{"type": "refund"}', "no handler for refund"),
+    ],
+)
+def test_an_event_that_no_handler_takes_is_told_why(
+    body: bytes, why: str, source: str, tmp_path: Path
+) -> None:
+    assert why in refusal(shop(tmp_path / "shop.db", right), body, source=source)
+
+
+@pytest.mark.parametrize("source", ["", "github"])
+def test_a_type_that_comes_in_a_header_is_asked_for(source: str, tmp_path: Path) -> None:
+    app = duly.Duly(f"sqlite:///{tmp_path / 'shop.db'}")
+    app.source("github", provider="github", secret="a secret of github's")
+    app.on("github", "push", name="pushed")(right)
+    told = refusal(app, {"ref": "main"}, source=source)
+    assert "its type comes in the header X-GitHub-Event: give --type" in told
+
+
+def test_two_files_that_are_one_event_are_told_so(tmp_path: Path) -> None:
+    told = refusal(shop(tmp_path / "shop.db", right), [EVENT, {**EVENT, "type": "order.x"}, EVENT])
+    assert "events 1 and 3 are one event, msg_" in told
+    same = {"id": "evt_1"}
+    told = refusal(shop(tmp_path / "other.db", right), [EVENT, {**EVENT, "n": 1}], **same)
+    assert "events 1 and 2 are one event, evt_1: an order needs another, later event" in told
+
+
 def test_a_program_is_told_in_json_why_nothing_was_proved(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly._kernel.errors import Misuse, Rejected
 from duly.edge.intake import Delivery, too_old
-from duly.gate.signing import sign
+from duly.gate.signing import header_of, sign
 from duly.gate.verification import verify
 from duly.tools.proving.sites import posted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duly.app import Duly
     from duly.edge.routes import Route
     from duly.gate.secrets import Secret
@@ -87,8 +89,7 @@ class EventAsk:
         """The same with its source: the one that was named, or the only one that handles it."""
         routes = {path[1:]: route for path, route in app.site.routes.items()}
         if self.source:
-            # Either says what there is instead, or what else it takes.
-            self.signed(app._route(self.source), app.receiver.now())
+            self._refuse_unhandled(app)
             return self
         reasons = {name: self._unfit(route, app.receiver.now()) for name, route in routes.items()}
         fitting = [name for name, why in reasons.items() if why is None]
@@ -98,6 +99,26 @@ class EventAsk:
             raise Misuse(f"{' and '.join(fitting)} could have sent this event: name its source")
         told = "; ".join(f"{name}: {why}" for name, why in reasons.items()) or "there is none"
         raise Misuse(f"no source could have sent this event ({told})")
+
+    def _refuse_unhandled(self, app: Duly) -> None:
+        """Refuse an event that the named source has no handler for; a site may see it otherwise."""
+        route, now = app._route(self.source), app.receiver.now()
+        self.signed(route, now)  # either says what there is instead, or what else it takes
+        try:
+            self._read(route, now)
+        except Rejected:  # as the single run will say
+            return
+        why = self._unfit(route, now)
+        if why is not None and self.path is None:
+            raise Misuse(f"source {self.source} cannot take this event: {why}")
+
+    def ids(self, app: Duly) -> frozenset[str]:
+        """What its source knows it by, as far as that can be told."""
+        try:
+            found = self._read(app._route(self.source), app.receiver.now())
+        except Rejected:
+            return frozenset()
+        return frozenset(item.id for item in found.items)
 
     def age(self, app: Duly) -> Age:
         """When it happened, by its own account, and whether the source remembers so far back."""
@@ -127,11 +148,15 @@ class EventAsk:
         if any(route.handlers.matching(item.type) for item in found.items):
             return None
         types = sorted({item.type for item in found.items if item.type is not None})
-        if not types:
-            return (
-                "its type cannot be told: is its body JSON, or is the type in a header of its own?"
-            )
-        return f"no handler for {', '.join(types)}"
+        return f"no handler for {', '.join(types)}" if types else self._untold(route.source)
+
+    def _untold(self, source: Source) -> str:
+        """Why its type is not known."""
+        place = header_of(source.provider.spot("type"))
+        if place is not None and self.type is None:
+            return f"its type comes in the header {place.spelled}: give --type, or type= in a test"
+        told = not_json(self.body)
+        return f"its type cannot be told: {told or 'its body does not say it'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +182,40 @@ class JobAsk:
         app.jobs.named(self.name)
         return self
 
+    def ids(self, app: Duly) -> frozenset[str]:  # noqa: ARG002  # of events
+        """It is known by its key."""
+        return frozenset()
+
     def age(self, app: Duly) -> Age:  # noqa: ARG002  # of events
         """It is of this moment."""
         return Age(None)
 
 
 Ask = EventAsk | JobAsk
+
+
+def refuse_twins(asks: Sequence[Ask], app: Duly) -> None:
+    """Refuse two files that are one event: the second of them would be a duplicate."""
+    known: dict[str, int] = {}
+    for number, ask in enumerate(asks, 1):
+        for one in sorted(ask.ids(app)):
+            if one in known:
+                raise Misuse(
+                    f"events {known[one]} and {number} are one event, {one:.80}: an order needs "
+                    "another, later event, with an id of its own"
+                )
+            known[one] = number
+
+
+def not_json(body: bytes) -> str:
+    """Why a body is not JSON; nothing where it is."""
+    if not body.strip():
+        return "its body is empty"
+    try:
+        json.loads(body)
+    except ValueError as problem:
+        return f"its body is not JSON ({problem})"
+    return ""
 
 
 @cache

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from duly._kernel.errors import Misuse
 from duly.tools.proving.acting import Stage, perform
+from duly.tools.proving.asks import refuse_twins
 from duly.tools.proving.databases.using import Ours
 from duly.tools.proving.ending import end_started_by, started_by
 from duly.tools.proving.fresh import begin_anew
@@ -205,6 +206,7 @@ class Server:
     def _described(self, asks: tuple[Ask, ...]) -> tuple[Told, tuple[Ask, ...]]:
         app, _ = self._stage.load(self._load)
         settled = tuple(ask.settled(app) for ask in asks)
+        refuse_twins(settled, app)
         told = described(app, settled), settled
         named(app.store.names)  # read once, before the forks
         gc.freeze()  # or each child would copy what it only looks at
