@@ -339,13 +339,13 @@ def failing(tx: duly.Tx) -> None:
     ("asked", "told"),
     [
         ({"event": EVENT}, "in the single run the job handler failed: ValueError: the order is"),
-        ({"event": {"type": "other"}, "source": "shop"}, "no handler of the source"),
+        ({"event": {"type": "other"}, "source": "shop"}, "take this event: no handler for other"),
         ({"event": EVENT, "source": "nobody"}, "there is no source 'nobody'"),
         (
             {"event": {"type": "other"}},
             "no source could have sent this event (shop: no handler for other)",
         ),
-        ({"event": b"{"}, "its type cannot be told: is its body JSON"),
+        ({"event": b"{"}, "its type cannot be told: its body is not JSON"),
         ({"job": "nobody"}, "is no job"),
         ({}, "Give an event, or job="),
         ({"event": []}, "empty"),

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from duly.tools.proving.calls import Call, effective
+from duly.tools.proving.calls import Call, changed, effective
 from duly.tools.proving.talks import CallMasks
 
 URL = "https://bank.example/charges"
@@ -74,6 +74,11 @@ def test_a_key_is_known_in_a_body_that_urllib_has_labelled() -> None:
     twice = [labelled('{"idempotency_key": "k"}'), labelled('{"idempotency_key": "k"}')]
     assert len(effective(twice)) == 1
     assert labelled("idempotency_key=k&amount=20").key == "k"
+
+
+def test_a_repeat_under_one_key_with_another_body_is_named() -> None:
+    assert changed([post({"n": 1}, "k"), post({"n": 1}, "k"), post({"n": 2})]) == []
+    assert changed([post({"n": 1}, "k"), post({"n": 2}, "k")]) == [f"POST {URL}"]
 
 
 def test_reading_is_no_effect_and_the_same_put_is_one() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import smtplib
 import sqlite3
+import time
 import uuid
 from contextlib import closing
 from email.message import EmailMessage
@@ -19,6 +21,10 @@ from starlette.routing import Route
 
 import duly
 from duly.edge.adapters import starlette
+from duly.tools.proving.asks import EventAsk
+from duly.tools.proving.playing import Wishes
+from duly.tools.proving.trial import Manner, tried
+from duly.tools.proving.where import Subject
 from tests.proving.test_assert import EVENT, SECRET, failure, shop
 
 if TYPE_CHECKING:
@@ -270,3 +276,18 @@ def test_one_key_for_two_events_is_not_told_as_an_order(tmp_path: Path) -> None:
 
     assert "one idempotency key for two events" in told
     assert "from event.id" in told
+
+
+def test_a_repeat_under_one_key_with_another_body_is_noted(tmp_path: Path) -> None:
+    def handler(job: duly.Job) -> None:
+        headers = {"Idempotency-Key": job.key("charge")}
+        httpx.post(BANK, json={"amount": 20, "at": time.time()}, headers=headers)
+
+    app = shop(tmp_path / "shop.db", handler)
+    asked = Wishes((EventAsk("shop", json.dumps(EVENT).encode()),), only="kill:3")
+    verdict = tried(lambda: Subject(app, None), asked, Manner(), lambda _: None)
+    app.close()
+
+    assert verdict.finding is None
+    [note] = [one for one in verdict.notes if "another body" in one]
+    assert note.startswith(f"POST {BANK} was repeated under one key with another body")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -119,6 +120,21 @@ def test_two_files_that_are_one_event_are_told_so(tmp_path: Path) -> None:
     same = {"id": "evt_1"}
     told = refusal(shop(tmp_path / "other.db", right), [EVENT, {**EVENT, "n": 1}], **same)
     assert "events 1 and 2 are one event, evt_1: an order needs another, later event" in told
+
+
+def test_a_store_in_memory_is_refused_and_leaves_no_folder_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shop_in_memory.py").write_text(SITE.replace("sqlite:///shop.db", "memory:"))
+    (tmp_path / "event.json").write_text(json.dumps(EVENT))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.chdir(tmp_path)
+
+    assert cli.main(["prove", "shop_in_memory:app", "--event", "event.json"]) == 2
+
+    assert "a memory: store is one process's own" in capsys.readouterr().err
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_a_program_is_told_in_json_why_nothing_was_proved(

@@ -172,3 +172,15 @@ def effective(calls: Iterable[Call]) -> list[Call]:
         found.pop(name, None)
         found[name] = call
     return list(found.values())
+
+
+def changed(calls: Iterable[Call]) -> list[str]:
+    """The calls that were made again under their key and said something else, for a person."""
+    first: dict[Hashable, Call] = {}
+    found: dict[str, None] = {}
+    for call in calls:
+        if call.key is None or call.method in SAFE:
+            continue
+        if first.setdefault(call.repeats, call).content != call.content:
+            found[call.told] = None
+    return list(found)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from duly._kernel.errors import Misuse
 from duly.tools.proving import parking
 from duly.tools.proving.asks import EventAsk
-from duly.tools.proving.calls import effective
+from duly.tools.proving.calls import changed, effective
 from duly.tools.proving.cases import cases_of
 from duly.tools.proving.diagnosing import diagnosed
 from duly.tools.proving.findings import Finding
@@ -67,6 +67,8 @@ class Proof:
         self._failed: Failed | None = None
         # The cases that ended with a question to a person.
         self._waiting: list[str] = []
+        # The calls that were repeated with another body, though under one key.
+        self._changed: dict[str, None] = {}
 
     def run(self, show: Callable[[str], None]) -> Verdict:
         """Try every case until one ends differently; the databases are left as that left them."""
@@ -91,6 +93,7 @@ class Proof:
         verdict.notes = notes_of(asks, cases, single)
         if self._waiting:
             verdict.notes.append(parking.note_of(self._waiting))
+        verdict.notes += map(changed_note, self._changed)
         return verdict
 
     def _tried(self, case: Case, single: Yardstick, yardstick: Yardstick) -> Finding | None:
@@ -111,9 +114,13 @@ class Proof:
         return Finding(case, wrong, mistake)
 
     def _note(self, case: Case, outcome: Outcome) -> None:
-        """It ended as it should; what is left then waits for a person."""
+        """It ended as it should; what is left then waits for a person.
+
+        The other side knows a call by its key, but may look at more.
+        """
         if outcome.left:
             self._waiting.append(case.name)
+        self._changed |= dict.fromkeys(changed(outcome.calls))
 
     def repeat(self) -> None:
         """Bring the databases to where the failing case left them, for whoever keeps them."""
@@ -155,6 +162,14 @@ class Proof:
             names = ", ".join(case.name for case in cases)
             raise Misuse(f"there is no case {self._wishes.only:.60}: there are {names}")
         return found
+
+
+def changed_note(call: str) -> str:
+    """What to say of a call that was repeated with another body."""
+    return (
+        f"{call} was repeated under one key with another body, such as another time: it counts as "
+        "one here, but Stripe and others refuse that"
+    )
 
 
 def notes_of(asks: Sequence[Ask], cases: Sequence[Case], single: Yardstick) -> list[str]:

@@ -153,6 +153,7 @@ def by_name(name: str, site: str | None = None) -> Load:
     def load() -> Subject:
         app = loaded(name)
         if not app.store.capabilities.durable:
+            app.store.close()  # or its folder stays: this process ends without a farewell
             raise Misuse(
                 "a memory: store is one process's own, so that nothing of it is left when that is "
                 "killed: let the application use a SQLite file or PostgreSQL for its proof"
