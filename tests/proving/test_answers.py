@@ -11,7 +11,6 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-import duly
 from duly.edge.adapters import starlette
 from duly.tools.proving.asserting import assert_effectively_once
 from tests.proving.test_assert import EVENT, SECRET, failure, right, shop
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from starlette.requests import Request
+
+    import duly
 
 MADE, SET = {"type": "made", "order": "o-1"}, {"type": "set", "order": "o-1"}
 

@@ -43,9 +43,7 @@ def diagnosed(case: Case, wrong: Wrong, marks: Sequence[Mark], calls: Sequence[C
     return difference_mistake(trace, case, wrong, calls)
 
 
-def difference_mistake(
-    trace: Trace, case: Case, wrong: Wrong, calls: Sequence[Call]
-) -> Mistake:
+def difference_mistake(trace: Trace, case: Case, wrong: Wrong, calls: Sequence[Call]) -> Mistake:
     """Why a handler that was killed, or paused, or came twice left something else."""
     if isinstance(wrong, CallDifference):
         return call_mistake(trace, case, wrong, calls)
