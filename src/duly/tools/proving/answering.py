@@ -27,7 +27,7 @@ REFUSALS = {
 }
 
 
-class Refusals:
+class Declined:
     """What was not answered 2xx in a case, each with its latest answer of that kind."""
 
     def __init__(self) -> None:

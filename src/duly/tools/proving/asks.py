@@ -112,13 +112,13 @@ class EventAsk:
         if why is not None and self.path is None:
             raise Misuse(f"source {self.source} cannot take this event: {why}")
 
-    def ids(self, app: Duly) -> frozenset[str]:
-        """What its source knows it by, as far as that can be told."""
+    def ids(self, app: Duly) -> frozenset[tuple[str, str]]:
+        """Its source, and what that knows it by, as far as it can be told; several of a batch."""
         try:
             found = self._read(app._route(self.source), app.receiver.now())
         except Rejected:
             return frozenset()
-        return frozenset(item.id for item in found.items)
+        return frozenset((self.source, item.id) for item in found.items)
 
     def age(self, app: Duly) -> Age:
         """When it happened, by its own account, and whether the source remembers so far back."""
@@ -182,7 +182,7 @@ class JobAsk:
         app.jobs.named(self.name)
         return self
 
-    def ids(self, app: Duly) -> frozenset[str]:  # noqa: ARG002  # of events
+    def ids(self, app: Duly) -> frozenset[tuple[str, str]]:  # noqa: ARG002  # of events
         """It is known by its key."""
         return frozenset()
 
@@ -196,15 +196,16 @@ Ask = EventAsk | JobAsk
 
 def refuse_twins(asks: Sequence[Ask], app: Duly) -> None:
     """Refuse two files that are one event: the second of them would be a duplicate."""
-    known: dict[str, int] = {}
+    known: dict[tuple[str, str], int] = {}
     for number, ask in enumerate(asks, 1):
-        for one in sorted(ask.ids(app)):
-            if one in known:
-                raise Misuse(
-                    f"events {known[one]} and {number} are one event, {one:.80}: an order needs "
-                    "another, later event, with an id of its own"
-                )
-            known[one] = number
+        ids = ask.ids(app)
+        if ids and ids <= set(known):
+            one = min(ids)
+            raise Misuse(
+                f"events {known[one]} and {number} are one event, {one[1]:.80}: an order needs "
+                "another, later event, with an id of its own"
+            )
+        known |= dict.fromkeys(ids, number)
 
 
 def not_json(body: bytes) -> str:

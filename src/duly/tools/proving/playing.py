@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
 from duly.tools.proving.acting import CALLS, Act, read_report
-from duly.tools.proving.answering import Refusals, refuse_failed
+from duly.tools.proving.answering import Declined, refuse_failed
 from duly.tools.proving.calls import read_calls
 from duly.tools.proving.cases import COPIES, PROCESSES
 from duly.tools.proving.databases.base import asked_for
@@ -99,7 +99,7 @@ class Player:
         self._bases = Bases(ground, told.names, nursery.ours)
         self._number = 0
         # Of the case that is being played.
-        self._refusals = Refusals()
+        self._declined = Declined()
 
     @property
     def ahead(self) -> float:
@@ -213,7 +213,7 @@ class Player:
     def _come_again(self, folder: Path, case: Case) -> None:
         """Do as senders do whose deliveries were refused; one may have to wait for another."""
         for number, _ in enumerate(case.deliveries, max(PROCESSES, len(case.deliveries)) + 1):
-            refused = self._refusals.taken()
+            refused = self._declined.taken()
             if not refused:
                 return
             self._ended(self._act(folder, number, refused, aging=True))
@@ -224,7 +224,7 @@ class Player:
         """Everything as it was, and a folder for the files of a case."""
         self.put_back()
         self._number += 1
-        self._refusals = Refusals()
+        self._declined = Declined()
         folder = self._folder / str(self._number)
         folder.mkdir()
         return folder
@@ -258,7 +258,7 @@ class Player:
         if report is None or report.problem:
             told = f"it {ending.how} with {ending.code}" if report is None else report.problem
             raise Misuse(f"a run ended outside of the handler: {told[:500]}{last_words(act, told)}")
-        self._refusals.hear(act, report)
+        self._declined.hear(act, report)
         return report
 
     def _outcome(self, folder: Path) -> Outcome:
@@ -270,7 +270,7 @@ class Player:
             read_calls(folder / CALLS),
             self._store.left(),
             marks,
-            self._refusals.first,
+            self._declined.first,
         )
 
     def _value(self) -> Any:

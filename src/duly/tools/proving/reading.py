@@ -84,6 +84,8 @@ class Trace:
         if case.point is None or case.point.side == "before":
             return False
         last = self.marks[case.point.index]
+        if last.phase == "receive" and not last.claimed:
+            return False  # it is what the proof itself has enqueued
         if last.transaction is None:
             return last.ours in ENQUEUES
         held = {one.ours for one in self.marks if one.transaction == last.transaction}
