@@ -168,7 +168,9 @@ def test_an_answer_before_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_conflict_told_as_a_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hasty(arrival: Arrival, leading: receive.Leaders, outcomes: Any) -> Outcome | None:
+    def hasty(
+        arrival: Arrival, leading: receive.Leaders, outcomes: receive.Outcomes
+    ) -> Outcome | None:
         outcome = outcomes.get(arrival.digest)
         if arrival.id in leading.ids or outcome is None:
             return outcome
