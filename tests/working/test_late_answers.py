@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from duly.runtime import crew
 from duly.runtime.crew import Crew
 from duly.runtime.settler import Settler
+from tests.working.subjects import cases, seen, working
 
 if TYPE_CHECKING:
-    import pytest
-
     from duly.runtime.runs import Run
     from tests.working.subjects import Case, DatabaseOf, Hand
+
+HOUR = timedelta(hours=1)
+SHORT = timedelta(milliseconds=100)
 
 
 def hear_of_the_first_end_after_the_second_lease(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,3 +62,31 @@ async def test_a_job_that_is_leased_again_before_its_end_is_heard_of_is_run_and_
         assert (worked.again, worked.done) == (1, 1)
         assert attempts == [1, 2]
         assert subject.records.history(id) == [("work", "done", 2)]
+
+
+@pytest.mark.parametrize(
+    "case", cases(kinds=["sqlite", "postgres"], ways=["leased"]), ids=lambda case: case.name
+)
+async def test_a_job_whose_handler_was_given_up_and_runs_on_is_put_off(
+    case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hear_of_the_first_end_after_the_second_lease(monkeypatch)
+    monkeypatch.setattr(crew, "AGAIN", HOUR // timedelta(microseconds=1))
+    let_go = threading.Event()
+    runs: list[int] = []
+
+    async def works(hand: Hand) -> None:
+        runs.append(hand.job.attempt)
+        while not let_go.is_set():
+            with suppress(asyncio.CancelledError):  # it does not obey
+                await hand.pause(0.01)
+
+    async with case.open(place) as subject:
+        subject.job(works, attempts=2, timeout=SHORT)
+        id = await subject.enqueue()
+        async with working(subject):
+            try:
+                await seen(lambda: subject.records.present(id)[:4] == ("ready", 1, 0, 2))
+                assert runs == [1]
+            finally:
+                let_go.set()
