@@ -45,8 +45,18 @@ def test_every_planted_bug_says_who_finds_it_and_by_what_words(mutant: Mutant) -
     assert mutant.words[:2] == ["python", "-m"]
     tests = [word for word in mutant.words if word.endswith(".py")]
     assert all((ROOT / path).is_file() for path in tests)
-    assert all(mutant.phrase.startswith(f"FAILED {path}::") for path in tests)
+    assert all(mutant.phrase.startswith(f"FAILED {path}::test_") for path in tests)
     assert all(change.path.startswith("src/duly/") for change in mutant.changes)
+
+
+def test_the_page_about_the_proofs_has_a_row_for_each_in_its_own_words() -> None:
+    page = (ROOT / "docs" / "proof.md").read_text().splitlines()
+    rows = [line.split(" | ") for line in page if re.match(r"\| \d\d-", line)]
+    told = [(cells[0].removeprefix("| "), cells[1], cells[2]) for cells in rows]
+    assert told == [(one.name, one.defect, one.harm) for one in shelf()]
+    for cells, mutant in zip(rows, shelf(), strict=True):
+        said = re.sub(r"^FAILED .*::", "", mutant.phrase)
+        assert cells[3].endswith(f": `{said}` |")
 
 
 def test_they_are_numbered_without_a_gap() -> None:

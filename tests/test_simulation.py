@@ -30,12 +30,15 @@ from simulation.report import document, progress, report
 from simulation.schedules import played
 
 from duly.edge.batch import Batcher
+from duly.inbox import receive
 from duly.inbox.arrivals import Outcome, Status
 from duly.runtime.relaying.dispatching import Dispatcher
 from duly.stores.sql.placeholders import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from duly.inbox.arrivals import Arrival
 
 ROOT = Path(__file__).parents[1]
 # Of each lane, of which there are as many as pytest has workers for.
@@ -162,6 +165,21 @@ def test_an_answer_before_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch)
     problem = until_broken()
     assert problem is not None
     assert problem.promise == "I1"
+
+
+def test_a_conflict_told_as_a_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hasty(
+        arrival: Arrival, leading: receive.Leaders, outcomes: receive.Outcomes
+    ) -> Outcome | None:
+        outcome = outcomes.get(arrival.digest)
+        if arrival.id in leading.ids or outcome is None:
+            return outcome
+        return receive.told_as_copy(outcome)
+
+    monkeypatch.setattr(receive, "told", hasty)
+    problem = until_broken()
+    assert problem is not None
+    assert problem.promise == "I14"
 
 
 def test_a_message_marked_before_it_is_sent_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

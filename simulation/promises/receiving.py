@@ -11,7 +11,7 @@ from simulation.promises.verdicts import broken
 if TYPE_CHECKING:
     from simulation.facts import Accepted, Facts, Move
     from simulation.schedules import Schedule
-    from simulation.senders import Heard
+    from simulation.senders import Content, Heard
 
 
 def heard(schedule: Schedule, facts: Facts) -> None:
@@ -89,9 +89,40 @@ def at_work_still(schedule: Schedule, facts: Facts) -> None:
 
 
 def conflicts(schedule: Schedule, facts: Facts) -> None:
-    """I14: a conflict is recorded, which I1 looks for, and never processed."""
-    for one in facts.accepted:
-        if one.flags.startswith("conflict"):
+    """I14: a conflict is told as one and recorded, and never processed."""
+    for one in schedule.post.heard:
+        if one.content.source == "hook":
+            told_apart(one, facts)
+    for what in schedule.post.sent.values():
+        if what.source == "hook" and not (accepted(what, facts) or flagged(what, facts)):
+            broken("I14", f"a body of {what.event} was sent, and is recorded nowhere")
+    for row in facts.accepted:
+        if row.flags.startswith("conflict"):
             schedule.world.seen["conflicts recorded"] += 1
-            if facts.jobs_of[one.id]:
-                broken("I14", f"the conflict about {one.event} has jobs")
+            if facts.jobs_of[row.id]:
+                broken("I14", f"the conflict about {row.event} has jobs")
+
+
+def told_apart(one: Heard, facts: Facts) -> None:
+    """I14: under an id that nobody signed, only the body that was accepted is the event."""
+    what = one.content
+    if one.said == "conflict" and accepted(what, facts):
+        broken("I14", f"the event {what.event} itself was answered 'conflict'")
+    if one.said != "conflict" and not accepted(what, facts):
+        broken("I14", f"another body of {what.event} was answered {one.said!r}")
+
+
+def accepted(what: Content, facts: Facts) -> bool:
+    """Whether this body is the one that was accepted under its id."""
+    return any(not row.flags for row in rows_with(what, facts))
+
+
+def flagged(what: Content, facts: Facts) -> bool:
+    """Whether this body is recorded as a conflict under its id."""
+    return any(row.flags.startswith("conflict") for row in rows_with(what, facts))
+
+
+def rows_with(what: Content, facts: Facts) -> list[Accepted]:
+    """The rows of an id and a body."""
+    rows = facts.rows_of[what.source, what.event]
+    return [row for row in rows if row.fingerprint == what.fingerprint]

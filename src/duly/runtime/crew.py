@@ -177,14 +177,20 @@ class Crew:
     def replace(self, run: Run) -> bool:
         """Give up an earlier run of the same job, which was lost; whether there was one.
 
-        The new lease is given back: two runs of one job must not be in one process at a time.
+        The new lease is given back: two runs of one job must not be in one process at a time. One
+        whose handler is through does not count: its end is committed, and the answer on its way.
         """
         old = self.desk.running_job(run.leased)
-        if old is None:
+        if old is None or self._is_through(old):
             return False
         self.hear_lost([old])
         self.settle_unstarted(run, Ended("again", delay=AGAIN))
         return True
+
+    def _is_through(self, run: Run) -> bool:
+        """Whether nothing of it runs any more, not even a handler that was given up."""
+        over = run.task is None or run.task.done()
+        return run.ended is not None and over and run not in self._away
 
     def hear_lost(self, runs: Sequence[Run]) -> None:
         """Somebody else has these leases."""
