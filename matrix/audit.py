@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter, defaultdict
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -38,6 +39,11 @@ BOOKED = "SELECT event_id, name FROM duly_history AS done JOIN duly_events ON id
 MOVES = "SELECT kind, id, before, after, old, new, token FROM moves"
 KNOWN = "SELECT key FROM duly_effects WHERE state = 'done'"
 SENT = "SELECT job FROM duly_history WHERE outcome = 'sent'"
+# Those without a lease guard a body; whoever gives a claim back leaves one that is free.
+HELD = (
+    "SELECT count(*) FROM duly_claims WHERE state = 'held'"
+    " AND lease_until IS NOT NULL AND token IS NOT NULL"
+)
 OPEN = (
     "SELECT pid, state, query FROM pg_stat_activity WHERE datname = current_database()"
     " AND state LIKE 'idle in transaction%'"
@@ -59,8 +65,8 @@ class Audit:
         """What is not as it must be."""
         try:
             return [
-                *self._replies(), *self._effects(), *self._events(), *self._ends(),
-                *self._moves(), *self._limits(), *self._calls(), *self._messages(),
+                *self._replies(), *self._forgeries(), *self._effects(), *self._events(),
+                *self._ends(), *self._moves(), *self._limits(), *self._calls(), *self._messages(),
                 *self._leaks(), *self._odd(),
             ]  # fmt: skip
         except (sqlite3.Error, psycopg.Error) as problem:
@@ -73,7 +79,8 @@ class Audit:
         there = set(self._counted("SELECT event_id FROM duly_events"))
         there.update(self._flow.extra.get("over", ()))  # their time was over, and they may go
         forged = self._flow.extra.get("forged", ())
-        for reply in self._journal.of("reply"):
+        replies = self._journal.of("reply")
+        for reply in replies:
             if reply["id"] in forged:
                 # Refused for good, or not heard at all: never taken, and its rows are from nowhere.
                 if reply["status"] != FORBIDDEN:
@@ -83,6 +90,10 @@ class Audit:
                 yield f"I1: {reply['id']} was told {reply['said']}, and is not there"
             if 400 <= reply["status"] < 500:
                 yield f"I5: {reply['id']} was refused for good with {reply['status']}"
+        last = {(reply["source"], reply["id"], reply["body"]): reply for reply in replies}
+        for reply in last.values():
+            if reply["id"] not in forged and reply["status"] >= 500:
+                yield f"I5: {reply['id']} was answered {reply['status']} to the end"
 
     def _effects(self) -> Iterator[str]:
         found = self._counted(EFFECTS)
@@ -95,17 +106,33 @@ class Audit:
         for what in self._flow.effects:
             if what not in found:
                 yield f"I2: the effect {what!r} is lost"
-        if self._flow.extra.get("slots") and not found:
-            yield "I2: no slot took effect"
+        if self._flow.extra.get("slots"):
+            yield from self._slots(sorted(found))
         [(total,)] = self._place.rows(TOTAL)
         if total != found.total():
             yield f"I3: the counter says {total}, the rows {found.total()}"
 
+    def _slots(self, found: list[str]) -> Iterator[str]:
+        """Each hour from the first one on, without a gap."""
+        [told] = self._journal.of("slot")
+        due = datetime.fromisoformat(told["first"])
+        for what in found or ["nothing"]:
+            if what != f"sweep {due.isoformat()}":
+                yield f"I2: the slot of {due} took no effect; the next that did is {what!r}"
+                return
+            due += timedelta(hours=1)
+
+    def _forgeries(self) -> Iterator[str]:
+        """What nobody genuine has sent may be in no table."""
+        for id in self._flow.extra.get("forged", ()):
+            if self._counted("SELECT event_id FROM duly_events")[id]:
+                yield f"I13: the forged {id} is in the inbox"
+            if self._counted("SELECT key_text FROM duly_claims")[id]:
+                yield f"I13: the forged {id} has taken a claim"
+
     def _events(self) -> Iterator[str]:
         over = self._flow.extra.get("over", ())
         found = Counter(id for id, _ in self._place.rows(EVENTS) if id not in over)
-        for id in found.keys() & set(self._flow.extra.get("forged", ())):
-            yield f"I13: the forged {id} is in the inbox"
         if found != Counter(self._flow.events):
             yield f"I4, I5: events {dict(found)} instead of {dict(Counter(self._flow.events))}"
         for (event, name), count in self._counted(BOOKED).items():
@@ -164,15 +191,29 @@ class Audit:
 
     def _messages(self) -> Iterator[str]:
         ids: dict[str, set[str]] = defaultdict(set)
+        bodies: dict[str, set[str]] = defaultdict(set)
+        taken = {*self._flow.dead, *self._flow.extra.get("refused", ())}
         for message in self._journal.of("message"):
             ids[message["path"]].add(message["id"])
+            bodies[message["path"]].add(message["body"])
+            if 200 <= message["status"] < 300:
+                taken.add(message["path"])
         for path in self._flow.messages:
+            if path not in taken:
+                yield f"I11: the message to {path} was never taken by its receiver"
+            if len(bodies[path]) > 1:
+                yield f"I11: the message to {path} said something else the next time"
             if len(ids.get(path, ())) != 1:
                 yield f"I11: the message to {path} arrived under {len(ids.get(path, ()))} ids"
         for path in set(ids) - set(self._flow.messages):
             yield f"I11: the message to {path} was never asked for"
 
     def _leaks(self) -> Iterator[str]:
+        for line in self._journal.of("leak"):
+            yield f"I12: when a process was through, {line['what']}"
+        [(held,)] = self._place.rows(HELD)
+        if held:
+            yield f"I12: {held} claims are still held"
         if self._place.url.startswith("sqlite"):
             try:
                 self._place.rows("BEGIN IMMEDIATE")
@@ -217,9 +258,9 @@ def overdone(journal: Journal) -> list[str]:
     """What was done more often than needed, where nothing was in the way."""
     calls = Counter(line["name"] for line in journal.of("call"))
     messages = Counter(line["path"] for line in journal.of("message"))
-    # A busy receiver takes a message the second time.
+    # Such receivers take a message the second time.
     return [f"{name} was called {count} times" for name, count in calls.items() if count > 1] + [
         f"{path} was sent {count} times"
         for path, count in messages.items()
-        if count > (2 if path.startswith("/busy") else 1)
+        if count > (2 if path.startswith(("/busy", "/refused")) else 1)
     ]

@@ -19,8 +19,14 @@ from matrix.shop import HUB_SECRET, SECRET, Terms, shop
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-SIGNING = {"orders": SECRET, "counter": SECRET, "hub": HUB_SECRET}
-PROVIDERS = {"hub": "github"}
+SIGNING = {
+    "orders": SECRET,
+    "counter": SECRET,
+    "ledger": SECRET,
+    "hub": HUB_SECRET,
+    "lost": HUB_SECRET,
+}
+PROVIDERS = {"hub": "github", "lost": "github"}
 LEASE = timedelta(minutes=10)
 
 
@@ -110,6 +116,20 @@ class Bench:
     async def dead(self) -> list[Any]:
         """The dead letters."""
         return list(await self._verb("dead"))
+
+    async def discard(self, id: str) -> None:
+        """Remove a dead letter."""
+        await self._verb("discard", id)
+
+    async def forget(self, source: str, id: str) -> None:
+        """Forget an event."""
+        await self._verb("forget", source, id)
+
+    async def outbox(self, name: str, *arguments: Any) -> Any:
+        """A verb for dead messages."""
+        if self.is_sync:
+            return getattr(self.app.outbox, name)(*arguments)
+        return await getattr(self.app.aio.outbox, name)(*arguments)
 
 
 async def closing(app: duly.Duly, flow: Coroutine[Any, Any, None]) -> None:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asyncpg
 import psycopg
@@ -30,6 +30,7 @@ from matrix.children import PATIENCE, STOPPED, Child, Hung
 from matrix.faults import FAULTS, World
 from matrix.flows import FLOWS
 from matrix.journal import Journal
+from matrix.leaks import leaks_of
 from matrix.recovery import recover
 from matrix.shop import Colour, Terms
 from matrix.traps import Boundary, Doom, Passed, Trap
@@ -48,11 +49,16 @@ if TYPE_CHECKING:
 ANSWER = 1.0
 # What goes on at the same time is not always done in as many statements.
 TRIES = 5
-# What may get out of a flow: duly's errors, and those of drivers whose connection is the user's.
-ALLOWED = (
-    duly.DulyError, asyncio.CancelledError, psycopg.Error, sqlite3.Error, asyncpg.PostgresError,
-    asyncpg.InterfaceError, ConnectionError,
+# What may get out of a flow; and of one whose connection is the user's, the errors of its driver.
+ALLOWED: tuple[type[BaseException], ...] = (duly.DulyError, asyncio.CancelledError)
+OF_DRIVERS = (
+    psycopg.Error, sqlite3.Error, asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError
 )  # fmt: skip
+LEASED = (
+    "SELECT 'job', id, epoch FROM duly_jobs WHERE state = 'leased' UNION ALL"
+    " SELECT 'message', id, epoch FROM duly_outbox WHERE state = 'leased' UNION ALL"
+    " SELECT 'claim', {name}, epoch FROM duly_claims WHERE state = 'held'"
+)
 
 
 class Verdict(NamedTuple):
@@ -60,11 +66,15 @@ class Verdict(NamedTuple):
 
     case: Case
     violations: list[str]
-    # Stopped until others had done its work, or taken it over; or until these gave up waiting for
-    # what it had locked, which is no lease that was lost.
+    # Stopped with a lease until others had taken that; or without one, while they went on; or until
+    # they gave up waiting for what it had locked.
     zombies: int = 0
+    passed_by: int = 0
     waited_for: int = 0
+    # What late ones tried to end, and could not.
     refused: int = 0
+    # Whether the recovery was killed, too.
+    doubly: bool = False
     # The boundary is there in one unharmed run of the flow and not in the next.
     unsteady: bool = False
 
@@ -74,6 +84,14 @@ class Plan(NamedTuple):
 
     passed: list[Passed]
     unsteady: int
+
+
+class Beside(NamedTuple):
+    """How one ended that was stopped, what was wrong, and who had what when it went on."""
+
+    code: int
+    found: list[str]
+    leases: set[Any]
 
 
 class Lane:
@@ -162,14 +180,16 @@ class Lane:
         self._begin(flow)
         child = self._child(lambda: self._live(flow, terms, case.at, case.fault))
         stopped = False
+        held: set[Any] = set()
         found: list[str] = []
         try:
             code = child.wait()
             if code == STOPPED:
-                stopped = True
+                stopped, held = True, self._leases()
                 beside = self._rivalled if case.fault == "rival" else self._passed_over
-                code, seen = beside(flow, terms, child)
+                code, seen, left = beside(flow, terms, child)
                 found += seen
+                held -= left
         except Hung as hung:
             found.append(f"I6: {hung}:\n{self.said()}")
             child.kill()
@@ -179,32 +199,43 @@ class Lane:
             return None
         if code not in (0, -signal.SIGKILL):
             found.append(f"the process ended with {code}:\n{self.said()}")
+        doubly = False
         if case.then is not None:
-            self._child(lambda: self._recover_until(flow, terms, case.then or 0)).wait()
+            ended = self._child(lambda: self._recover_until(flow, terms, case.then or 0)).wait()
+            doubly = ended == -signal.SIGKILL
+            found += [] if doubly or not ended else [f"I6: the recovery failed:\n{self.said()}"]
         found += self._recovered(flow, terms)
-        refused = sum(line["lost"] for line in self._journal.of("worked"))
-        overtaken = stopped and self._overtaken(case)
-        return Verdict(case, found, int(overtaken), int(stopped and not overtaken), refused)
+        ends = [*self._journal.of("worked"), *self._journal.of("relayed")]
+        verdict = Verdict(case, found, refused=sum(line["lost"] for line in ends), doubly=doubly)
+        if not stopped:
+            return verdict
+        if held:
+            return verdict._replace(zombies=1)
+        kept_waiting = bool(self._journal.of("held up"))
+        return verdict._replace(waited_for=int(kept_waiting), passed_by=int(not kept_waiting))
 
-    def _overtaken(self, case: Case) -> bool:
-        """Whether others did get past the one that was stopped."""
-        if case.fault == "rival":
-            return bool(self._journal.of("holding"))
-        return not self._journal.of("held up")
+    def _leases(self) -> set[Any]:
+        """Who has what, as far as it is committed."""
+        name = "hex(digest)" if self.place.url.startswith("sqlite") else "digest::text"
+        with suppress(sqlite3.Error, psycopg.Error):  # there are no tables yet
+            rows = self.place.rows(LEASED.format(name=name).replace(" id,", " CAST(id AS text),"))
+            return set(rows)
+        return set()
 
     def _recover_until(self, flow: Flow, terms: Terms, number: int) -> None:
         """A recovery that is killed at one of its statements."""
         with watching(Doom(number)):
             recover(flow, terms, self.place)
 
-    def _passed_over(self, flow: Flow, terms: Terms, stopped: Child) -> tuple[int, list[str]]:
+    def _passed_over(self, flow: Flow, terms: Terms, stopped: Child) -> Beside:
         """While one is stopped, others do all there is to do; then it goes on."""
         code = self._child(lambda: self._beside(flow, terms)).wait()
-        found = [] if code == 0 else [f"nobody could go on beside it:\n{self.said()}"]
+        found = [] if code == 0 else [f"I6: nobody could go on beside it:\n{self.said()}"]
+        left = self._leases()
         stopped.go_on()
-        return stopped.wait(), found
+        return Beside(stopped.wait(), found, left)
 
-    def _rivalled(self, flow: Flow, terms: Terms, stopped: Child) -> tuple[int, list[str]]:
+    def _rivalled(self, flow: Flow, terms: Terms, stopped: Child) -> Beside:
         """While one is stopped, another takes over; the first one goes on while that is at work."""
         opened = self._stderr.with_name("opened")
         opened.unlink(missing_ok=True)
@@ -213,7 +244,7 @@ class Lane:
         while not self._journal.of("holding") and not other.ended():
             time.sleep(0.005)
         took_over = bool(self._journal.of("holding"))
-        before = self._effects_of(stopped)
+        before, left = self._effects_of(stopped), self._leases()
         stopped.go_on()
         code = stopped.wait()
         late = self._effects_of(stopped) - before
@@ -223,7 +254,7 @@ class Lane:
         for line in self._journal.of("worked"):
             if took_over and line["who"] == other.pid and line["lost"]:
                 found.append("I8: the newest holder of a lease was refused")
-        return code, found
+        return Beside(code, found, left)
 
     def _hold(self, opened: Path) -> None:
         """Keep a job at work until the other one has ended."""
@@ -308,20 +339,25 @@ class Lane:
 
         trap = Trap(at, strike)
         with watching(trap):
-            held = terms._replace(gate=lambda: flow.gate(self.place))
+            held = terms._replace(gate=lambda: flow.gate(bench, self.place))
             bench = Bench(held, flow.make)
+            allowed = ALLOWED + (OF_DRIVERS if flow.theirs else ())
 
             async def whole() -> None:
                 await flow.prepare(bench, self.place)
                 nonlocal world
                 world = world._replace(cancel=canceller(bench))
                 trap.arm()
-                await flow.run(bench, self.place)
-                self._journal.write("completed")
+                try:
+                    await flow.run(bench, self.place)
+                    self._journal.write("completed")
+                finally:
+                    for leak in await leaks_of(bench, trap.connections):
+                        self._journal.write("leak", what=leak)
 
             try:
                 bench.run(whole())
-            except ALLOWED as problem:
+            except allowed as problem:
                 self._journal.write("raised", problem=f"{type(problem).__name__}: {problem}")
             except BaseException as problem:
                 self._journal.write("odd", problem=f"{type(problem).__name__}: {problem}")

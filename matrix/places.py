@@ -6,15 +6,19 @@ import os
 import select
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 
 import duly
 from duly.stores.sql.statements import TABLES as DULY_TABLES
+from duly.tools.steps.watching import INSIDE
 from matrix.shop import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Every change of state of a job or a message, with its lease; the matrix's own eyes.
 MOVES = (
@@ -70,8 +74,11 @@ class SqlitePlace:
 
     def rows(self, text: str) -> list[tuple[Any, ...]]:
         """Run one statement on a connection of its own, which waits for nobody."""
-        with closing(sqlite3.connect(self._path, isolation_level=None, timeout=0.2)) as connection:
+        with unwatched(), closing(self._connected()) as connection:
             return connection.execute(text).fetchall()
+
+    def _connected(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, isolation_level=None, timeout=0.2)
 
 
 class PostgresPlace:
@@ -113,8 +120,9 @@ class PostgresPlace:
 
     def rows(self, text: str) -> list[tuple[Any, ...]]:
         """Run one statement on a connection of this process, which duly does not know of."""
-        cursor = self._connection().execute(text)
-        return cursor.fetchall() if cursor.description else []
+        with unwatched():
+            cursor = self._connection().execute(text)
+            return cursor.fetchall() if cursor.description else []
 
     def _connection(self) -> psycopg.Connection[Any]:
         """The one that is kept: opened anew after a fork, and where the server was struck down."""
@@ -122,6 +130,16 @@ class PostgresPlace:
             self._kept = psycopg.connect(self._beside, autocommit=True)
             self._process = os.getpid()
         return self._kept
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """The looks of the matrix itself are no steps of a flow, and nothing strikes them."""
+    outer = INSIDE.set(True)
+    try:
+        yield
+    finally:
+        INSIDE.reset(outer)
 
 
 def alive(connection: psycopg.Connection[Any]) -> bool:

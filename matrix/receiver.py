@@ -1,6 +1,7 @@
 """Where messages go: `python -m matrix.receiver JOURNAL` prints its port and answers by the path.
 
-``/ok`` takes everything, ``/busy`` only what it has seen before, ``/gone`` nothing ever.
+``/ok`` takes everything, ``/busy`` and ``/refused`` only what they have seen before, ``/gone``
+nothing ever.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ class Answering(BaseHTTPRequestHandler):
         """Take one message."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         name = self.headers.get("Idempotency-Key", "")
-        self.journal.write("message", path=self.path, id=name, body=body.decode())
-        self.send_response(self._status(name))
+        status = self._status(name)
+        told = {"path": self.path, "id": name, "body": body.decode(), "status": status}
+        self.journal.write("message", **told)
+        self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -33,17 +36,26 @@ class Answering(BaseHTTPRequestHandler):
             return 410
         known = name in SEEN
         SEEN.add(name)
-        return 503 if self.path.startswith("/busy") and not known else 200
+        first = {"/busy": 503, "/refused": 410}.get(f"/{self.path.split('/')[1]}", 200)
+        return 200 if known else first
 
     def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class Server(ThreadingHTTPServer):
+    """Relays are killed while they talk to it, and that is no news."""
+
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
         """Say nothing."""
 
 
 def main() -> None:
     """Serve until the process is killed."""
     Answering.journal = Journal(sys.argv[1])
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), Answering)
     print(server.server_address[1], flush=True)
     server.serve_forever()
 

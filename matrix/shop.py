@@ -54,12 +54,17 @@ def shop(terms: Terms) -> duly.Duly:
     )
     app.source("orders", secret=SECRET, provider="standard-webhooks")
     app.source("counter", secret=SECRET, provider="standard-webhooks", inline=True)
-    app.source("hub", secret=HUB_SECRET, provider="github")
+    for name in ("hub", "lost"):
+        app.source(name, secret=HUB_SECRET, provider="github")
+    app.source("ledger", secret=SECRET, provider="standard-webhooks")
     handlers = Blocking(terms) if terms.colour == "sync" else Awaited(terms)
     for source in ("orders", "hub"):
         app.on(source, "*", name="book")(handlers.book)
     app.on("counter", "*", name="serve")(handlers.serve)
-    for name in ("follow", "mail", "charge", "flaky", "slow"):
+    app.on("lost", "*", name="drop", attempts=1)(handlers.drop)
+    for name in ("keep", "tell"):
+        app.on("ledger", "*", name=name, order=("type", "amount"))(getattr(handlers, name))
+    for name in ("follow", "mail", "charge", "flaky", "shaky", "slow"):
         app.job(name=name, attempts=5, backoff=QUICK)(getattr(handlers, name))
     app.job(name="doomed", attempts=1)(handlers.doomed)
     return app
@@ -69,7 +74,7 @@ def scheduled(terms: Terms) -> duly.Duly:
     """The same with a schedule; apart, because every worker of it would enqueue."""
     app = shop(terms)
     handlers = Blocking(terms) if terms.colour == "sync" else Awaited(terms)
-    app.cron("*/5 * * * *", name="sweep", attempts=5, backoff=QUICK)(handlers.sweep)
+    app.cron("0 * * * *", name="sweep", missed="all", attempts=5, backoff=QUICK)(handlers.sweep)
     return app
 
 
@@ -81,6 +86,16 @@ class Outside:
 
     def _call(self, name: str, key: str) -> str:
         self._journal.write("call", name=name, key=key)
+        return name
+
+    def _refuse_unmended(self) -> None:
+        if not self._journal.of("mended"):
+            raise ValueError("nobody has mended it")
+
+    def _shake(self, job: Any, key: str) -> str:
+        name = self._call(f"shaky {job.payload['of']}", key)
+        if job.attempt == 1:
+            raise ValueError("it did not happen")
         return name
 
 
@@ -97,6 +112,19 @@ class Blocking(Outside):
     def serve(self, event: Any, tx: duly.Tx) -> None:
         """An effect inside the accepting transaction."""
         note(tx, f"serve {event.id}")
+
+    def drop(self, event: Any, tx: duly.Tx) -> None:
+        """Fails for good, until it is mended."""
+        note(tx, f"drop {event.id}")
+        self._refuse_unmended()
+
+    def keep(self, event: Any, tx: duly.Tx) -> None:
+        """An effect in its order."""
+        note(tx, f"keep {event.id}")
+
+    def tell(self, event: Any, job: duly.Job) -> None:
+        """A call in its order."""
+        self._call(f"tell {event.id}", job.key("tell"))
 
     def follow(self, job: duly.Job, tx: duly.Tx) -> None:
         """An effect of a job."""
@@ -124,6 +152,10 @@ class Blocking(Outside):
         note(tx, f"doomed {job.payload['of']}")
         raise ValueError("never")
 
+    def shaky(self, job: duly.Job) -> None:
+        """A step that says that it did not happen, the first time."""
+        job.effect("shake", lambda key: self._shake(job, key), not_done=(ValueError,))
+
     def slow(self, job: duly.Job) -> None:
         """Takes as long as the flow wants it to."""
         self._call(f"slow {job.payload['of']}", job.key("slow"))
@@ -147,6 +179,19 @@ class Awaited(Outside):
     async def serve(self, event: Any, tx: AsyncTx) -> None:
         """An effect inside the accepting transaction."""
         await note_awaited(tx, f"serve {event.id}")
+
+    async def drop(self, event: Any, tx: AsyncTx) -> None:
+        """Fails for good, until it is mended."""
+        await note_awaited(tx, f"drop {event.id}")
+        self._refuse_unmended()
+
+    async def keep(self, event: Any, tx: AsyncTx) -> None:
+        """An effect in its order."""
+        await note_awaited(tx, f"keep {event.id}")
+
+    async def tell(self, event: Any, job: AsyncJob) -> None:
+        """A call in its order."""
+        self._call(f"tell {event.id}", job.key("tell"))
 
     async def follow(self, job: AsyncJob, tx: AsyncTx) -> None:
         """An effect of a job."""
@@ -177,6 +222,14 @@ class Awaited(Outside):
         """Fails after its effect, always."""
         await note_awaited(tx, f"doomed {job.payload['of']}")
         raise ValueError("never")
+
+    async def shaky(self, job: AsyncJob) -> None:
+        """A step that says that it did not happen, the first time."""
+
+        async def shake(key: str) -> str:
+            return self._shake(job, key)
+
+        await job.effect("shake", shake, not_done=(ValueError,))
 
     async def slow(self, job: AsyncJob) -> None:
         """Takes as long as the flow wants it to."""

@@ -62,6 +62,10 @@ class Trap:
         self._opened: WeakSet[Any] = WeakSet()
         self._learn_names()
 
+    def connections(self) -> list[Any]:
+        """Every connection that a statement was sent by, and that somebody still has."""
+        return list(self._opened)
+
     def arm(self) -> None:
         """From here on."""
         self._armed = True
@@ -83,8 +87,8 @@ class Trap:
             boundary = Boundary(name, self._counted[name, side], side)
             self._counted[name, side] += 1
             inside, driver = state_of(step.connection)
+            self._opened.add(step.connection)
             if driver == "sqlite3":  # one write lock: whichever connection has it, the process does
-                self._opened.add(step.connection)
                 inside = any(state_of(each)[0] for each in list(self._opened))
             self.passed.append(Passed(boundary, inside, driver))
             springs = boundary == self._at

@@ -83,6 +83,8 @@ def carried_out(lane: Lane, cases: Iterable[Case], *, planned: bool) -> None:
             case=str(case),
             violations=verdict.violations,
             zombies=verdict.zombies,
+            passed_by=verdict.passed_by,
+            doubly=verdict.doubly,
             waited_for=verdict.waited_for,
             refused=verdict.refused,
             unsteady=verdict.unsteady,
@@ -114,7 +116,8 @@ def main() -> None:
                 cases = [case for case in cases if case.fault in (order["faults"] or FAULTS)]
                 cases += paired(cases, order["pairs"], order["seed"])
                 boundaries, unsteady = len(plan.passed), plan.unsteady
-                tell("plan", boundaries=boundaries, unsteady=unsteady, cases=len(cases))
+                tell("plan", flow=f"{mode}/{flow}", boundaries=boundaries, unsteady=unsteady,
+                     cases=len(cases), empty=not plan.passed)  # fmt: skip
                 carried_out(lane, [] if order["plan"] else cases, planned=True)
             tell("done", order=order)
 

@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from matrix.bench import Delivery
+from matrix.bench import Bench, Delivery
 from matrix.cases import Case, case_of, paired, planned
-from matrix.command import Findings, main
+from matrix.command import Findings, Shown, look_again, main
 from matrix.faults import FAULTS
-from matrix.flows import FLOWS, delivering
+from matrix.flows import FLOWS
 from matrix.lane import Lane
+from matrix.parts import delivering, sending
 from matrix.places import SqlitePlace
 from matrix.shop import Blocking
 from matrix.traps import Boundary, Passed
 
+import duly
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from matrix.places import Place
 
 MODE = "sqlite-sync"
+STATEMENTS = Path(duly.__file__).parent / "stores" / "sqlite" / "statements"
+LEFT_OUT = {
+    "claims_result": "of once(…) in a transaction of the user's, which is committed or not",
+    "effects_clear": "a person's answer to one question: one statement, and asked again if lost",
+    "effects_of": "reads",
+    "effects_read": "reads",
+    "effects_resolve": "as effects_clear",
+    "jobs_counts": "reads",
+    "outbox_counts": "reads",
+    "outbox_read": "reads",
+    "schema_missing": "reads",
+    "sends_retake": "keys_retake, for messages",
+    "workers_idle": "of PostgreSQL's workers that wait to be woken",
+    "workers_live": "reads",
+}
 INSERT = "INSERT INTO effects (what, who) VALUES (:what, :"
 EFFECT = Boundary(INSERT, 0, "after")
 
@@ -93,8 +114,107 @@ def test_a_matrix_with_many_holes_is_not_content() -> None:
     assert findings.too_many_gone()
 
 
-def test_the_recovery_may_be_killed_as_well(lane: Lane) -> None:
-    assert lane.run(Case(MODE, "job-tx", EFFECT, "kill", then=8)).violations == []
+def test_a_plan_that_leaves_much_out_is_not_content() -> None:
+    findings = Findings(cases=99, boundaries=95, left_out=5)
+    assert not findings.too_many_gone()
+    findings.left_out += 1
+    assert findings.too_many_gone()
+
+
+def test_a_flow_without_a_steady_boundary_is_not_passed_over() -> None:
+    findings = Findings()
+    told = {"kind": "plan", "flow": "sqlite-sync/claim", "boundaries": 0, "unsteady": 4, "cases": 0}
+    findings.take({**told, "empty": True})
+    assert findings.violations == {"order sqlite-sync/claim": ["no boundary of it is steady"]}
+
+
+@pytest.mark.parametrize(
+    ("violation", "left"), [("I6: it hangs", []), ("I3: the effect is there 2 times", ["a case"])]
+)
+def test_only_what_took_too_long_is_looked_at_twice(
+    violation: str, left: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def passed(orders: list[object], lanes: int, findings: Findings, shown: Shown) -> None:
+        findings.cases = len(orders)
+
+    monkeypatch.setattr("matrix.command.share_out", passed)
+    findings = Findings(violations={"a case": [violation]})
+    look_again(findings, Shown(quiet=True))
+    assert list(findings.violations) == left
+
+
+def test_a_recovery_counts_as_killed_only_if_it_was(lane: Lane) -> None:
+    killed = lane.run(Case(MODE, "job-tx", EFFECT, "kill", then=8))
+    assert (killed.violations, killed.doubly) == ([], True)
+    # By then it is through.
+    ended = lane.run(Case(MODE, "job-tx", EFFECT, "kill", then=100_000))
+    assert (ended.violations, ended.doubly) == ([], False)
+
+
+def test_only_one_that_had_a_lease_has_lost_it(lane: Lane) -> None:
+    taken = Boundary("COMMIT of jobs_take", 0, "after")
+    late = lane.run(Case(MODE, "job-leased", taken, "pause"))
+    assert (late.violations, late.zombies, late.passed_by) == ([], 1, 0)
+    # Who asks for a job has none.
+    asking = lane.run(Case(MODE, "enqueue", Boundary("BEGIN IMMEDIATE", 0, "before"), "pause"))
+    assert (asking.violations, asking.zombies, asking.passed_by) == ([], 0, 1)
+
+
+def test_a_duplicate_that_is_sent_away_to_the_end_is_found(
+    lane: Lane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Bench._verb
+
+    async def busy(self: Bench, name: str, *arguments: Any, **options: Any) -> Any:
+        reply = await take(self, name, *arguments, **options)
+        if name == "receive" and b"duplicate" in reply.body:
+            return reply._replace(status=503)
+        return reply
+
+    monkeypatch.setattr(Bench, "_verb", busy)
+    with pytest.raises(AssertionError, match="I5: evt_1 was answered 503 to the end"):
+        lane.plan(MODE, "receive-duplicate")
+
+
+def test_a_slot_that_nobody_fired_is_found(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def moved_on(bench: Bench, place: Place) -> None:
+        await FLOWS["cron"].prepare(bench, place)
+        place.rows("UPDATE duly_schedules SET slot = slot + 3600000000")
+
+    monkeypatch.setitem(FLOWS, "lost-slot", replace(FLOWS["cron"], prepare=moved_on))
+    with pytest.raises(AssertionError, match=r"I2: the slot of .* took no effect"):
+        lane.plan(MODE, "lost-slot")
+
+
+def test_a_message_that_nobody_took_has_not_arrived(
+    lane: Lane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = replace(FLOWS["relay-ok"], prepare=sending("/refused/1"), messages=("/refused/1",))
+    monkeypatch.setitem(FLOWS, "refused", replace(refused, dead=("/gone/1",)))
+    with pytest.raises(AssertionError, match="I11: the message to /refused/1 was never taken"):
+        lane.plan(MODE, "refused")
+
+
+def test_a_transaction_that_is_left_open_is_found(
+    lane: Lane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[sqlite3.Connection] = []
+
+    async def forgetful(bench: Bench, place: Place) -> None:
+        kept.append(sqlite3.connect(place.url.removeprefix("sqlite:///")))
+        kept[0].execute("CREATE TABLE mine (a)")
+        kept[0].execute("INSERT INTO mine VALUES (1)")
+
+    monkeypatch.setattr("matrix.leaks.PATIENCE", 0.1)
+    monkeypatch.setitem(FLOWS, "forgetful", replace(FLOWS["claim"], run=forgetful))
+    with pytest.raises(AssertionError, match="I12: when a process was through, sqlite3 has a"):
+        lane.plan(MODE, "forgetful")
+
+
+def test_every_statement_is_come_to_by_a_flow_or_left_out_for_a_reason(lane: Lane) -> None:
+    there = {file.stem for file in STATEMENTS.glob("*.sql") if not file.stem.startswith("_")}
+    reached = {passed.at.name for flow in FLOWS for passed in lane._unharmed(MODE, flow)}
+    assert there - reached == set(LEFT_OUT)
 
 
 def test_a_case_is_named_by_what_leads_back_to_it() -> None:
