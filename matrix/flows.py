@@ -95,7 +95,8 @@ class Flow:
     # What holds its jobs.
     gate: Callable[[Bench, Place], None] = open_gate
     empty: bool = False  # there are no tables yet
-    # Whether its statements go through a connection of the user's, and so do errors.
+    # Whether its errors are read as the driver has them: through a connection or in a transaction
+    # of the user's, or by the operator who migrates.
     theirs: bool = False
     without: tuple[str, ...] = ()  # faults that say nothing here
     # Whether a job of it can be held by two: at work, and in a transaction at work.
@@ -205,10 +206,13 @@ FLOWS = {
             inside=True,
             quick_modes=TWO_MODES,
         ),
+        # Whoever stands still in a transaction has the version locked, and by a clock that jumps
+        # the attempts of the others are used up before the server ends that.
         Flow(
             "order",
             working,
             prepare=delivering(KEPT),
+            without=("pause",),
             effects=("keep evt_7",),
             calls=("tell evt_7",),
             events=("evt_7",),
@@ -316,6 +320,13 @@ FLOWS = {
         ),
         Flow("cron", working, prepare=slot_due, make=scheduled, extra={"slots": True}),
         # Beside a migrator that stands still others wait: that is what its lock is for.
-        Flow("migrate", migrating, again=unless_told(migrating), empty=True, without=("pause",)),
+        Flow(
+            "migrate",
+            migrating,
+            again=unless_told(migrating),
+            empty=True,
+            theirs=True,
+            without=("pause",),
+        ),
     )
 }

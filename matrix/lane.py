@@ -21,6 +21,7 @@ import asyncpg
 import psycopg
 
 import duly
+from duly.jobs.running import HandlerFailed
 from duly.stores.postgres import runners
 from duly.tools.steps import watching
 from matrix.audit import Audit, Settled, overdone
@@ -49,9 +50,11 @@ if TYPE_CHECKING:
 ANSWER = 1.0
 # What goes on at the same time is not always done in as many statements.
 TRIES = 5
-# What may get out of a flow; and of one whose connection is the user's, the errors of its driver.
+# What may get out of a flow; and of one that is the user's own, errors as its driver has them, or
+# that its COMMIT failed.
 ALLOWED: tuple[type[BaseException], ...] = (duly.DulyError, asyncio.CancelledError)
-OF_DRIVERS = (
+OF_DRIVERS: tuple[type[BaseException], ...] = (
+    HandlerFailed,
     psycopg.Error, sqlite3.Error, asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError
 )  # fmt: skip
 LEASED = (

@@ -46,7 +46,8 @@ def leaks(connections: Iterable[Any]) -> list[str]:
 
 def is_inside(connection: Any) -> bool:
     """Whether a transaction is open, on a connection that is open itself."""
-    return not getattr(connection, "closed", False) and state_of(connection)[0]
+    closed = connection.is_closed() if hasattr(connection, "is_closed") else False
+    return not (closed or getattr(connection, "closed", False)) and state_of(connection)[0]
 
 
 def is_pool(value: object) -> bool:
