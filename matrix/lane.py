@@ -299,10 +299,7 @@ class Lane:
 
     def _back(self) -> None:
         """Wait for a server that was struck down."""
-        while self._cluster is not None:
-            with suppress(psycopg.OperationalError):
-                self.place.rows("SELECT 1")
-                return
+        while not self.place.answers():
             time.sleep(0.02)
 
     def _release(self) -> None:

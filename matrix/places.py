@@ -42,6 +42,9 @@ class Place(Protocol):
     def rows(self, text: str) -> list[tuple[Any, ...]]:
         """Run one statement apart and return its rows."""
 
+    def answers(self) -> bool:
+        """Whether the server is there, and whatever leads to it."""
+
 
 class SqlitePlace:
     """A file, and a copy of it as it was."""
@@ -76,6 +79,10 @@ class SqlitePlace:
         """Run one statement on a connection of its own, which waits for nobody."""
         with unwatched(), closing(self._connected()) as connection:
             return connection.execute(text).fetchall()
+
+    def answers(self) -> bool:
+        """A file is always there."""
+        return True
 
     def _connected(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, isolation_level=None, timeout=0.2)
@@ -123,6 +130,17 @@ class PostgresPlace:
         with unwatched():
             cursor = self._connection().execute(text)
             return cursor.fetchall() if cursor.description else []
+
+    def answers(self) -> bool:
+        """Ask the server, and through the pooler if there is one."""
+        try:
+            self.rows("SELECT 1")
+            if self.url != self._beside:
+                with unwatched(), psycopg.connect(self.url, autocommit=True) as through:
+                    through.execute("SELECT 1")
+        except psycopg.OperationalError:
+            return False
+        return True
 
     def _connection(self) -> psycopg.Connection[Any]:
         """The one that is kept: opened anew after a fork, and where the server was struck down."""

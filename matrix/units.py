@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.clusters import cluster
-from tests.servers.bouncer import pgbouncer_of
 from tests.servers.databases import create_database, through
-from tests.servers.running import Missing
 
 from matrix.cases import case_of, paired, planned
 from matrix.faults import FAULTS
 from matrix.lane import Lane
 from matrix.places import PostgresPlace, SqlitePlace
+from matrix.poolers import pooler_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,9 +66,7 @@ class Lanes:
         url = create_database(self._url)
         if store == "postgres":
             return Lane(PostgresPlace(url), folder, self._server)
-        pooler = self._stack.enter_context(pgbouncer_of(self._url))
-        if isinstance(pooler, Missing):
-            raise SystemExit(str(pooler))
+        pooler = self._stack.enter_context(pooler_of(self._url))
         return Lane(PostgresPlace(through(pooler, url), url), folder, self._server)
 
 

@@ -1,15 +1,15 @@
 -- Delete a dead message for good; the history remembers that. No row back: it is not dead.
--- params: id, now
+-- Whoever else has it locked is waited for, and no longer than asked.
+-- params: id, now, wait
 -- columns: id
-WITH moment AS (
-    SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
-                    clock_timestamp()) AS now
-),
+WITH {moment},
 gone AS (
-    DELETE FROM {outbox} WHERE id = :id::uuid AND state = 'dead'
-    RETURNING id, scope, destination, attempts, rescues
+    DELETE FROM {outbox} AS message USING moment
+     WHERE message.id = :id::uuid AND message.state = 'dead'
+    RETURNING message.id, message.scope, message.destination, message.attempts, message.rescues,
+              moment.now
 )
 INSERT INTO {history} (job, scope, name, event, outcome, started, ended, attempts)
-SELECT id, scope, destination, NULL, 'discarded', NULL, moment.now, attempts + rescues
-  FROM gone, moment
+SELECT id, scope, destination, NULL, 'discarded', NULL, now, attempts + rescues
+  FROM gone
 RETURNING job::text AS id
