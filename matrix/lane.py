@@ -7,6 +7,7 @@ which it looks at its database is left alone by its children.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sqlite3
@@ -124,6 +125,8 @@ class Lane:
         for thread in threading.enumerate():
             if thread is not threading.main_thread():
                 thread.join(10)  # a timer may have a moment left; a lane forks, and has no threads
+        gc.collect()
+        gc.freeze()  # no child has to look at all of this, and by that copy it
 
     def close(self) -> None:
         """End the receiver, and whoever is stopped in the middle of a case."""

@@ -6,8 +6,11 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+import psycopg
 
 from duly._kernel.onestep import finish
 from duly._kernel.options import PRUNE_CHUNK
@@ -97,8 +100,9 @@ async def working_through(bench: Bench, place: Place) -> None:
     """Workers, until the last attempt is over: one may end while the next is due in a moment."""
     for _ in range(ATTEMPTS):
         await bench.work()
-        if place.rows("SELECT count(*) FROM duly_jobs WHERE state <> 'dead'") == [(0,)]:
-            return
+        with suppress(psycopg.OperationalError):  # a server that was struck down is not back yet
+            if place.rows("SELECT count(*) FROM duly_jobs WHERE state <> 'dead'") == [(0,)]:
+                return
         time.sleep(0.02)  # noqa: ASYNC251  # nothing else is going on
 
 
