@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 import duly
@@ -22,10 +23,11 @@ from tests.processes.leading import PATIENCE, until
 from tests.watching import waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from duly._kernel.session import Session
     from duly.inbox.arrivals import Arrival
+    from duly.inbox.forget import Forgotten
     from tests.conftest import HandClock
 
 JOBS = "SELECT count(*) FROM duly_jobs AS job JOIN duly_events AS event ON event.id = job.event"
@@ -87,3 +89,20 @@ def test_a_redelivery_in_the_middle_of_a_forget_is_accepted_once(
         assert delivered(store, later).status is Status.DUPLICATE
         jobs = f"{JOBS} WHERE event.scope = '{scope}'"
         assert found(store, jobs) == [(1,)]
+
+
+def test_who_forgets_what_somebody_else_has_locked_is_told_that_it_is_held(
+    postgres_url: str, scope: str
+) -> None:
+    with duly.store(postgres_url) as store, psycopg.connect(postgres_url) as other:
+        delivered(store, arrival(scope, "evt_1", jobs=()))
+        other.execute("SELECT FROM duly_claims WHERE scope = %s FOR UPDATE", [scope])
+        with pytest.raises(duly.Held):
+            finish(forgetting(store, scope))
+        other.rollback()
+        assert finish(forgetting(store, scope)).event_id == "evt_1"
+
+
+def forgetting(store: duly.Store, scope: str) -> Coroutine[Any, Any, Forgotten]:
+    """What an operator asks for."""
+    return store.blocking.run(lambda session: forget(session, scope, "evt_1"), wait=WAIT)

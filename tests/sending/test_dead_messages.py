@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -253,6 +254,21 @@ async def test_of_two_who_discard_and_replay_at_once_one_does(
         )
         assert gone != bool(done.ids)
         assert (states(office) == {}) == gone
+
+
+@every_store
+async def test_who_discards_what_somebody_else_has_locked_is_told_that_it_is_held(
+    case: Case, place: DatabaseOf, clock: HandClock
+) -> None:
+    async with an_office(case, place, clock) as office:
+        [dead] = await given_up(office, clock, "/a")
+        with closing(office.records.place.connect()) as other:
+            other.execute("BEGIN IMMEDIATE" if office.records.place.is_sqlite else "BEGIN")
+            other.execute("UPDATE duly_outbox SET attempts = attempts")
+            with pytest.raises(duly.Held):
+                await office.call("outbox.discard", dead)
+            other.execute("ROLLBACK")
+        assert await office.call("outbox.discard", dead) is True
 
 
 async def test_nobody_replays_or_discards_inside_an_open_transaction(
