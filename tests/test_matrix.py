@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 from matrix.bench import Bench, Delivery
@@ -17,10 +21,13 @@ from matrix.flows import FLOWS
 from matrix.lane import Lane
 from matrix.parts import delivering, sending
 from matrix.places import SqlitePlace
+from matrix.poolers import pooler_of
 from matrix.shop import Blocking
 from matrix.traps import Boundary, Passed
 
 import duly
+from tests.faults.clusters import Cluster
+from tests.processes.leading import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,6 +156,35 @@ def test_a_recovery_counts_as_killed_only_if_it_was(lane: Lane) -> None:
     # By then it is through.
     ended = lane.run(Case(MODE, "job-tx", EFFECT, "kill", then=100_000))
     assert (ended.violations, ended.doubly) == ([], False)
+
+
+def test_who_recovers_after_a_killed_recovery_finds_its_lease_run_out(lane: Lane) -> None:
+    # Killed with the lease taken, and the work not done.
+    killed = lane.run(Case(MODE, "turns", Boundary("claims_renew", 0, "before"), "kill", then=12))
+    assert (killed.violations, killed.doubly) == ([], True)
+    assert len(lane._journal.of("recovering")) == 2
+
+
+def test_a_pooler_that_ends_by_itself_is_brought_back(postgres_server: str) -> None:
+    with pooler_of(postgres_server) as pooler:
+        [first] = poolers_at(pooler)
+        os.kill(first, signal.SIGKILL)
+        until(lambda: set(poolers_at(pooler)) - {first} or None)
+        Cluster(pooler, Path()).back()
+    assert poolers_at(pooler) == []
+
+
+def poolers_at(url: str) -> list[int]:
+    """The processes of PgBouncer that were told to listen there."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            program, *arguments = (process / "cmdline").read_bytes().split(b"\0")
+            if program.endswith(b"/pgbouncer"):
+                told = Path(arguments[0].decode()).read_text()
+                if f"listen_port = {urlsplit(url).port}\n" in told:
+                    found.append(int(process.name))
+    return found
 
 
 def test_only_one_that_had_a_lease_has_lost_it(lane: Lane) -> None:
