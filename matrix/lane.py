@@ -6,7 +6,6 @@ which it looks at its database is left alone by its children.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import signal
@@ -16,86 +15,38 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import asyncpg
 import psycopg
 
 import duly
-from duly.jobs.running import HandlerFailed
-from duly.stores.postgres import runners
 from duly.tools.steps import watching
 from matrix.audit import Audit, Settled, overdone
-from matrix.bench import Bench
 from matrix.cases import TIMES
 from matrix.children import PATIENCE, STOPPED, Child, Hung
-from matrix.faults import FAULTS, World
 from matrix.flows import FLOWS
 from matrix.journal import Journal
-from matrix.leaks import leaks_of
+from matrix.lives import Blow, live
 from matrix.recovery import recover
 from matrix.shop import Colour, Terms
-from matrix.traps import Boundary, Doom, Passed, Trap
+from matrix.traps import Boundary, Doom, Passed
+from matrix.verdicts import Beside, Plan, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from duly.tools.steps import Step
     from matrix.cases import Case
     from matrix.flows import Flow
     from matrix.places import Place
 
-# How long a server that says nothing is waited for; duly's own three seconds and more would make
-# such cases long without making them any different.
-ANSWER = 1.0
 # What goes on at the same time is not always done in as many statements.
 TRIES = 5
-# What may get out of a flow; and of one that is the user's own, errors as its driver has them, or
-# that its COMMIT failed.
-ALLOWED: tuple[type[BaseException], ...] = (duly.DulyError, asyncio.CancelledError)
-OF_DRIVERS: tuple[type[BaseException], ...] = (
-    HandlerFailed,
-    psycopg.Error, sqlite3.Error, asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError
-)  # fmt: skip
 LEASED = (
     "SELECT 'job', id, epoch FROM duly_jobs WHERE state = 'leased' UNION ALL"
     " SELECT 'message', id, epoch FROM duly_outbox WHERE state = 'leased' UNION ALL"
     " SELECT 'claim', {name}, epoch FROM duly_claims WHERE state = 'held'"
 )
-
-
-class Verdict(NamedTuple):
-    """What became of a case."""
-
-    case: Case
-    violations: list[str]
-    # Stopped with a lease until others had taken that; or without one, while they went on; or until
-    # they gave up waiting for what it had locked.
-    zombies: int = 0
-    passed_by: int = 0
-    waited_for: int = 0
-    # What late ones tried to end, and could not.
-    refused: int = 0
-    # Whether the recovery was killed, too.
-    doubly: bool = False
-    # The boundary is there in one unharmed run of the flow and not in the next.
-    unsteady: bool = False
-
-
-class Plan(NamedTuple):
-    """Where a flow can be struck, and how many such places only one of two unharmed runs had."""
-
-    passed: list[Passed]
-    unsteady: int
-
-
-class Beside(NamedTuple):
-    """How one ended that was stopped, what was wrong, and who had what when it went on."""
-
-    code: int
-    found: list[str]
-    leases: set[Any]
 
 
 class Lane:
@@ -152,7 +103,7 @@ class Lane:
         """The boundaries that one run came to."""
         flow, terms = FLOWS[name], self._terms(mode)
         self._begin(flow)
-        code = self._child(lambda: self._live(flow, terms, None, None)).wait()
+        code = self._child(lambda: live(flow, terms, self.place, None)).wait()
         assert code == 0, f"{mode}/{name} fails unharmed:\n{self.said()}"
         run = [line["at"] for line in self._journal.of("passed")]
         found = self._recovered(flow, terms)
@@ -184,7 +135,8 @@ class Lane:
     def _run(self, case: Case) -> Verdict | None:
         flow, terms = FLOWS[case.flow], self._terms(case.mode)
         self._begin(flow)
-        child = self._child(lambda: self._live(flow, terms, case.at, case.fault))
+        blow = Blow(case.at, case.fault, self._cluster)
+        child = self._child(lambda: live(flow, terms, self.place, blow))
         stopped = False
         held: set[Any] = set()
         found: list[str] = []
@@ -329,62 +281,3 @@ class Lane:
     def said(self) -> str:
         """What the children had to say."""
         return self._stderr.read_text()[-12000:]
-
-    def _live(self, flow: Flow, terms: Terms, at: Boundary | None, fault: str | None) -> None:
-        """The life of the child that is struck."""
-        runners.bounded = shortly
-        world = World(cancel=lambda: None, cluster=self._cluster, stopped=self._note_stopped)
-
-        def strike(step: Step) -> None:
-            assert fault is not None
-            self._journal.write("struck", at=str(at), fault=fault)
-            FAULTS[fault].strike(step, world)
-
-        trap = Trap(at, strike)
-        with watching(trap):
-            held = terms._replace(gate=lambda: flow.gate(bench, self.place))
-            bench = Bench(held, flow.make)
-            allowed = ALLOWED + (OF_DRIVERS if flow.theirs else ())
-
-            async def whole() -> None:
-                await flow.prepare(bench, self.place)
-                nonlocal world
-                world = world._replace(cancel=canceller(bench))
-                trap.arm()
-                try:
-                    await flow.run(bench, self.place)
-                    self._journal.write("completed")
-                finally:
-                    for leak in await leaks_of(bench, trap.connections):
-                        self._journal.write("leak", what=leak)
-
-            try:
-                bench.run(whole())
-            except allowed as problem:
-                self._journal.write("raised", problem=f"{type(problem).__name__}: {problem}")
-            except BaseException as problem:
-                self._journal.write("odd", problem=f"{type(problem).__name__}: {problem}")
-        if at is None:
-            for at_each, inside, driver in trap.passed:
-                self._journal.write("passed", at=[*at_each, inside, driver])
-
-    def _note_stopped(self, pid: int) -> None:
-        self._journal.write("stopped", pid=pid)
-
-
-def canceller(bench: Bench) -> Callable[[], None]:
-    """Cancels what the flow is doing, from whatever thread."""
-    if bench.is_sync:
-        return lambda: None
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    assert task is not None
-
-    def cancel() -> None:
-        loop.call_soon_threadsafe(task.cancel)
-
-    return cancel
-
-
-def shortly(usual: float, within: float | None) -> float:
-    """How long an answer is waited for here."""
-    return min(usual, ANSWER) if within is None else min(usual, within, ANSWER)

@@ -15,8 +15,10 @@ from urllib.parse import urlsplit
 import pytest
 from matrix.bench import Bench, Delivery
 from matrix.cases import Case, case_of, paired, planned
-from matrix.command import Findings, Shown, look_again, main
+from matrix.command import look_again, main
+from matrix.driving import Shown
 from matrix.faults import FAULTS
+from matrix.findings import Findings
 from matrix.flows import FLOWS
 from matrix.lane import Lane
 from matrix.parts import delivering, sending
