@@ -76,6 +76,42 @@ def test_a_handler_whose_steps_differ_by_chance_is_refused_and_not_blamed(tmp_pa
     app.close()
 
 
+def test_chance_that_two_single_runs_did_not_show_is_refused_and_not_blamed(
+    tmp_path: Path,
+) -> None:
+    runs = tmp_path / "runs"
+    runs.touch()
+
+    def handler(tx: duly.Tx) -> None:
+        with runs.open("a") as file:
+            file.write("x")
+        # The first three are single runs, then comes a case, and the others doubt its verdict.
+        if len(runs.read_text()) in (4, 7):
+            tx.execute("INSERT INTO orders (id) VALUES ('o-2')")
+        tx.execute("INSERT INTO orders (id) VALUES ('o-1')")
+
+    app = shop(tmp_path / "shop.db", handler)
+    with pytest.raises(duly.Misuse, match="two single runs took different steps"):
+        assert_effectively_once(app, EVENT)
+    app.close()
+
+
+def test_a_write_in_the_transaction_is_not_told_to_be_outside_of_it(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.touch()
+
+    def handler(tx: duly.Tx) -> None:
+        with runs.open("a") as file:
+            file.write("x")
+        again = len(runs.read_text()) == 4
+        tx.execute("INSERT INTO orders (id) VALUES (:id)", id="o-2" if again else "o-1")
+
+    app = shop(tmp_path / "shop.db", handler)
+    with pytest.raises(AssertionError, match=r"(?s)a repeat ends differently.*is in the trans"):
+        assert_effectively_once(app, EVENT)
+    app.close()
+
+
 def test_a_handler_that_only_stages_a_message_has_statements(tmp_path: Path) -> None:
     def handler(tx: duly.Tx) -> None:
         tx.send("https://shop.example/paid", json={"order": "o-1"})

@@ -63,8 +63,20 @@ def test_a_mail_is_not_told_to_carry_a_key(tmp_path: Path) -> None:
     assert "Idempotency-Key" not in told
 
 
+def test_a_call_in_an_effect_is_told_to_carry_the_key_that_it_was_handed(tmp_path: Path) -> None:
+    def handler(job: duly.Job) -> None:
+        job.effect("charge", lambda key: call())  # noqa: ARG005  # that is the mistake
+
+    told = failure(shop(tmp_path / "shop.db", handler), EVENT)
+
+    assert "was made 2 times instead of once" in told
+    assert 'headers={"Idempotency-Key": key}' in told
+    assert "let the handler ask for job" not in told
+
+
 @pytest.mark.parametrize(
-    ("handler", "remedy"), [(call, "tx.send(…)"), (call_with_new_key, "make it from event.id")]
+    ("handler", "remedy"),
+    [(call, "tx.send(…)"), (call_with_new_key, "make it from event.id"), (mail, "the claim")],
 )
 def test_an_inline_handler_is_not_told_to_ask_for_job(
     handler: Callable[[], None], remedy: str, tmp_path: Path
@@ -75,10 +87,11 @@ def test_an_inline_handler_is_not_told_to_ask_for_job(
 
     told = failure(app, EVENT, source="till", only="kill:1")
 
-    assert "was made 2 times instead of once" in told
+    assert "2 times instead of once" in told
     assert remedy in told
     assert "job." not in told
     assert "for job" not in told
+    assert "end of the job" not in told
 
 
 def created(tx: duly.Tx) -> None:

@@ -77,6 +77,8 @@ def row_mistake(trace: Trace, case: Case, wrong: Difference) -> Mistake:
     late = [index for index in places if trace.answered(index)]
     if late:
         return mistakes.in_route(words(trace.marks[late[0]]))
+    if writes and not any(trace.outside(mark) for mark in writes):
+        return mistakes.otherwise()
     return written_mistake(wrong, writes)
 
 
@@ -130,13 +132,15 @@ def repeated_mistake(
     table = next((found for index in made if (found := trace.checked_around(index))), None)
     if table is not None and call.key is None:
         return mistakes.check_then_act(table)
+    inline = any(trace.inline(index) for index in made)
     if call.medium == "mail":
-        return mistakes.mail()
+        return mistakes.mail(inline=inline)
     if call.medium == "message":
         return mistakes.enqueued()
-    inline = any(trace.inline(index) for index in made)
     if has_new_keys(call, calls):
         return mistakes.new_key(inline=inline)
+    if any(trace.effect(index) for index in made):
+        return mistakes.key_dropped()
     return mistakes.no_key(inline=inline)
 
 

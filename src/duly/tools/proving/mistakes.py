@@ -113,6 +113,16 @@ def no_key(*, inline: bool) -> Mistake:
     )
 
 
+def key_dropped() -> Mistake:
+    """A call inside an effect, without the key that the effect was handed."""
+    return Mistake(
+        NO_KEY,
+        "It carries no Idempotency-Key, so that the other side cannot know the second one: send "
+        'the key along that job.effect hands to the function (headers={"Idempotency-Key": key}), '
+        "or call job.http.post(…, key=…).",
+    )
+
+
 def new_key(*, inline: bool) -> Mistake:
     """A key that nobody can know again."""
     remedy = (
@@ -138,13 +148,14 @@ def shared_key() -> Mistake:
     )
 
 
-def mail() -> Mistake:
+def mail(*, inline: bool) -> Mistake:
     """A mail has no key by which its receiver could know it again."""
+    beside = "the claim of the event" if inline else "the end of the job"
     return Mistake(
         MAIL,
         "It goes out when the handler runs, and again when the handler is repeated: nobody who "
-        f"gets an e-mail knows the second one. Stage it with {BY_MAIL}: it is committed with the "
-        "end of the job, and the relay sends it under one id.",
+        f"gets an e-mail knows the second one. Stage it with {BY_MAIL}: it is committed with "
+        f"{beside}, and the relay sends it under one id.",
     )
 
 
@@ -229,6 +240,17 @@ def memory() -> Mistake:
         "The database took the failed attempt back, the memory of the process did not: a cache, a "
         "global or an object that was changed, or a look at job.attempt, made the next attempt do "
         "something else. Keep it in the database, through `tx`, and let each attempt do the same.",
+    )
+
+
+def otherwise() -> Mistake:
+    """Everything was in the transaction, and yet the run did not do what the single run did."""
+    return Mistake(
+        NOT_REPEATABLE,
+        "What the handler writes there is in the transaction, so that nothing of it was left by a "
+        "run before: it did something else this time. It goes by chance, by the clock, or by what "
+        "a repeat finds changed, such as a file, a cache or a table that is written outside `tx`: "
+        "let it go by the event, and by what it reads through `tx`.",
     )
 
 

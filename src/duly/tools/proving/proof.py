@@ -14,6 +14,7 @@ from duly.tools.proving.calls import changed, effective
 from duly.tools.proving.cases import cases_of
 from duly.tools.proving.diagnosing import diagnosed
 from duly.tools.proving.findings import Finding
+from duly.tools.proving.mistakes import NOT_REPEATABLE
 from duly.tools.proving.moments import Span, await_next_second
 from duly.tools.proving.points import kill_points, pause_points
 from duly.tools.proving.yardstick import Yardstick, says_when
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 STAGES = "outbox_insert"
 # Copies at once do not meet in the same way each time.
 REPEATS = 3
+# How many more single runs there are where no mistake explains a difference.
+DOUBTS = 5
 
 
 @dataclass(slots=True)
@@ -104,12 +107,24 @@ class Proof:
             return None
         # A clock may have ticked since the yardstick was made, be it by the second or by the day:
         # what a single run does otherwise now is no fault of the case.
-        yardstick.learn(self._player.alone(yardstick.asks, shifted=True))
-        wrong = yardstick.wrong(outcome)
-        if wrong is None:
+        finding = self._held(case, outcome, yardstick)
+        if finding is not None and finding.mistake.name == NOT_REPEATABLE:
+            # No mistake explains it. It may be chance, which two single runs need not have shown.
+            for _ in range(DOUBTS):
+                if finding is not None:
+                    finding = self._held(case, outcome, yardstick)
+        if finding is None:
             self._note(case, outcome)
             return None
         self._failed = Failed(case, marks, yardstick)
+        return finding
+
+    def _held(self, case: Case, outcome: Outcome, yardstick: Yardstick) -> Finding | None:
+        """Hold a case against one more single run."""
+        yardstick.learn(self._player.alone(yardstick.asks, shifted=True))
+        wrong = yardstick.wrong(outcome)
+        if wrong is None:
+            return None
         mistake = diagnosed(case, wrong, yardstick.outcome.marks, outcome.calls)
         return Finding(case, wrong, mistake)
 

@@ -18,6 +18,9 @@ SETTLES = "jobs_done"
 DONE = frozenset({SETTLES, "jobs_done_many"})
 # By these a job or a message is put there.
 ENQUEUES = frozenset({"jobs_insert", "jobs_insert_many", "outbox_insert"})
+# The notes before and after an effect.
+INTENDED = "effects_intend"
+EFFECTS = frozenset({INTENDED, "effects_write", "effects_undo"})
 # By this one a version is asked for, be it through order= or tx.newer(…).
 ORDERS = "versions_advance"
 
@@ -98,6 +101,11 @@ class Trace:
             for index, mark in enumerate(self.marks)
             if mark.kind == "call" and mark.text == told
         ]
+
+    def effect(self, index: int) -> bool:
+        """Whether a step was taken inside ``job.effect``, between its two notes."""
+        noted = [mark.ours for mark in self.marks[:index] if mark.ours in EFFECTS]
+        return bool(noted) and noted[-1] == INTENDED
 
     def checked_around(self, index: int) -> str | None:
         """The table that was read before this step and written after it: a check and its mark."""

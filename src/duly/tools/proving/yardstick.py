@@ -38,7 +38,6 @@ class Yardstick:
     def __init__(
         self, start: State, asks: tuple[Ask, ...], outcome: Outcome, other: Outcome
     ) -> None:
-        refuse_wavering(outcome.marks, other.marks)
         self.asks = asks
         self.outcome = outcome
         self._start = start
@@ -47,6 +46,7 @@ class Yardstick:
 
     def learn(self, other: Outcome) -> None:
         """Leave out what is another after this single run."""
+        refuse_wavering(self.outcome.marks, other.marks)
         refuse_other_value(self.outcome, other)
         self._others.append(other)
         one, others = self.outcome, self._others
