@@ -130,7 +130,9 @@ class Lane:
         there = [any(each.at == case.at for each in run) for run in runs]
         if not all(there) and (planned or any(there)):
             return Verdict(case, [], unsteady=True)
-        return Verdict(case, ["vacuous: the boundary was never come to, and the fault not struck"])
+        known = sorted({each.at.name for run in runs for each in run})
+        told = "" if case.at.name in known else f"; {case.flow} comes to: {', '.join(known)}"
+        return Verdict(case, [f"vacuous: the boundary was never come to, and not struck{told}"])
 
     def _run(self, case: Case) -> Verdict | None:
         flow, terms = FLOWS[case.flow], self._terms(case.mode)

@@ -82,6 +82,7 @@ def test_a_fault_that_never_strikes_fails_its_case(lane: Lane) -> None:
         Case(MODE, "claim", Boundary("no such statement", 0, "before"), "kill")
     ).violations
     assert violation.startswith("vacuous")
+    assert "claim comes to: BEGIN" in violation
 
 
 def test_an_effect_outside_its_transaction_is_found(

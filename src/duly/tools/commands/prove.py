@@ -53,7 +53,7 @@ is put back afterwards as it was; nothing else may use it meanwhile. Use one
 for tests. On PostgreSQL its name must say so, and its role needs CREATEDB.
 
 The exit code is 0 if every case ended as the single run did, 1 if one did
-not, and 2 for what cannot be proved as it is."""
+not, 2 for what cannot be proved as it is, and 130 where it was told to end."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:

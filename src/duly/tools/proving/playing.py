@@ -281,8 +281,12 @@ class Player:
 
 
 def last_words(act: Act, told: str) -> str:
-    """The last line that a process printed, for whoever has to find out, unless it was told."""
+    """The last line that a process printed, for whoever has to find out, unless it was told.
+
+    The lines of a traceback say where, and what it ends with was told.
+    """
     output = act.file("output")
     lines = output.read_text(errors="replace").split("\n") if output.exists() else []
-    said = [line for line in lines if line.strip() and line.strip() not in told]
+    heard = [line for line in lines if line.strip() and not line.startswith((" ", "Traceback "))]
+    said = [line for line in heard if line.strip() not in told]
     return f" (it said: {said[-1][:200]})" if said else ""
