@@ -108,3 +108,19 @@ async def test_a_handlers_transaction_whose_commit_was_lost_is_told_and_not_run_
         async with runner.opened(wait=WAIT) as opened:
             await operation(opened.session)
     assert total(own_postgres_url) == 2
+
+
+async def test_a_silent_server_is_not_asked_again_for_what_may_run_once(
+    wire: Proxy, own_postgres_url: str, colour: Colour
+) -> None:
+    operation = Counting()
+    async with a_runner(wire, colour) as runner:
+        trap = wire.set(Cut.HOLE, "COMMIT")
+        with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+            await runner.run(operation, wait=WAIT, after_loss=False)
+        assert (operation.runs, trap.sprung) == (1, 1)
+        trap = wire.set(Cut.HOLE, "INSERT")
+        with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+            await runner.run_batch(operation)
+        assert (operation.runs, trap.sprung) == (2, 1)
+    assert total(own_postgres_url) == 2

@@ -262,3 +262,15 @@ async def test_an_answer_is_not_true_or_false(
         for answer in (await subject.dedup(scope, "a"), await subject.dedup(scope, "a")):
             with pytest.raises(Exception, match=r"if answer\.first"):
                 bool(answer)
+
+
+async def test_a_claim_that_is_made_anew_is_compared_with_its_own_body(
+    case: Case, url: str, scope: str, clock: HandClock
+) -> None:
+    async with case.open(url, clock) as subject:
+        await subject.dedup(scope, "evt_1", ttl=DAY, body=b"before")
+        clock.advance(DAY)
+        assert (await subject.dedup(scope, "evt_1", ttl=DAY, body=b"now")).first
+        same = await subject.dedup(scope, "evt_1", ttl=DAY, body=b"now")
+        other = await subject.dedup(scope, "evt_1", ttl=DAY, body=b"before")
+    assert (same.body_differs, other.body_differs) == (False, True)

@@ -254,3 +254,15 @@ async def fenced(subject: StoreSubject, scope: str, key: str, work: Any) -> Any:
                 return work()
 
             return await duly.aio.fence(subject.store, scope, key, awaited)
+
+
+async def test_a_claim_that_is_made_anew_keeps_nothing_of_the_result_before(
+    store_case: Case, url: str, scope: str, clock: HandClock
+) -> None:
+    async with store_case.open(url, clock) as subject:
+        async with subject.leased(scope, "a", ttl=timedelta(hours=1), lease=LEASE) as turn:
+            await turn.mark("old")
+        clock.advance(timedelta(hours=1))
+        assert (await subject.dedup(scope, "a", ttl=timedelta(hours=1))).first
+        again = await subject.dedup(scope, "a", ttl=timedelta(hours=1))
+    assert (again.duplicate, again.has_result, again.result) == (True, False, None)

@@ -127,3 +127,15 @@ def test_keys_of_two_jobs_never_meet(case: Case, desk: Desk) -> None:
     assert first.first
     assert second.first
     assert first.id != second.id
+
+
+@everywhere
+def test_the_key_of_a_job_at_work_is_not_pruned(case: Case, desk: Desk, clock: HandClock) -> None:
+    first = desk.enqueue(key="receipt-1")
+    desk.lease()
+    clock.advance(WEEK)
+    while duly.prune(desk.app.store, limit=1000):
+        pass
+
+    assert desk.enqueue(key="receipt-1") == duly.Enqueued(first.id, first=False)
+    assert desk.jobs() == [(first.id, "leased")]

@@ -10,7 +10,7 @@ import pytest
 import duly
 from duly.gate import provider_named, provider_names
 from tests.gate.genuine import keys
-from tests.receiving.senders import OTHER, PAID
+from tests.receiving.senders import OTHER, PAID, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,3 +161,15 @@ async def test_a_source_that_forgets_nothing_knows_an_event_for_ever(
         clock.advance(CENTURY)
         await duly.aio.prune(subject.app.store)
         assert (await shop.send(id="evt_1")).said == "duplicate"
+
+
+async def test_a_body_that_was_refused_under_a_known_id_is_processed_under_its_own(
+    stored: Case, place: DatabaseOf, clock: HandClock
+) -> None:
+    async with stored.open(place, clock) as subject:
+        hub = subject.source("github", now=clock, keep=MONTH)
+        await hub.send(PAID, id="id_1", type="push")
+        other = text({"action": "opened", "number": 7})
+        assert (await hub.send(other, id="id_1", type="push")).said == "conflict"
+        assert (await hub.send(other, id="id_2", type="push")).said == "accepted"
+        assert hub.worked() == [("id_1", "handle"), ("id_2", "handle")]

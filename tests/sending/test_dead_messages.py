@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
+from duly._kernel.onestep import finish
+from duly._kernel.options import WAIT
 from duly._ledger import replaying
+from duly.outbox.leases import MOST_RESCUES, Want, rescue, take
+from duly.outbox.leases import staged as due
 from tests.sending.offices import STORES, an_office
 from tests.sending.receivers import Receiver
 
@@ -335,3 +339,21 @@ async def test_a_message_that_is_out_of_rescues_is_a_dead_letter_that_says_so(
         assert letter.dead_at == clock()
         await office.call("outbox.replay", staged.id)
         assert (await office.relay()).sent == 1
+
+
+async def test_a_replayed_message_has_all_its_rescues_before_it(
+    case: Case, place: DatabaseOf, clock: HandClock
+) -> None:
+    async with an_office(case, place, clock) as office:
+        staged = await office.send()
+        runner, minute = office.app.store.blocking, MINUTE // timedelta(microseconds=1)
+        wants = [Want(office.message(staged.id).destination, 1)]
+        for _ in range(MOST_RESCUES):
+            finish(runner.run(due, wait=WAIT))
+            assert finish(runner.run(lambda session: take(session, wants, minute), wait=WAIT))
+            clock.advance(MINUTE)
+            assert finish(runner.run(rescue, wait=WAIT))
+            clock.advance(timedelta(hours=1))
+        assert office.message(staged.id).counted == ("dead", 0, MOST_RESCUES)
+        await office.call("outbox.replay", staged.id)
+        assert office.message(staged.id).counted == ("ready", 0, 0)

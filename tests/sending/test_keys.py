@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
+from duly._kernel.onestep import finish
+from duly._kernel.options import WAIT
+from duly.outbox.leases import Want, take
 from tests.sending.offices import an_office
 
 if TYPE_CHECKING:
@@ -149,3 +152,20 @@ async def test_every_attempt_and_every_repeat_carries_the_key_of_the_first(
         arrived = office.there.requests
         assert {one.headers["idempotency-key"] for one in arrived} == {staged.id}
         assert [one.body for one in arrived] == [b"\x00\x01 same"] * 3
+
+
+@pytest.mark.parametrize("prunes", [False, True])
+async def test_a_message_on_its_way_keeps_its_key_beyond_the_window(
+    case: Case, place: DatabaseOf, clock: HandClock, prunes: bool
+) -> None:
+    async with an_office(case, place, clock) as office:
+        first = await office.send(key="paid-7")
+        wants = [Want(office.message(first.id).destination, 1)]
+        runner = office.app.store.blocking
+        week = 7 * DAY // timedelta(microseconds=1)
+        assert finish(runner.run(lambda session: take(session, wants, week), wait=WAIT))
+        clock.advance(2 * DAY)
+        if prunes:
+            await pruned(office)
+        again = await office.send(key="paid-7")
+        assert (again.id, again.first) == (first.id, False)

@@ -12,9 +12,20 @@ import pytest
 import duly
 from duly._kernel.ids import new_id
 from duly._kernel.states import JOB_MOVES
-from duly.jobs.workers import rescue
+from duly.jobs.workers import Identity, beat, rescue
+from duly.runtime.janitor import taken_back
 from tests.conftest import HandClock
-from tests.working.moving import ATTEMPTS, SITUATIONS, Bench, Situation, insert, leased, take
+from tests.working.moving import (
+    ATTEMPTS,
+    BACK,
+    HOUR,
+    SITUATIONS,
+    Bench,
+    Situation,
+    insert,
+    leased,
+    take,
+)
 from tests.working.records import Records, settle_in
 
 if TYPE_CHECKING:
@@ -94,6 +105,17 @@ def test_a_worker_that_was_paused_takes_back_none_of_its_own_leases(bench: Bench
     bench.clock.advance(timedelta(hours=1))
     assert not bench.run(lambda session: rescue(session, bench.worker))
     assert bench.rescue()
+
+
+def test_a_worker_that_takes_leases_back_is_not_lost_itself(bench: Bench) -> None:
+    leased(bench)
+    other = Identity(new_id(), "host", 2, "[]", HOUR)
+    bench.run(lambda session: beat(session, other))
+    bench.clock.advance(timedelta(hours=1))  # the clock steps: from now on every worker looks lost
+    assert bench.run(lambda session: taken_back(session, other))
+    bench.clock.advance(BACK)
+    assert bench.run(lambda session: take(session, other.id, rescued=True))
+    assert not bench.rescue()
 
 
 async def insert_all(session: Session, jobs: list[str]) -> None:

@@ -1,0 +1,31 @@
+"""No call outlasts the lease of its message: another relay may have it afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import duly
+from duly._kernel.ids import new_id
+from duly.outbox.leases import LeasedMessage
+from duly.outbox.messages import request_bytes
+from duly.outbox.outcomes import Unreached
+from duly.runtime.relaying.sending import Sender
+
+
+async def test_a_call_is_given_up_before_its_lease_is_over() -> None:
+    app = duly.Duly("memory:")
+
+    @app.transport("slow")
+    async def slow(message: duly.Message) -> None:
+        await asyncio.sleep(5)
+
+    request = request_bytes("POST", "slow:x", {})
+    leased = LeasedMessage(
+        new_id(), "", "slow", request, None, None, 0, 0, 1, b"t" * 16, 1, 0, 0, 0
+    )
+    with pytest.raises(Unreached, match="no answer within"):
+        async with asyncio.timeout(2):
+            await Sender(app.jobs.outgoing).send(leased, 0.05)
+    app.close()
