@@ -8,8 +8,8 @@ WITH moment AS (
     SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
                     clock_timestamp()) AS now
 ),
-chosen AS MATERIALIZED (
-    SELECT job.id
+lost AS MATERIALIZED (
+    SELECT job.id, job.epoch
       FROM {jobs} AS job
       LEFT JOIN {workers} AS worker ON worker.id = job.worker
      CROSS JOIN moment
@@ -18,6 +18,14 @@ chosen AS MATERIALIZED (
             OR (job.worker IS DISTINCT FROM :worker::uuid
                 AND (worker.id IS NULL
                      OR worker.seen_at <= moment.now - worker.lease * interval '1 microsecond')))
+),
+-- Locked apart, by the epoch: a row that has another worker by now is looked at again as it is, but
+-- beside the worker that it had, and would pass for one whose worker is gone.
+chosen AS MATERIALIZED (
+    SELECT job.id
+      FROM {jobs} AS job
+      JOIN lost ON lost.id = job.id AND lost.epoch = job.epoch
+     WHERE job.state = 'leased'
      ORDER BY job.id
      LIMIT :limit::bigint
        FOR UPDATE OF job SKIP LOCKED
