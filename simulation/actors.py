@@ -171,7 +171,8 @@ class WorkerActor(Actor):
     def idle(self) -> bool:
         """Whether nothing is on its desk."""
         crew = self.worker._crew
-        return not crew.desk and not crew.settler.left and not crew._ending
+        left = crew.recorder.left + crew.settler.left
+        return not crew.desk and not left and not crew._ending
 
 
 class QuietSender(Sender):

@@ -37,6 +37,10 @@ class Held(DulyError):
     either finish (you become a duplicate) or fail (you become first).
     """
 
+    # Which one, where it kept a note of duly's own on a leased job from being written: its id and
+    # epoch.
+    lease: tuple[str, int] | None = None
+
     def __init__(self, message: str, *, retry_after: timedelta = timedelta(seconds=1)) -> None:
         super().__init__(message)
         self.retry_after = retry_after

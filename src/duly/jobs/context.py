@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from duly._kernel.clock import from_microseconds
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from duly.jobs.leases import Leased
 
 T = TypeVar("T")
+# Seconds that a job has which nobody has bounded: it is not run by a worker.
+UNBOUNDED = 60.0
 NOT_DONE: tuple[type[Exception], ...] = ()
 
 
@@ -37,8 +40,12 @@ class OneJob:
         event_id: str | None,
         runner: Runner,
         caller: Callable[[Any], Any] | None = None,
+        *,
+        until: float | None = None,
     ) -> None:
         self._leased = leased
+        # When the time of the handler is over, by a clock that never jumps.
+        self._until = time.monotonic() + UNBOUNDED if until is None else until
         self._handler = handler
         self._runner = runner
         self._caller = caller
@@ -95,7 +102,7 @@ class OneJob:
             "tx.enqueue, or a handler without tx",
         )
         key = self.key(name)
-        return Step(self._leased, effects_digest(*self._named), name, key)
+        return Step(self._leased, effects_digest(*self._named), name, key, self._until)
 
     def refuse_unkept(self) -> None:
         """Refuse a handler that forgot an ``await``; what blocks cannot be forgotten."""
@@ -134,8 +141,10 @@ class AsyncJob(OneJob):
         event_id: str | None,
         runner: Runner,
         caller: Callable[[Any], Any] | None = None,
+        *,
+        until: float | None = None,
     ) -> None:
-        super().__init__(leased, handler, event_id, runner, caller)
+        super().__init__(leased, handler, event_id, runner, caller, until=until)
         self._promises = Promises()
 
     def effect(

@@ -7,8 +7,10 @@ a worker that lost it writes nothing and is told `LeaseLost`.
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from duly._kernel import results
 from duly._kernel.errors import Held, Misuse, NotStorable, StoreUnavailable
@@ -24,8 +26,13 @@ if TYPE_CHECKING:
     from duly._kernel.session import Operation, Row, Runner, Session, Value
     from duly.jobs.leases import Leased
 
-# Each waits for seconds by itself, for a connection or for SQLite's lock.
+# Each waits for seconds by itself, for a connection or for an answer.
 TRIES = 4
+# Seconds for a lock that somebody else has, before a step: then the job comes back later.
+BEFORE = 30.0
+# And after a step that was taken, however little time its handler has left.
+AFTER = 8.0
+T = TypeVar("T")
 # Stands for a result that could not be stored: no JSON is empty.
 NOT_KEPT = b""
 Unknown = Literal["retry", "park"] | Callable[[str], Any]
@@ -53,6 +60,8 @@ class Step(NamedTuple):
     digest: bytes
     name: str
     key: str
+    # When the time of its handler is over, by a clock that never jumps.
+    until: float
 
     def named(self) -> dict[str, Value]:
         """The parameters that name it."""
@@ -120,7 +129,7 @@ def refuse_parameters(call: Callable[..., Any]) -> None:
 
 async def perform(runner: Runner, step: Step, how: How) -> Json:
     """Take a step unless its outcome is known."""
-    known = await runner.run(Intending(step), wait=WAIT)
+    known = await intended(runner, step)
     if known is not None and known["state"] == "done":
         return remembered(step, known["result"])
     if known is not None:
@@ -134,7 +143,7 @@ async def perform(runner: Runner, step: Step, how: How) -> Json:
         result = await answer if inspect.isawaitable(answer) else answer
     except Exception as problem:
         certain = first and isinstance(problem, how.not_done)
-        await insisted(runner, lambda session: failed(session, step, certain=certain))
+        await insisted(runner, step, lambda session: failed(session, step, certain=certain))
         raise
     return await finished(runner, step, result)
 
@@ -182,23 +191,48 @@ async def finished(runner: Runner, step: Step, result: Any) -> Json:
         stored: bytes | None = results.encode(result)
     except NotStorable as problem:
         stored, unstorable = NOT_KEPT, problem
-    await insisted(runner, lambda session: write(session, step, "done", stored))
+    await insisted(runner, step, lambda session: write(session, step, "done", stored))
     if unstorable is not None:
         raise unstorable
     kept: Json = result
     return kept
 
 
-async def insisted(runner: Runner, operation: Operation[None]) -> None:
-    """Write an outcome, and not give up at the first try: the step was taken."""
+async def intended(runner: Runner, step: Step) -> Row | None:
+    """Write the intent, however busy the database is, for up to half of the handler's time.
+
+    The other half is for whatever comes after it: a run that took too long would be an error.
+    """
+    left = step.until - time.monotonic()
+    return await patiently(runner, step, Intending(step), min(left / 2, BEFORE))
+
+
+async def insisted(runner: Runner, step: Step, operation: Operation[None]) -> None:
+    """Write an outcome, and not give up at the first try: the step was taken.
+
+    A lock that somebody else has is waited for as long as the handler may run.
+    """
     for left in reversed(range(TRIES)):
         try:
-            await runner.run(operation, wait=WAIT)
-        except (Held, StoreUnavailable):
+            await patiently(runner, step, operation, max(step.until - time.monotonic(), AFTER))
+        except StoreUnavailable:
             if not left:
                 raise
         else:
             return
+
+
+async def patiently(runner: Runner, step: Step, operation: Operation[T], seconds: float) -> T:
+    """Write although somebody else has the lock; `Held` after that time names the job's lease."""
+    until = time.monotonic() + seconds
+    while True:
+        wait = min(WAIT, timedelta(seconds=max(until - time.monotonic(), 0.0)))
+        try:
+            return await runner.run(operation, wait=wait)
+        except Held as problem:
+            if time.monotonic() >= until:
+                problem.lease = (step.leased.id, step.leased.epoch)
+                raise
 
 
 class Intending:

@@ -10,13 +10,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import LeaseLost, Misuse, StoreUnavailable
+from duly._kernel.errors import Held, LeaseLost, Misuse, StoreUnavailable
 from duly._kernel.failures import described, plain
 from duly._kernel.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Dead, NotYet, Outcome, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly._ledger.asks import Advance
     from duly.jobs.handlers import Handler
     from duly.jobs.leases import Leased
 
@@ -36,6 +37,8 @@ class Ended(NamedTuple):
     parked: bool = False
     # What was written, where the run itself has done so.
     outcome: str = "done"
+    # The version that the handler has applied, to be recorded together with the end.
+    version: Advance | None = None
 
 
 SETTLED = Ended("settled")
@@ -62,9 +65,18 @@ def judged(leased: Leased, handler: Handler, problem: BaseException, at: Circums
         return waited(leased, problem, at)
     if isinstance(problem, Dead):
         return Ended("dead", burnt=1, error=described(problem, leased.attempts + 1, at.secrets))
-    if isinstance(problem, StoreUnavailable) or undone(handler, problem):
+    nobodys = isinstance(problem, StoreUnavailable) or locked_out(leased, problem)
+    if nobodys or undone(handler, problem):
         return interrupted(leased, described(problem, leased.attempts + 1, at.secrets), at.draw)
     return failed(leased, handler, problem, at)
+
+
+def locked_out(leased: Leased, problem: BaseException) -> bool:
+    """Whether somebody else's lock kept duly itself from writing down what the job does.
+
+    That is nobody's error, unless the handler has the lock itself: so it counts as a rescue.
+    """
+    return isinstance(problem, Held) and problem.lease == (leased.id, leased.epoch)
 
 
 def undone(handler: Handler, problem: BaseException) -> bool:

@@ -16,11 +16,12 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from duly._kernel.failures import plain
-from duly.jobs.endings import LOST, RELEASED, Ended, interrupted, judged, timed_out
+from duly.jobs.endings import LOST, RELEASED, SETTLED, Ended, interrupted, judged, timed_out
 from duly.jobs.leases import Settled, settle
 from duly.runtime.desk import HELD_TOO_LONG, Desk
 from duly.runtime.hands import Hands
 from duly.runtime.performing import perform
+from duly.runtime.recorder import Recorder
 from duly.runtime.settler import Settler
 from duly.runtime.tally import Worked
 
@@ -51,6 +52,7 @@ class Crew:
         self.desk = Desk(queues)
         self.worked = Worked()
         self.settler = Settler(parts.store.awaited, settle, buried, self._settled, self.start)
+        self.recorder = Recorder(parts.store.awaited, self._recorded)
         self.hands = Hands(parts.blocking, self._through)
         # Transactions of handlers that are open, by colour, and the runs that wait for one.
         self._transactions: Counter[str] = Counter()
@@ -132,8 +134,14 @@ class Crew:
         if ended.kind in ("settled", "lost"):
             self._settled(run, ended, held=True)
             self.start()
+        elif ended.version is not None:
+            self.recorder.add(run, Settled(run.leased, ended, run.ran), ended.version)
         else:
             self.settler.add(run, Settled(run.leased, ended, run.ran))
+
+    def _recorded(self, run: Run, problem: Exception | None) -> None:
+        """The version that a run applied is committed with its end, or never can be."""
+        self._decide(run, SETTLED if problem is None else self._judged(run, problem))
 
     def _settled(self, run: Run, ended: Ended, *, held: bool) -> None:
         """The end of a run is committed, or there was nothing to write."""
@@ -268,9 +276,10 @@ class Crew:
         """Wait for what was decided to be written, and for what was cancelled to end."""
         try:
             async with asyncio.timeout(max(patience, ENDING)):
+                await self.recorder.flushed()  # first: what cannot be recorded is settled
                 await self.settler.flushed()
         except TimeoutError:
-            left = self.settler.left
+            left = self.recorder.left + self.settler.left
             logger.error("%d jobs cannot be settled and are left to be rescued", left)
         if self._ending:
             await asyncio.wait(list(self._ending), timeout=ENDING)

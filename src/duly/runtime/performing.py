@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
 
 class NotBegun(Exception):
-    """The transaction could not be opened: nothing of the handler has run."""
+    """The database was busy before the handler's turn had come: nothing of it has run."""
 
 
 async def perform(run: Run, place: Place) -> Ended:
@@ -94,10 +94,11 @@ async def attempt(run: Run, place: Place) -> Ended:
     question = order.asked(handler, leased, event)
     known, callers = None if event is None else event.id, place.callers
     job: AsyncJob | Job
+    until = run.begun + handler.timeout / 1_000_000
     if handler.colour == "async":
-        job = AsyncJob(leased, handler.name, known, place.runner, callers.awaited)
+        job = AsyncJob(leased, handler.name, known, place.runner, callers.awaited, until=until)
     else:
-        job = Job(leased, handler.name, known, place.runner, callers.client)
+        job = Job(leased, handler.name, known, place.runner, callers.client, until=until)
     if "tx" in handler.wants:
         run.begun = None
         return await inside_transaction(run, place, question, event=event, job=job)
@@ -105,10 +106,7 @@ async def attempt(run: Run, place: Place) -> Ended:
         return STALE
     await run_plainly(handler, event=event, job=job)
     job.refuse_unkept()
-    if question is None:
-        return DONE
-    await place.runner.run(lambda session: recorded(session, run, question), wait=WAIT)
-    return SETTLED
+    return DONE if question is None else DONE._replace(version=question)
 
 
 async def asked(refetch: Any, event: Any, colour: str) -> Any:
@@ -155,7 +153,7 @@ async def in_opened(
     """What happens between BEGIN and COMMIT."""
     opened.at_ease()
     session = opened.session
-    if question is not None and not await guard.newer(session, question):
+    if question is not None and not await advanced(session, question):
         await finish_inside(session, run.leased, "stale", run.ran)
         return SETTLED_STALE
     await run_one_inside(run.handler, opened, place.jobs, **offered)
@@ -165,10 +163,19 @@ async def in_opened(
 
 async def current(runner: Runner, question: Advance) -> bool:
     """Whether no later version was applied, before a run without a transaction."""
-    return await runner.run_single(lambda session: guard.would_apply(session, question), wait=WAIT)
+
+    async def compared(session: Session) -> bool:
+        return await guard.would_apply(session, question)
+
+    try:
+        return await runner.run_single(compared, wait=WAIT)
+    except Held as problem:  # somebody else has SQLite's lock
+        raise NotBegun from problem
 
 
-async def recorded(session: Session, run: Run, question: Advance) -> None:
-    """The version and the end of the lease, together."""
-    await guard.newer(session, question)
-    await finish_inside(session, run.leased, "done", run.ran)
+async def advanced(session: Session, question: Advance) -> bool:
+    """Whether the version is the newest; it is recorded then, in the handler's transaction."""
+    try:
+        return await guard.newer(session, question)
+    except Held as problem:  # another handler works on the same resource
+        raise NotBegun from problem

@@ -44,11 +44,10 @@ class Target:
     durability: Durability
     connections: int
 
-    def session(self, wire: Wire, bound: timedelta = WAIT) -> Session:
-        """A session of duly's own."""
-        return PostgresSession(
-            wire, statements("postgres", self.names, "pyformat"), self.clock, bound=bound
-        )
+    def session(self, wire: Wire, bound: timedelta = WAIT, *, lent: bool = False) -> Session:
+        """A session of duly's own, or lent to code of the user's."""
+        named = statements("postgres", self.names, "pyformat")
+        return PostgresSession(wire, named, self.clock, bound=bound, lent=lent)
 
     async def first_look(self, wire: Wire, greeted_by: int) -> dict[str, Any]:
         """Refuse an unsafe server and a wrong schema; return the settings for the pool."""

@@ -117,7 +117,7 @@ class BlockingRunner:
             try:
                 connection.patience = bounded(ANSWER + wait.total_seconds(), within)
                 with loan, unless_lost(connection), begun(connection, lasting):
-                    session = self._target.session(BlockingWire(connection), wait)
+                    session = self._target.session(BlockingWire(connection), wait, lent=True)
                     yield opened_on(connection, session, lasting or wait, loan)
                     ending.handled = True
                     usual = ANSWER + (lasting or wait).total_seconds()
@@ -239,7 +239,7 @@ class AwaitedRunner:
                 connection.patience = bounded(ANSWER + wait.total_seconds(), within)
                 with loan, unless_lost(connection):
                     async with begun_awaited(connection, lasting):
-                        session = self._target.session(AwaitedWire(connection), wait)
+                        session = self._target.session(AwaitedWire(connection), wait, lent=True)
                         yield opened_on(connection, session, lasting or wait, loan)
                         ending.handled = True
                         usual = ANSWER + (lasting or wait).total_seconds()

@@ -47,7 +47,8 @@ class PostgresSession:
     """Runs named statements on one connection. Never commits, rolls back or closes it.
 
     ``bound`` is set on duly's own connections only: the longest wait for a lock, sent along with
-    each statement that may have to wait.
+    each statement that may have to wait. ``lent`` says that code of the user's runs in the same
+    transaction: then the bound is taken back after each of these, before that code goes on.
     """
 
     def __init__(
@@ -58,12 +59,14 @@ class PostgresSession:
         *,
         owner: Owner | None = None,
         bound: timedelta | None = None,
+        lent: bool = False,
     ) -> None:
         self._wire = wire
         self._statements = statements
         self._clock = clock
         self._owner = owner
         self._bound = None if bound is None else lock_timeout(bound)
+        self._lent = lent and bound is not None
 
     @property
     def names(self) -> Names:
@@ -85,7 +88,7 @@ class PostgresSession:
         """Run one named statement."""
         values["now"] = database_time(self._clock)
         values["wait"] = self._bound
-        return await self._wire.fetch(self._statements[statement], values)
+        return await self._fetched(statement, values)
 
     async def rows_each(
         self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
@@ -99,7 +102,19 @@ class PostgresSession:
             for name in each[0]
         }
         values = {"now": database_time(self._clock), "wait": self._bound, **shared, **arrays}
-        return await self._wire.fetch(self._statements[f"{statement}_many"], values)
+        return await self._fetched(f"{statement}_many", values)
+
+    async def _fetched(self, statement: str, values: Values) -> Sequence[Row]:
+        """Run a statement; its bound on lock waits is not for the user's statements after it.
+
+        After an error there is nothing to do: whoever goes on rolls back to a savepoint first, and
+        that restores the setting by itself.
+        """
+        prepared = self._statements[statement]
+        found = await self._wire.fetch(prepared, values)
+        if self._lent and "wait" in prepared.order:
+            await self._wire.fetch(self._statements["wait_end"], {})
+        return found
 
     async def write_each(self, statement: str, each: Sequence[dict[str, Value]]) -> None:
         """Run the statement for one set of values after the other."""
