@@ -21,7 +21,7 @@ from tests.migrators import LATER, later_migration, migrated, wait_for_waiters
 from tests.processes.forked import Forked
 
 DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
-ALL = ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox"]
+ALL = ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox", "0005_effects"]
 CURRENT, NEWER = str(latest("postgres")), str(latest("postgres") + 1)
 MIGRATOR = """
 import json, sys, duly
@@ -224,7 +224,7 @@ def test_a_postgres_store_with_older_tables_says_run_migrate(
     with (
         later_migration(),
         nothing_changes(empty_postgres_url),
-        pytest.raises(duly.SchemaMismatch, match="needs 5: run `duly migrate URL`"),
+        pytest.raises(duly.SchemaMismatch, match=f"needs {NEWER}: run `duly migrate URL`"),
     ):
         way(empty_postgres_url)
 

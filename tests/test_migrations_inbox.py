@@ -10,16 +10,24 @@ import pytest
 import duly
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
-from duly.inbox.arrivals import Outcome, Status
+from duly.inbox.arrivals import Outcome, Status, event_digest
 from duly.inbox.receive import receive_many
 from tests.catalogs import catalog, facts
-from tests.inboxes import arrival, found
+from tests.inboxes import arrival, done, found
 from tests.migrators import earlier_duly, migrated
 
 LEASE = timedelta(hours=1)
 AT_ONCE = timedelta(0)
 FIRST = ["0001_ledger"]
-INBOX = ["0002_inbox", "0003_jobs", "0004_outbox"]
+INBOX = ["0002_inbox", "0003_jobs", "0004_outbox", "0005_effects"]
+# Two effects as they were written before they knew their event; the job of the second is gone.
+GONE = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"
+EFFECTS_OF_OLD = f"""INSERT INTO duly_effects (scope, digest, name, state, key, job, epoch, at)
+SELECT scope, digest, 'charge', 'done', 'key', id, 1, received_at
+  FROM (SELECT job.scope, job.id, digest, received_at
+          FROM duly_jobs AS job JOIN duly_events AS event ON event.id = job.event
+         UNION ALL
+        SELECT 'gone', '{GONE}', digest, received_at FROM duly_events) AS old"""
 NEW_TABLES = {
     *("events", "deliveries", "jobs", "workers", "counters"),
     *("history", "effects", "schedules"),
@@ -62,7 +70,7 @@ def test_an_upgrade_keeps_every_row_and_the_name_of_the_installation(url: str) -
     with duly.store(url) as store:
         assert ledger(store) == before
         assert [len(rows) for rows in before] == [4, 1]
-    assert facts(url) == {"installation_id": named, "schema_version": "4"}
+    assert facts(url) == {"installation_id": named, "schema_version": "5"}
 
 
 def test_after_an_upgrade_every_claim_still_says_what_it_said(url: str) -> None:
@@ -98,6 +106,24 @@ def test_an_upgraded_database_receives_events(url: str, scope: str) -> None:
         assert len(found(store, "SELECT id FROM duly_jobs")) == 1
 
 
+def test_an_upgrade_tells_effects_of_living_jobs_which_event_they_belong_to(
+    url: str, scope: str
+) -> None:
+    with earlier_duly(4):
+        migrated(url, "duly_")
+        with duly.store(url) as store:
+            finish(receive_many(store.blocking, [arrival(scope, "evt_1")]))
+            done(store, EFFECTS_OF_OLD)
+    assert migrated(url, "duly_") == ["0005_effects"]
+    with duly.store(url) as store:
+        known = found(store, "SELECT job, event_digest FROM duly_effects")
+        [(job,)] = found(store, "SELECT id FROM duly_jobs")
+    assert {one: event and bytes(event) for one, event in known} == {
+        job: event_digest(scope, "evt_1"),
+        type(job)(GONE): None,
+    }
+
+
 def open_store(url: str) -> None:
     with duly.store(url):
         pass
@@ -122,7 +148,7 @@ def test_a_server_with_the_tables_of_the_first_release_says_run_migrate(
     with earlier_duly(1):
         migrated(empty_postgres_url, "duly_")
     with pytest.raises(
-        duly.SchemaMismatch, match="at schema version 1, this duly needs 4: run `duly migrate URL`"
+        duly.SchemaMismatch, match="at schema version 1, this duly needs 5: run `duly migrate URL`"
     ):
         way(empty_postgres_url)
 

@@ -16,10 +16,11 @@ from duly._kernel.inputs import (
     kind,
 )
 from duly._kernel.onestep import finish
-from duly._kernel.options import BODIES_KEPT, WAIT
+from duly._kernel.options import BODIES_KEPT
 from duly._kernel.options import names as table_names
 from duly._kernel.retry import Backoff
 from duly.app_checks import checked_switch, refuse_inline, refuse_taken, with_handlers
+from duly.app_dead import INSTEAD
 from duly.app_jobs import AwaitedJobVerbs, JobVerbs
 from duly.edge import asgi, wsgi
 from duly.edge.direct import handed_over
@@ -39,9 +40,10 @@ from duly.edge.routes import (
 from duly.edge.site import Site
 from duly.gate.reading import USUAL, Limits
 from duly.gate.source import AS_THE_PROVIDER, Source
-from duly.inbox.forget import Forgotten, forget
+from duly.inbox.forget import Forgotten, forgotten
 from duly.jobs.handlers import EVENT_ATTEMPTS, checked_pattern
 from duly.jobs.handlers import QUEUE as QUEUE_NAME
+from duly.jobs.inside import refuse_inside
 from duly.jobs.order import order_of
 from duly.outbox.egress import Egress
 from duly.stores.base import Store
@@ -328,13 +330,11 @@ class Duly(JobVerbs):
         Refused while a job of the event is ready or leased; its dead jobs are discarded with it.
         Returns the handlers that will run again.
         """
-        route, scope = self._named(source, event_id, tenant)
-        done = finish(
-            self.store.blocking.run(lambda session: forget(session, scope, event_id), wait=WAIT)
-        )
+        route, scope = self._to_forget(source, event_id, tenant)
+        done = finish(forgotten(self.store.blocking, scope, event_id))
         return with_handlers(done, route)
 
-    def _named(self, source: object, event_id: object, tenant: object) -> tuple[Route, str]:
+    def _to_forget(self, source: object, event_id: object, tenant: object) -> tuple[Route, str]:
         route = self._route(source)
         if not isinstance(event_id, str) or not event_id:
             raise Misuse(f"event_id must be the id that the sender gave it, not {kind(event_id)}")
@@ -343,7 +343,9 @@ class Duly(JobVerbs):
             raise Misuse(f"source {route.name} {told} tenant=")
         if tenant is not None and (not isinstance(tenant, str) or not tenant):
             raise Misuse(f"tenant must be a string that is not empty, not {kind(tenant)}")
-        return route, checked_scope(route.scope(tenant))
+        scope = checked_scope(route.scope(tenant))
+        refuse_inside("app.forget", INSTEAD)
+        return route, scope
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -393,8 +395,6 @@ class Awaited(AwaitedJobVerbs):
 
     async def forget(self, source: str, event_id: str, *, tenant: str | None = None) -> Forgotten:
         """Forget an event, so that its sender's next delivery of it is processed again."""
-        route, scope = self._app._named(source, event_id, tenant)
-        done = await self._app.store.awaited.run(
-            lambda session: forget(session, scope, event_id), wait=WAIT
-        )
+        route, scope = self._app._to_forget(source, event_id, tenant)
+        done = await forgotten(self._app.store.awaited, scope, event_id)
         return with_handlers(done, route)

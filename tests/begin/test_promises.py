@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import time
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from duly._kernel.options import WAIT
+from duly.inbox.arrivals import event_digest
 from tests.begin.conftest import opened
 from tests.begin.worlds import ON_POSTGRES, WORLDS, Hand, World, post, signed
 
@@ -19,6 +22,10 @@ SERVERS = ("asgi", "wsgi")
 everywhere = pytest.mark.parametrize("world", WORLDS, ids=str)
 on_postgres = pytest.mark.parametrize("world", ON_POSTGRES, ids=str)
 each_server = pytest.mark.parametrize("server", SERVERS)
+# As somebody leaves it who is receiving the same event; and they give up long after the bound.
+CLAIM = """INSERT INTO duly_claims (scope, digest, key_text, first_seen, state, epoch)
+VALUES (%s, %s, %s, clock_timestamp(), 'done', 1)"""
+GIVES_UP = "SET idle_in_transaction_session_timeout = '8s'"
 TX_WRITE = "INSERT INTO notes (scope, note) VALUES (:scope, :note)"
 
 
@@ -182,5 +189,29 @@ async def test_a_connection_lost_under_a_handler_is_503_and_the_next_delivery_wo
 
     assert told(lost) == (503, "STORE_UNAVAILABLE")
     assert lost.headers["retry-after"] == "1"
+    assert told(again) == (200, "accepted")
+    assert place.notes(scope) == [scope]
+
+
+@on_postgres
+async def test_a_copy_waits_no_longer_than_the_bound_for_whoever_receives_the_event(
+    world: World, place: Place, scope: str
+) -> None:
+    async def write(event: duly.Event, hand: Hand) -> None:
+        await hand.write(scope)
+
+    async with opened(world, place.url, scope) as app:
+        world.handle(app, scope, write)
+        with closing(place.connect()) as other:
+            other.execute(GIVES_UP)
+            other.execute("BEGIN")
+            other.execute(CLAIM, [scope, event_digest(scope, scope), scope])
+            begun = time.monotonic()
+            held = await post(app, scope, signed(scope), "asgi")
+            waited = time.monotonic() - begun
+        again = await post(app, scope, signed(scope), "asgi")
+
+    assert told(held) == (503, "HELD")
+    assert waited < 2 * WAIT.total_seconds()
     assert told(again) == (200, "accepted")
     assert place.notes(scope) == [scope]

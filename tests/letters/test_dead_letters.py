@@ -18,6 +18,7 @@ from tests.letters.dying import (
     EVERY_STORE,
     NOT_THERE,
     SECOND,
+    SECRET,
     fail,
     killed,
     letters,
@@ -142,6 +143,9 @@ def test_a_job_at_work_or_ready_is_neither_replayed_nor_discarded(desk: Desk) ->
 @EVERY_STORE
 def test_inside_an_open_transaction_of_a_handler_nothing_is_decided(desk: Desk) -> None:
     app, [job] = desk.app, killed(desk, [1])
+    source = f"s{desk.name[4:16]}"
+    app.source(source, provider="github", secret=SECRET)
+    received(desk, "evt_1", "push", source)
     told: list[str] = []
 
     def blocking(job: Any, tx: Any) -> None:
@@ -161,12 +165,14 @@ def test_inside_an_open_transaction_of_a_handler_nothing_is_decided(desk: Desk) 
             lambda: verbs.replay(job),
             lambda: verbs.discard(job),
             lambda: verbs.resolve(job, "charge", done=True),
+            lambda: verbs.forget(source, "evt_1"),
         ]
 
     handler: Any = awaited if desk.colour == "async" else blocking
     app.job(name=f"{desk.name}-tx", queue=desk.name)(handler)
     desk.call(desk.verbs.enqueue, f"{desk.name}-tx")
     assert desk.work().done == 1
-    assert len(told) == 3
+    assert len(told) == 4
     assert all("call it outside of the handler" in one for one in told)
     assert desk.jobs() == [(job, "dead")]
+    assert desk.call(desk.verbs.forget, source, "evt_1").event_id == "evt_1"  # it was still known

@@ -1,4 +1,4 @@
-"""A replay whose reply was lost says that nobody knows, never that there was nothing to replay."""
+"""A decision whose reply was lost: nobody knows, and nobody is told that nothing was to be done."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import duly
 from duly._ledger import replaying
 from tests.enqueueing.desks import Desk
-from tests.letters.dying import killed, replay
+from tests.letters.dying import SECRET, killed, received, replay
 from tests.proxies import Cut, Proxy, proxy
 
 if TYPE_CHECKING:
@@ -69,3 +69,35 @@ def test_a_replay_that_never_reached_the_database_is_told_and_has_changed_nothin
     assert trap.sprung == 1
     assert desk.jobs() == [(job, "dead")]
     assert replay(desk, job) == duly.Replayed((job,))
+
+
+@pytest.fixture
+def source(desk: Desk) -> str:
+    """A source of the desk's that has received an event, and nothing to do about it."""
+    name = f"s{desk.name[4:16]}"
+    desk.app.source(name, provider="github", secret=SECRET)
+    received(desk, "evt_1", "push", name)
+    return name
+
+
+@each_colour
+def test_a_forget_whose_commit_lost_its_reply_is_not_said_to_have_found_nothing(
+    colour: str, wire: Proxy, desk: Desk, source: str
+) -> None:
+    trap = wire.set(Cut.REPLY, "COMMIT")
+    with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+        desk.call(desk.verbs.forget, source, "evt_1")
+    assert trap.sprung == 1
+    with pytest.raises(duly.Misuse, match="nothing to forget"):  # whoever asks again hears it
+        desk.call(desk.verbs.forget, source, "evt_1")
+
+
+@each_colour
+def test_a_forget_that_never_reached_the_database_is_told_and_has_changed_nothing(
+    colour: str, wire: Proxy, desk: Desk, source: str
+) -> None:
+    trap = wire.set(Cut.BEFORE, "COMMIT")
+    with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+        desk.call(desk.verbs.forget, source, "evt_1")
+    assert trap.sprung == 1
+    assert desk.call(desk.verbs.forget, source, "evt_1").event_id == "evt_1"

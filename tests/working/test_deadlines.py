@@ -11,6 +11,8 @@ import pytest
 
 import duly
 from duly._kernel import session
+from duly._kernel.clock import MICROSECOND
+from duly.runtime.taking import SLACK
 from tests.processes.leading import PATIENCE
 from tests.working.conftest import named
 from tests.working.subjects import cases
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     from tests.working.subjects import Case, DatabaseOf, Hand
 
 HOUR = timedelta(hours=1)
+# When the lease of the one job ends whatever its worker says, in microseconds since 1970.
+DEADLINE = {
+    "sqlite": "SELECT deadline FROM duly_jobs",
+    "postgres": "SELECT (extract(epoch FROM deadline) * 1000000)::bigint FROM duly_jobs",
+}
 DAY = 24 * 60 * 60 * 10**9
 FIRST_OF_ALL = -(2**15)
 
@@ -82,3 +89,22 @@ async def test_the_most_urgent_job_of_a_time_before_1970_is_taken(
         assert done, "it sees something due, and does not take it"
         assert worker.result().done == 1
         assert subject.records.notes() == ["worked"]
+
+
+@pytest.mark.parametrize("case", cases(["sqlite", "postgres"], ["sync"], ["leased"]), ids=named)
+async def test_a_lease_leaves_time_to_be_held_and_settled_beside_the_longest_timeout(
+    case: Case, place: DatabaseOf, clock: HandClock
+) -> None:
+    deadlines: list[int] = []
+
+    async def look(hand: Hand) -> None:
+        [(deadline,)] = hand.subject.records.place.rows(DEADLINE[case.kind])
+        deadlines.append(deadline)
+
+    async with case.open(place, clock) as subject:
+        subject.job(look, timeout=HOUR)
+        await subject.enqueue()
+        await subject.work()
+    taken = (clock() - datetime(1970, 1, 1, tzinfo=UTC)) // MICROSECOND
+    [deadline] = deadlines
+    assert deadline - taken >= HOUR // MICROSECOND + SLACK

@@ -10,7 +10,8 @@ import pytest
 
 import duly
 from duly.runtime import performing
-from tests.working.subjects import cases
+from duly.runtime.settings import Settings
+from tests.working.subjects import cases, seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tests.working.subjects import Case, DatabaseOf, Hand, Subject
 
 SHORT = timedelta(milliseconds=200)
+LONG = timedelta(hours=1)
 # What SQLite calls a stopped worker: one that is stopped before BEGIN. Inside, it has the lock.
 OPEN = [case for case in cases() if not case.locks]
 
@@ -209,3 +211,35 @@ async def test_a_handler_that_is_awaited_is_cancelled_when_its_lease_is_lost(
             worked = await subject.work(lease=SHORT)
         assert (worked.lost, ends) == (1, ["cancelled"])
         assert subject.records.present(id)[:4] == ("leased", 0, 0, 2)
+
+
+@pytest.mark.parametrize(
+    "case", cases(["sqlite", "postgres"], ["async"], ["leased"]), ids=lambda case: case.name
+)
+async def test_a_worker_whose_last_heartbeat_is_older_than_its_lease_begins_nothing(
+    case: Case, place: DatabaseOf
+) -> None:
+    """What it has leased may be another's by now: the next heartbeat tells."""
+    ran: list[str] = []
+
+    async def work(hand: Hand) -> None:
+        ran.append(hand.job.id)
+
+    async with case.open(place) as subject:
+        subject.job(work)
+        id = await subject.enqueue()
+        worker = subject.app.worker(Settings(lease=LONG))
+        heart, crew = worker._heart, worker._crew
+        try:
+            await asyncio.to_thread(heart.first)
+            assert await worker._taker._take(crew.desk.wants()) == 1
+            heart._beaten -= 2 * LONG.total_seconds()
+            crew.start()
+            assert not crew.busy()
+            await asyncio.to_thread(heart.first)
+            crew.start()
+            await seen(lambda: subject.records.states() == [])
+        finally:
+            await crew.close(0)
+            await asyncio.to_thread(heart.stop)
+        assert ran == [id]

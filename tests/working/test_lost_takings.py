@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.runtime import heart
+from duly.runtime.settings import Settings
 from tests.proxies import Cut, proxy
 from tests.working.subjects import Case, DatabaseOf, cases, seen, working
 
@@ -78,3 +80,23 @@ async def test_a_job_that_its_worker_has_leased_and_does_not_know_of_is_given_ba
             await seen(lambda: subject.records.states() == [])
         assert works.seen == [(id, 1, 0)]
         assert subject.records.history(id) == [("work", "done", 1)]
+
+
+@pytest.mark.parametrize("case", IN_A_FILE, ids=lambda case: case.name)
+async def test_a_heartbeat_gives_back_only_what_the_one_before_had_not_known_either(
+    case: Case, place: DatabaseOf
+) -> None:
+    """A claim may be committed and its answer on the way: its jobs are about to run."""
+    async with case.open(place) as subject:
+        subject.job(Running())
+        id = await subject.enqueue(delay=HOUR)
+        beats = subject.app.worker(Settings(lease=HOUR))._heart
+        try:
+            await asyncio.to_thread(beats.first)
+            subject.records.run(TAKEN.format(id=id))
+            await asyncio.to_thread(beats._once)
+            assert subject.records.states() == ["leased"]
+            await asyncio.to_thread(beats._once)
+            assert subject.records.states() == ["ready"]
+        finally:
+            await asyncio.to_thread(beats.stop)

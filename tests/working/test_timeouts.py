@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Long enough for what does not hang, also on a busy machine.
 TIMEOUT = timedelta(seconds=1)
 AWAITED = cases(colours=["async"])
+LEASES = "SELECT lease FROM duly_workers"
 
 
 class Hanging:
@@ -114,3 +115,23 @@ async def test_a_handler_that_refuses_to_be_cancelled_is_timed_out_and_keeps_no_
             await seen(lambda: bool(stubborn.ends))
         assert timed_out(subject, id)
         assert subject.records.notes() == ["neighbour"]
+
+
+@pytest.mark.parametrize("case", cases(colours=["async"], ways=["tx"]), ids=lambda case: case.name)
+async def test_a_worker_is_believed_for_as_long_as_a_transaction_may_keep_its_heart_from_beating(
+    case: Case, place: DatabaseOf
+) -> None:
+    """SQLite has one writer: while a handler's transaction is open, no heartbeat is written."""
+    lease, longest = timedelta(minutes=1), timedelta(seconds=7)
+    async with case.open(place) as subject:
+        subject.job(Hanging(), timeout=longest)
+        subject.job(Hanging(), "shorter", timeout=TIMEOUT)
+        subject.app.job(name="leased", timeout=timedelta(hours=1))(nothing)
+        async with working(subject, lease=lease):
+            await seen(lambda: len(subject.records.rows(LEASES)) == 1)
+            [(believed,)] = subject.records.rows(LEASES)
+    assert timedelta(microseconds=believed) == (lease + longest if case.locks else lease)
+
+
+def nothing() -> None:
+    """A job without a transaction, which keeps nobody from writing."""

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
+from duly._kernel.options import WAIT
 from duly.inbox.arrivals import Flag, event_key
 from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG, GUARDS_FORGET
 from duly.jobs.statements import JOBS_DISCARD, JOBS_OF_EVENT
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Row, Session
+    from duly._kernel.session import Row, Runner, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,15 @@ class Forgotten:
 
 class StillAtWork(Misuse):
     """The event has a job that is ready or leased: it is processed without being sent again."""
+
+
+async def forgotten(runner: Runner, scope: str, event_id: str) -> Forgotten:
+    """Forget an event for an operator."""
+    # A second run after a lost reply would find nothing to forget, although the first had forgotten
+    # it; or forget the event once more that was received in between.
+    return await runner.run(
+        lambda session: forget(session, scope, event_id), wait=WAIT, after_loss=False
+    )
 
 
 async def forget(session: Session, scope: str, event_id: str) -> Forgotten:

@@ -180,6 +180,7 @@ CREATE TABLE duly_effects (
     job    uuid NOT NULL,
     epoch  bigint NOT NULL,
     at     timestamptz NOT NULL,
+    event_digest bytea,                     -- the event's, also when it is received again
     PRIMARY KEY (scope, digest, name)
 ) WITH (fillfactor = 85);
 

@@ -173,6 +173,7 @@ CREATE TABLE duly_effects (
     job    TEXT NOT NULL,
     epoch  INTEGER NOT NULL,
     at     INTEGER NOT NULL,
+    event_digest BLOB,  -- the event's, also when it is received again
     PRIMARY KEY (scope, digest, name)
 ) STRICT, WITHOUT ROWID;
 

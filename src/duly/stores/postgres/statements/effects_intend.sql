@@ -6,9 +6,9 @@ WITH moment AS (
     SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
                     clock_timestamp()) AS now
 )
-INSERT INTO {effects} (scope, digest, name, state, key, job, epoch, at)
+INSERT INTO {effects} (scope, digest, name, state, key, job, epoch, at, event_digest)
 SELECT :scope::text, :digest::bytea, :name::text, 'intended', :key::text, job.id, job.epoch,
-       moment.now
+       moment.now, (SELECT event.digest FROM {events} AS event WHERE event.id = job.event)
   FROM {jobs} AS job, moment
  WHERE job.id = :job::uuid AND job.state = 'leased' AND job.token = :token::bytea
    AND job.epoch = :epoch::bigint

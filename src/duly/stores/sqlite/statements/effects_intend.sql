@@ -2,8 +2,9 @@
 -- down before. No row back: one of the two; read it in the next statement.
 -- params: scope, digest, name, key, job, token, epoch, now
 -- columns: name
-INSERT INTO {effects} (scope, digest, name, state, key, job, epoch, at)
-SELECT :scope, :digest, :name, 'intended', :key, job.id, job.epoch, :now
+INSERT INTO {effects} (scope, digest, name, state, key, job, epoch, at, event_digest)
+SELECT :scope, :digest, :name, 'intended', :key, job.id, job.epoch, :now,
+       (SELECT event.digest FROM {events} AS event WHERE event.id = job.event)
   FROM {jobs} AS job
  WHERE job.id = :job AND job.state = 'leased' AND job.token = :token AND job.epoch = :epoch
     ON CONFLICT (scope, digest, name) DO NOTHING
