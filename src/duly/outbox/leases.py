@@ -144,7 +144,12 @@ async def settle(session: Session, each: Sequence[Settled]) -> set[str]:
     """End many leases; the ids of those that were still held. The others were lost before."""
     held = await settle_sent(session, [one for one in each if one.ended.kind == "sent"])
     dead = [
-        {**one.leased.fence(), "burnt": str(one.ended.burnt), "error": error_text(one)}
+        {
+            **one.leased.fence(),
+            "burnt": str(one.ended.burnt),
+            "rescued": str(one.ended.rescued),
+            "error": error_text(one),
+        }
         for one in each
         if one.ended.kind == "dead"
     ]

@@ -13,6 +13,7 @@ from duly._kernel.errors import Misuse
 from duly._kernel.failures import described, plain
 from duly._kernel.retry import Dead, Outcome, Retry
 from duly.outbox.egress import EgressRefused
+from duly.outbox.leases import LOST_RELAY, MOST_RESCUES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,6 +143,13 @@ def judged(
     elif pause is not None:  # not earlier than asked, not all at once, and no way round the backoff
         delay = max(delay, pause + int(at.draw * min(delay, pause)))
     return Ended("again", delay, 1, error=record, ill=ill, answered=answered, pause=shared)
+
+
+def interrupted(leased: LeasedMessage) -> Ended:
+    """It was on its way when its relay had to stop, and may have arrived: that is a rescue."""
+    if leased.rescues + 1 < MOST_RESCUES:
+        return Ended("again", rescued=1)
+    return Ended("dead", rescued=1, error=plain(LOST_RELAY, 0, "duly.LeaseLost"))
 
 
 def says_ill(problem: BaseException) -> bool:

@@ -1,0 +1,17 @@
+"""A run that is ended from outside counts as a rescue, and the last of those is the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly._kernel.retry import RESCUE_LIMIT
+from duly.jobs.endings import interrupted
+from duly.jobs.leases import Leased
+
+
+@pytest.mark.parametrize("rescues", range(RESCUE_LIMIT))
+def test_no_interruption_takes_a_job_beyond_its_limit(rescues: int) -> None:
+    leased = Leased("", "", "", "", None, None, 0, rescues, 1, b"", 1, 0)
+    ended = interrupted(leased, b"", 0.5)
+    assert ended.rescued == 1
+    assert ended.kind == ("dead" if rescues + 1 == RESCUE_LIMIT else "again")
