@@ -19,7 +19,7 @@ from tests.migrators import earlier_duly, migrated
 LEASE = timedelta(hours=1)
 AT_ONCE = timedelta(0)
 FIRST = ["0001_ledger"]
-INBOX = ["0002_inbox", "0003_jobs", "0004_outbox"]
+INBOX = ["0002_inbox", "0003_jobs", "0004_outbox", "0005_first_due"]
 NEW_TABLES = {
     *("events", "deliveries", "jobs", "workers", "counters"),
     *("history", "effects", "schedules"),
@@ -62,7 +62,7 @@ def test_an_upgrade_keeps_every_row_and_the_name_of_the_installation(url: str) -
     with duly.store(url) as store:
         assert ledger(store) == before
         assert [len(rows) for rows in before] == [4, 1]
-    assert facts(url) == {"installation_id": named, "schema_version": "4"}
+    assert facts(url) == {"installation_id": named, "schema_version": "5"}
 
 
 def test_after_an_upgrade_every_claim_still_says_what_it_said(url: str) -> None:
@@ -122,7 +122,7 @@ def test_a_server_with_the_tables_of_the_first_release_says_run_migrate(
     with earlier_duly(1):
         migrated(empty_postgres_url, "duly_")
     with pytest.raises(
-        duly.SchemaMismatch, match="at schema version 1, this duly needs 4: run `duly migrate URL`"
+        duly.SchemaMismatch, match="at schema version 1, this duly needs 5: run `duly migrate URL`"
     ):
         way(empty_postgres_url)
 

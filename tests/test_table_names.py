@@ -46,6 +46,7 @@ HOSTILE = [
 ]
 NO_STRINGS: list[object] = [b"duly_", 1, True, ["duly_"], object()]
 # Nobody listens here: whoever gets this far fails with another error.
+ALL = ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox", "0005_first_due"]
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
 
 
@@ -103,7 +104,7 @@ def test_the_longest_prefix_leaves_room_for_every_name(url: str) -> None:
 
 def test_a_schema_is_made_when_it_is_missing(empty_postgres_url: str) -> None:
     store = duly.store(empty_postgres_url, schema="audit")
-    assert store.migrate() == ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox"]
+    assert store.migrate() == ALL
     assert duly.dedup(store, "scope", "key").first
     store.close()
     assert facts(empty_postgres_url) == {}
@@ -116,7 +117,7 @@ def test_a_schema_is_made_when_it_is_missing(empty_postgres_url: str) -> None:
 
 def test_a_schema_that_is_there_takes_no_right_to_make_one(role: str) -> None:
     store = duly.store(role, schema="audit")
-    assert store.migrate() == ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox"]
+    assert store.migrate() == ALL
     assert duly.dedup(store, "scope", "key").first
     store.close()
 
@@ -147,7 +148,7 @@ def test_two_installations_can_make_their_common_schema_at_once(empty_postgres_u
         migrating = threads.submit(second.migrate)
         wait_for_waiters(first, 1)
         first.commit()
-        assert migrating.result() == ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox"]
+        assert migrating.result() == ALL
 
 
 def sqlite_store(**names: object) -> object:

@@ -60,6 +60,8 @@ class LeasedMessage(NamedTuple):
     run_at: int
     # When it was leased, by the clock of the database.
     taken_at: int
+    # When it could first be sent: run_at moves on with every look.
+    due_at: int = 0
 
     def fence(self) -> dict[str, Value]:
         """The parameters that name one lease of many, as texts: every store can send those."""
@@ -129,6 +131,7 @@ def leased_from(row: Row) -> LeasedMessage:
         row["created_at"],
         row["run_at"],
         row["taken_at"],
+        row["due_at"],
     )
 
 

@@ -32,7 +32,7 @@ OF_ALL = frozenset({429, 503})
 UNKNOWN_TO_THEM = frozenset({401, 403})
 # How long a message waits that this process cannot send: another may, or the next deploy.
 PARKED = timedelta(minutes=1) // MICROSECOND
-# And how long after it was staged it is given up, for a person to look at.
+# And how long after it was first due it is given up, for a person to look at.
 PARKED_AT_MOST = timedelta(days=1) // MICROSECOND
 # Longer than that is no wish for a pause: then our own backoff decides.
 LONGEST_PAUSE = 24 * 3600
@@ -126,7 +126,7 @@ def judged(
     record = recorded(problem, attempt, at.secrets, leased.signer)
     if isinstance(problem, Unsendable):  # another process may know how, or the next deploy
         delay = int(PARKED * (0.5 + at.draw / 2))
-        if at.now - leased.created_at > PARKED_AT_MOST:
+        if at.now - leased.due_at > PARKED_AT_MOST:
             return Ended("dead", error=record)
         return Ended("again", delay=delay, error=record, ill=isinstance(problem, Stuck))
     ill = says_ill(problem)
