@@ -30,8 +30,8 @@ from duly.stores.sqlite.wires import BlockingWire as SqliteWire
 Order = tuple[str, str, int]
 
 LATER = Migration(
-    6,
-    "0006_later",
+    7,
+    "0007_later",
     """
     -- A later version's migration, so that there is something between two of them.
     ALTER TABLE {versions} ADD COLUMN remark text CHECK (remark <> 'a;b');

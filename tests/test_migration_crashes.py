@@ -24,7 +24,15 @@ from tests.migrators import (
 from tests.sizes import sized
 
 ROOT = Path(__file__).parents[1]
-NAMES = ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox", "0005_effects", LATER.name]
+NAMES = [
+    "0001_ledger",
+    "0002_inbox",
+    "0003_jobs",
+    "0004_outbox",
+    "0005_effects",
+    "0006_first_due",
+    LATER.name,
+]
 
 
 @pytest.fixture(params=["postgres", "sqlite"])

@@ -21,7 +21,7 @@ from tests.migrators import LATER, later_migration, migrated, wait_for_waiters
 from tests.processes.forked import Forked
 
 DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
-ALL = ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox", "0005_effects"]
+ALL = ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox", "0005_effects", "0006_first_due"]
 CURRENT, NEWER = str(latest("postgres")), str(latest("postgres") + 1)
 MIGRATOR = """
 import json, sys, duly

@@ -19,7 +19,7 @@ from tests.migrators import earlier_duly, migrated
 LEASE = timedelta(hours=1)
 AT_ONCE = timedelta(0)
 FIRST = ["0001_ledger"]
-INBOX = ["0002_inbox", "0003_jobs", "0004_outbox", "0005_effects"]
+INBOX = ["0002_inbox", "0003_jobs", "0004_outbox", "0005_effects", "0006_first_due"]
 # Two effects as they were written before they knew their event; the job of the second is gone.
 GONE = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"
 EFFECTS_OF_OLD = f"""INSERT INTO duly_effects (scope, digest, name, state, key, job, epoch, at)
@@ -114,7 +114,7 @@ def test_an_upgrade_tells_effects_of_living_jobs_which_event_they_belong_to(
         with duly.store(url) as store:
             finish(receive_many(store.blocking, [arrival(scope, "evt_1")]))
             done(store, EFFECTS_OF_OLD)
-    assert migrated(url, "duly_") == ["0005_effects"]
+    assert migrated(url, "duly_") == ["0005_effects", "0006_first_due"]
     with duly.store(url) as store:
         known = found(store, "SELECT job, event_digest FROM duly_effects")
         [(job,)] = found(store, "SELECT id FROM duly_jobs")

@@ -257,6 +257,13 @@ def test_migrators_take_turns_through_the_pooler(empty_bouncer_url: str) -> None
             range(MANY),
         )
         assert sorted(name for each in applied for name in each) == [
-            *("0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox", "0005_effects"),
+            *(
+                "0001_ledger",
+                "0002_inbox",
+                "0003_jobs",
+                "0004_outbox",
+                "0005_effects",
+                "0006_first_due",
+            ),
         ]
     duly.store(empty_bouncer_url).check()

@@ -18,7 +18,7 @@ from tests.catalogs import catalog, facts
 from tests.migrators import migrated, wait_for_waiters
 from tests.servers.databases import moved
 
-ALL = ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox", "0005_effects"]
+ALL = ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox", "0005_effects", "0006_first_due"]
 HOSTILE = [
     "",
     " ",

@@ -322,6 +322,28 @@ async def test_the_stats_count_by_destination_and_in_all(
 
 
 @every_store
+@pytest.mark.parametrize("days", [-3, 0, 3])
+async def test_a_message_that_nobody_can_send_is_dead_a_day_after_it_was_first_due(
+    case: Case, place: DatabaseOf, clock: HandClock, days: int
+) -> None:
+    """However long before that it was staged, and again a day after each replay."""
+    async with an_office(case, place, clock) as office:
+        office.app.signer("books", secret="whsec_" + "A" * 32)
+        staged = await office.send(sign="books", at=clock() + timedelta(days=days))
+        began = office.message(staged.id).created_at
+        office.app.jobs.outgoing.signers.clear()  # a relay that was started before there was one
+        clock.advance(timedelta(days=max(days, 0)))
+        for _ in range(2):
+            for hours in (12, 12, 1):
+                assert (await office.relay()).again == 1
+                assert office.message(staged.id).counted == ("ready", 0, 0)
+                clock.advance(timedelta(hours=hours))
+            assert (await office.relay()).dead == 1
+            assert office.message(staged.id).created_at == began
+            await office.call("outbox.replay", staged.id)
+
+
+@every_store
 async def test_a_message_that_is_out_of_rescues_is_a_dead_letter_that_says_so(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:

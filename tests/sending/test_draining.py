@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from duly.outbox.leases import LOST_RELAY, MOST_RESCUES
 from duly.runtime.relaying.settings import RelaySettings
 from tests.sending.offices import STORES, an_office, ended
 from tests.working.subjects import seen
@@ -94,6 +95,28 @@ async def test_a_relay_that_must_stop_now_gives_back_what_may_have_arrived_with_
         left = [("ready", 0, 0)] * (COUNT - RUNNING) + [("ready", 0, 1)] * RUNNING
         assert untouched(office) == left
         await all_arrive(office, staged, resent=RUNNING)
+
+
+@every_store
+async def test_a_message_that_is_out_of_rescues_when_its_relay_must_stop_is_a_dead_letter(
+    case: Case, place: DatabaseOf
+) -> None:
+    async with an_office(case, place) as office:
+        released = office.there.hold("/hook")
+        staged = await office.send()
+        office.records.run(f"UPDATE duly_outbox SET rescues = {MOST_RESCUES - 2}")
+        for arrived, rescues in enumerate((MOST_RESCUES - 1, MOST_RESCUES), 1):
+            started = Started(office)
+            await asyncio.to_thread(office.there.wait_for, arrived)
+            started.relay.stop_now()
+            relayed = await started.ends()
+            dead = rescues == MOST_RESCUES
+            state = "dead" if dead else "ready"
+            assert (relayed.dead, relayed.again) == (int(dead), int(not dead))
+            assert office.message(staged.id).counted == (state, 0, rescues)
+        released.set()
+        [letter] = await office.call("outbox.dead")
+        assert (letter.failure.type, letter.failure.message) == ("duly.LeaseLost", LOST_RELAY)
 
 
 @pytest.mark.parametrize(

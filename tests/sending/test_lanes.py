@@ -151,13 +151,53 @@ def test_a_wish_for_a_day_closes_a_lane_for_five_minutes_and_its_message_waits_a
     assert started(lane) == 1  # another message, long before tomorrow
 
 
-def test_what_arrives_although_a_lane_is_closed_opens_it(hours: Hours) -> None:
-    """One tenant's 429 must not hold up the others of a shared service that takes theirs."""
-    lane = lane_with(AT_ONCE)
-    assert lane.hear(ended(Answered(429, "120", None)))
-    assert lane.closed
+def test_what_arrives_although_a_lane_is_closed_for_its_failures_opens_it(hours: Hours) -> None:
+    lane = closed_by_failures()
+    lane.waiting.extend(Parcel(leased(), 0.0) for _ in range(AT_ONCE))
     assert not lane.hear(SENT)
     assert started(lane) == AT_ONCE
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("on_its_way", [SENT, ended(Answered(404, None, None)), BAD])
+def test_a_pause_that_was_asked_for_lasts_whatever_was_on_its_way_before(
+    hours: Hours, status: int, on_its_way: Ended
+) -> None:
+    lane = lane_with(AT_ONCE)
+    assert lane.hear(ended(Answered(status, "120", None)))
+    assert not lane.hear(on_its_way)
+    hours.now += 119.0
+    assert (lane.closed, lane.room, started(lane)) == (True, 0, 0)
+    hours.now += 1.0
+    assert started(lane) == 1  # one goes first
+    lane.hear(SENT)
+    lane.running.clear()
+    assert started(lane) == AT_ONCE - 1
+
+
+def test_a_wish_that_comes_while_a_lane_is_closed_is_heard_and_outlasts_an_answer(
+    hours: Hours,
+) -> None:
+    lane = closed_by_failures()
+    lane.hear(ended(Answered(429, "120", None)))
+    assert lane.reopens_in == 120.0
+    lane.hear(ended(Answered(429, "60", None)))  # the shorter of two wishes shortens nothing
+    lane.hear(SENT)
+    assert lane.reopens_in == 120.0
+
+
+def test_an_answer_ends_what_a_lane_is_closed_for_beyond_the_pause_that_was_asked_for(
+    hours: Hours,
+) -> None:
+    lane = lane_with()
+    for _ in range(9):
+        for _ in range(ILL):
+            lane.hear(BAD)
+        hours.now += lane.reopens_in
+    assert lane.hear(ended(Answered(503, "7", None)))
+    assert lane.reopens_in > 100.0
+    lane.hear(SENT)
+    assert lane.reopens_in == 7.0
 
 
 @pytest.mark.parametrize("status", [409, 425])

@@ -72,6 +72,27 @@ async def test_a_job_that_waited_in_vain_waits_again_when_it_is_replayed(
             await asyncio.to_thread(subject.app.replay, id)
 
 
+@pytest.mark.parametrize("case", cases(["sqlite", "postgres"], ["sync"], ["leased"]), ids=named)
+@pytest.mark.parametrize("days", [-3, 3])
+async def test_a_deadline_is_counted_from_when_the_job_was_first_due(
+    case: Case, place: DatabaseOf, clock: HandClock, days: int
+) -> None:
+    """One that was meant for later has all its time then; one for a time that is past, from now."""
+
+    async def waits(hand: Hand) -> duly.NotYet:
+        return duly.NotYet("not there", after=HOUR, until=2 * HOUR)
+
+    async with case.open(place, clock) as subject:
+        subject.job(waits)
+        id = await subject.enqueue(at=clock() + timedelta(days=days))
+        clock.advance(timedelta(days=max(days, 0)))
+        for _ in range(2):
+            assert (await subject.work()).again == 1
+            clock.advance(HOUR)
+        await subject.work()
+        assert subject.records.counted(id) == ("dead", 0, 0)
+
+
 async def test_the_most_urgent_job_of_a_time_before_1970_is_taken(
     woven: Case, place: DatabaseOf
 ) -> None:

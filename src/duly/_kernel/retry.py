@@ -59,7 +59,8 @@ class Dead(Outcome):
 class NotYet(Outcome):
     """Something must happen elsewhere first: look again ``after`` that long, at no attempt's cost.
 
-    The job is dead when it still says so at ``until``: a moment, or how long after it was enqueued.
+    The job is dead when it still says so at ``until``: a moment, or how long after it was
+    first due.
     """
 
     def __init__(
@@ -75,11 +76,11 @@ class NotYet(Outcome):
         self.reason = checked_reason(reason)
         super().__init__(reason)
 
-    def deadline(self, enqueued: int) -> int:
-        """When to give up on a job that was enqueued then; both in microseconds since 1970."""
+    def deadline(self, due: int) -> int:
+        """When to give up on a job that was first due then; both in microseconds since 1970."""
         if isinstance(self.until, datetime):
             return to_microseconds(self.until)
-        return enqueued + self.until // MICROSECOND
+        return due + self.until // MICROSECOND
 
     def __repr__(self) -> str:
         return f"NotYet({self.reason!r}, after={self.after!r}, until={self.until!r})"
@@ -126,7 +127,7 @@ def checked_reason(reason: object) -> str:
 
 
 def checked_until(until: object) -> timedelta | datetime:
-    """The end of patience: an aware moment, or how long after the enqueueing."""
+    """The end of patience: an aware moment, or how long after the job was first due."""
     if isinstance(until, datetime):
         if until.utcoffset() is None:
             raise Misuse(

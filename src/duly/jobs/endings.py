@@ -106,7 +106,7 @@ def failed(leased: Leased, handler: Handler, problem: BaseException, at: Circums
 
 def waited(leased: Leased, outcome: NotYet, at: Circumstances) -> Ended:
     """A prerequisite is missing: look again, until the deadline."""
-    if at.now >= outcome.deadline(leased.created_at):
+    if at.now >= outcome.deadline(leased.due_at):
         reason = f"still not ready at its deadline: {outcome.reason or 'no reason was given'}"
         return Ended("dead", error=plain(reason, leased.attempts + 1, "duly.NotYet", at.secrets))
     return Ended("again", delay=outcome.after // MICROSECOND)

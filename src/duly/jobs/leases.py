@@ -55,6 +55,8 @@ class Leased(NamedTuple):
     run_at: int = 0
     # When it was leased, by the clock of the database.
     taken_at: int = 0
+    # When it could first run: run_at moves on with every look.
+    due_at: int = 0
 
     def fence(self) -> dict[str, Value]:
         """The parameters that name the lease."""
@@ -173,6 +175,7 @@ def leased_from(row: Row) -> Leased:
         row["priority"],
         row["run_at"],
         row["taken_at"],
+        row["due_at"],
     )
 
 

@@ -60,6 +60,8 @@ class LeasedMessage(NamedTuple):
     run_at: int
     # When it was leased, by the clock of the database.
     taken_at: int
+    # When it could first be sent: run_at moves on with every look.
+    due_at: int = 0
 
     def fence(self) -> dict[str, Value]:
         """The parameters that name one lease of many, as texts: every store can send those."""
@@ -129,6 +131,7 @@ def leased_from(row: Row) -> LeasedMessage:
         row["created_at"],
         row["run_at"],
         row["taken_at"],
+        row["due_at"],
     )
 
 
@@ -144,7 +147,12 @@ async def settle(session: Session, each: Sequence[Settled]) -> set[str]:
     """End many leases; the ids of those that were still held. The others were lost before."""
     held = await settle_sent(session, [one for one in each if one.ended.kind == "sent"])
     dead = [
-        {**one.leased.fence(), "burnt": str(one.ended.burnt), "error": error_text(one)}
+        {
+            **one.leased.fence(),
+            "burnt": str(one.ended.burnt),
+            "rescued": str(one.ended.rescued),
+            "error": error_text(one),
+        }
         for one in each
         if one.ended.kind == "dead"
     ]

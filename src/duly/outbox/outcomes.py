@@ -13,6 +13,7 @@ from duly._kernel.errors import Misuse
 from duly._kernel.failures import described, plain
 from duly._kernel.retry import Dead, Outcome, Retry
 from duly.outbox.egress import EgressRefused
+from duly.outbox.leases import LOST_RELAY, MOST_RESCUES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ OF_ALL = frozenset({429, 503})
 UNKNOWN_TO_THEM = frozenset({401, 403})
 # How long a message waits that this process cannot send: another may, or the next deploy.
 PARKED = timedelta(minutes=1) // MICROSECOND
-# And how long after it was staged it is given up, for a person to look at.
+# And how long after it was first due it is given up, for a person to look at.
 PARKED_AT_MOST = timedelta(days=1) // MICROSECOND
 # Longer than that is no wish for a pause: then our own backoff decides.
 LONGEST_PAUSE = 24 * 3600
@@ -125,7 +126,7 @@ def judged(
     record = recorded(problem, attempt, at.secrets, leased.signer)
     if isinstance(problem, Unsendable):  # another process may know how, or the next deploy
         delay = int(PARKED * (0.5 + at.draw / 2))
-        if at.now - leased.created_at > PARKED_AT_MOST:
+        if at.now - leased.due_at > PARKED_AT_MOST:
             return Ended("dead", error=record)
         return Ended("again", delay=delay, error=record, ill=isinstance(problem, Stuck))
     ill = says_ill(problem)
@@ -142,6 +143,13 @@ def judged(
     elif pause is not None:  # not earlier than asked, not all at once, and no way round the backoff
         delay = max(delay, pause + int(at.draw * min(delay, pause)))
     return Ended("again", delay, 1, error=record, ill=ill, answered=answered, pause=shared)
+
+
+def interrupted(leased: LeasedMessage) -> Ended:
+    """It was on its way when its relay had to stop, and may have arrived: that is a rescue."""
+    if leased.rescues + 1 < MOST_RESCUES:
+        return Ended("again", rescued=1)
+    return Ended("dead", rescued=1, error=plain(LOST_RELAY, 0, "duly.LeaseLost"))
 
 
 def says_ill(problem: BaseException) -> bool:

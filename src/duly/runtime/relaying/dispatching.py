@@ -16,7 +16,7 @@ from duly._kernel.failures import plain
 from duly._kernel.options import WAIT
 from duly._kernel.session import host_time
 from duly.outbox.leases import Settled, settle
-from duly.outbox.outcomes import RELEASED, SENT, Circumstances, Ended, Stuck, judged
+from duly.outbox.outcomes import RELEASED, SENT, Circumstances, Ended, Stuck, interrupted, judged
 from duly.runtime.relaying.depot import Depot
 from duly.runtime.relaying.tally import Relayed
 from duly.runtime.relaying.terms import term_of
@@ -211,7 +211,7 @@ class Dispatcher:
         tasks = [parcel.task for parcel in running if parcel.task is not None]
         for parcel in running:
             # It may have arrived: whoever sends it again knows that from the count.
-            parcel.ended = Ended("again", rescued=1)
+            parcel.ended = interrupted(parcel.leased)
         for task in tasks:
             task.cancel()
         if tasks:
@@ -220,7 +220,7 @@ class Dispatcher:
             for parcel in list(lane.running):
                 if parcel.task is not None and not parcel.task.done():
                     logger.warning("message %s does not let itself be stopped", parcel.leased.id)
-                    self._finish(lane, parcel, Ended("again", rescued=1))
+                    self._finish(lane, parcel, interrupted(parcel.leased))
                 else:  # it was cancelled before its first step
                     self._finish(lane, parcel, RELEASED)
 

@@ -2,7 +2,8 @@
 
 A destination that is down must cost neither the others their turn nor its own messages all their
 attempts. After a few failures in a row its lane is closed for a while; then one message goes
-first, and the others follow if it arrives.
+first, and the others follow if it arrives. One that asks for a pause has it to its end: an answer
+to what was on its way before says that the destination is there, not that it wants more.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Lane:
         self._closings = 0
         self._failed_at = NEVER
         self._closed_until = 0.0
+        # The end of the pause that the destination itself asked for.
+        self._asked_until = 0.0
         # What the lane was closed for, as a person is told it.
         self.complaint = KEEPS_FAILING
         # Whether the next message decides if the lane opens.
@@ -118,22 +121,38 @@ class Lane:
         """Learn from the end of an attempt; whether the lane was closed by it."""
         if ended.answered:
             self._failures = self._closings = 0
-            self._closed_until, self._probing = 0.0, False
+            self._closed_until = self._asked_until
+            self._probing = self.closed
         if not ended.ill:
             return False
         self._failed_at = time.monotonic()
-        if self.closed:  # it was on its way before that, and tells nothing new
+        if self.closed:  # it was on its way before that: only a wish of its own is new
+            self._hear_wish(ended)
             return False
-        self._failures += 1
+        self._hear_failure()
+        self._hear_wish(ended)
+        asked = ended.pause is not None and self._failures < ILL
+        self.complaint = ASKED if asked else KEEPS_FAILING
+        return self.closed
+
+    def _hear_wish(self, ended: Ended) -> None:
+        """Leave the destination alone for as long as it asks, whatever is known of it."""
         # A message waits as long as it was asked to; the others are tried before tomorrow.
-        pause = min(ended.pause or 0, LONGEST)
+        if pause := min(ended.pause or 0, LONGEST):
+            until = time.monotonic() + pause / 1_000_000
+            self._asked_until = max(self._asked_until, until)
+            self._close_until(self._asked_until)
+
+    def _hear_failure(self) -> None:
+        """Count one more, and leave the destination alone where that is no accident."""
+        self._failures += 1
         if self._probing or self._failures >= ILL:
             self._closings += 1
             draw = 0.5 + random.random() / 2  # noqa: S311
-            pause = max(pause, CLOSED.delay(self._closings, draw))
-        if pause > 0:
-            self._closed_until = time.monotonic() + pause / 1_000_000
-            self._probing = True
-        asked = ended.pause is not None and self._failures < ILL
-        self.complaint = ASKED if asked else KEEPS_FAILING
-        return pause > 0
+            pause = CLOSED.delay(self._closings, draw)
+            self._close_until(time.monotonic() + pause / 1_000_000)
+
+    def _close_until(self, moment: float) -> None:
+        """Close it until then, or for as long as it is closed already."""
+        self._closed_until = max(self._closed_until, moment)
+        self._probing = True

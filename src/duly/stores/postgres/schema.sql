@@ -108,7 +108,8 @@ CREATE TABLE duly_jobs (
     waiting      boolean NOT NULL DEFAULT false,  -- its time has not come
     parked       boolean NOT NULL DEFAULT false,  -- no worker that saw it knows its handler
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
-    dead_at      timestamptz
+    dead_at      timestamptz,
+    due_at       timestamptz    -- when it was first due, noted by its first lease
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 
 -- What a worker looks through: rows that can be taken now, and nothing else.
@@ -220,7 +221,8 @@ CREATE TABLE duly_outbox (
     lease_until  timestamptz,
     created_at   timestamptz NOT NULL,
     dead_at      timestamptz,
-    last_error   bytea
+    last_error   bytea,
+    due_at       timestamptz  -- when it was first due, noted by its first lease
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,
         autovacuum_vacuum_threshold = 500, autovacuum_vacuum_insert_scale_factor = 0.1);
 

@@ -101,7 +101,8 @@ CREATE TABLE duly_jobs (
     waiting INTEGER NOT NULL DEFAULT 0,  -- its time has not come
     parked INTEGER NOT NULL DEFAULT 0,   -- no worker that saw it knows its handler
     created_at INTEGER NOT NULL DEFAULT 0,
-    dead_at INTEGER
+    dead_at INTEGER,
+    due_at INTEGER  -- when it was first due, noted by its first lease
 ) STRICT, WITHOUT ROWID;
 
 -- What a worker looks through: rows that can be taken now, and nothing else.
@@ -213,7 +214,8 @@ CREATE TABLE duly_outbox (
     lease_until  INTEGER,
     created_at   INTEGER NOT NULL,
     dead_at      INTEGER,
-    last_error   BLOB
+    last_error   BLOB,
+    due_at       INTEGER  -- when it was first due, noted by its first lease
 ) STRICT;
 
 -- What a relay looks through: messages that can be sent now, each destination apart.

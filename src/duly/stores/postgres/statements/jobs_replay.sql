@@ -26,7 +26,7 @@ UPDATE {jobs} AS job
    SET state = 'ready', run_at = moment.now + chosen.delay * interval '1 microsecond',
        created_at = moment.now + chosen.delay * interval '1 microsecond',
        waiting = chosen.delay > 0, parked = false, attempts = 0, rescues = 0, dead_at = NULL,
-       token = NULL, worker = NULL, deadline = NULL
+       due_at = NULL, token = NULL, worker = NULL, deadline = NULL
   FROM chosen, moment
  WHERE job.id = chosen.id AND job.state = 'dead'
 RETURNING job.id::text, {woken}

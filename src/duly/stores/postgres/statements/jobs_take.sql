@@ -6,7 +6,7 @@
 --         (the priority to begin after), since (the time there, or null), last (the id, or null),
 --         now
 -- columns: id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,
---          created_at, priority, run_at, taken_at (times in microseconds)
+--          created_at, priority, run_at, due_at, taken_at (times in microseconds)
 WITH moment AS (
     SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
                     clock_timestamp()) AS now
@@ -25,7 +25,8 @@ chosen AS MATERIALIZED (
        FOR UPDATE OF job SKIP LOCKED
 )
 UPDATE {jobs} AS job
-   SET state = 'leased', epoch = job.epoch + 1, token = uuid_send(gen_random_uuid()),
+   SET state = 'leased', due_at = coalesce(job.due_at, greatest(job.run_at, job.created_at)),
+       epoch = job.epoch + 1, token = uuid_send(gen_random_uuid()),
        worker = :worker::uuid, parked = false,
        deadline = moment.now + :hold::bigint * interval '1 microsecond'
   FROM chosen, moment
@@ -34,4 +35,5 @@ RETURNING job.id::text AS id, job.scope, job.name, job.queue, job.event::text AS
           job.attempts, job.rescues, job.max_attempts, job.token, job.epoch,
           (extract(epoch FROM job.created_at) * 1000000)::bigint AS created_at, job.priority,
           (extract(epoch FROM job.run_at) * 1000000)::bigint AS run_at,
+          (extract(epoch FROM job.due_at) * 1000000)::bigint AS due_at,
           (extract(epoch FROM moment.now) * 1000000)::bigint AS taken_at

@@ -1,6 +1,6 @@
 -- End many leases of messages that are given up, each under its own fence. A lease without a row in
 -- the answer was lost.
--- params: id, token (hexadecimal), epoch, burnt, error (arrays of text), now
+-- params: id, token (hexadecimal), epoch, burnt, rescued, error (arrays of text), now
 -- columns: id
 WITH moment AS (
     SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
@@ -8,13 +8,16 @@ WITH moment AS (
 ),
 given AS (
     SELECT each.id::uuid AS id, decode(each.token, 'hex') AS token, each.epoch::bigint AS epoch,
-           each.burnt::integer AS burnt, convert_to(nullif(each.error, ''), 'UTF8') AS error
-      FROM unnest(:id::text[], :token::text[], :epoch::text[], :burnt::text[], :error::text[])
-           AS each (id, token, epoch, burnt, error)
+           each.burnt::integer AS burnt, each.rescued::integer AS rescued,
+           convert_to(nullif(each.error, ''), 'UTF8') AS error
+      FROM unnest(:id::text[], :token::text[], :epoch::text[], :burnt::text[], :rescued::text[],
+                  :error::text[])
+           AS each (id, token, epoch, burnt, rescued, error)
 )
 UPDATE {outbox} AS message
    SET state = 'dead', dead_at = moment.now, attempts = message.attempts + given.burnt,
-       token = NULL, lease_until = NULL, last_error = coalesce(given.error, message.last_error)
+       rescues = message.rescues + given.rescued, token = NULL, lease_until = NULL,
+       last_error = coalesce(given.error, message.last_error)
   FROM given, moment
  WHERE message.id = given.id AND message.state NOT IN ('ready', 'dead')
    AND message.token = given.token AND message.epoch = given.epoch

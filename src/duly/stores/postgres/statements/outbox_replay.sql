@@ -1,6 +1,7 @@
 -- Make dead messages ready again with their counters at zero, each a gap later than the one before
--- it; id and key stay. Those that are not dead any more are left out: somebody was quicker. Locked
--- in one order, so that two who do this at once never deadlock.
+-- it, and due for the first time then: what counts from that begins anew, too. Id and key stay. Those
+-- that are not dead any more are left out: somebody was quicker. Locked in one order, so that two who
+-- do this at once never deadlock.
 -- params: ids (JSON array), start (how many went before these), gap (microseconds), now, wait
 -- columns: id
 WITH {moment},
@@ -23,7 +24,7 @@ chosen AS (
 )
 UPDATE {outbox} AS message
    SET state = 'ready', run_at = moment.now + chosen.delay * interval '1 microsecond',
-       waiting = chosen.delay > 0, attempts = 0, rescues = 0, dead_at = NULL
+       waiting = chosen.delay > 0, attempts = 0, rescues = 0, dead_at = NULL, due_at = NULL
   FROM chosen, moment
  WHERE message.id = chosen.id AND message.state = 'dead'
 RETURNING message.id::text

@@ -5,7 +5,7 @@
 -- params: destination, room (how many), since (the time to begin after, empty for none), last (the
 --         id there, or empty; arrays of text), lease (microseconds), now
 -- columns: id, scope, destination, request, body, signer, attempts, rescues, max_attempts, token,
---          epoch, created_at, run_at, taken_at (times in microseconds)
+--          epoch, created_at, run_at, due_at, taken_at (times in microseconds)
 WITH moment AS (
     SELECT coalesce(timestamptz 'epoch' + :now::bigint * interval '1 microsecond',
                     clock_timestamp()) AS now
@@ -28,7 +28,9 @@ chosen AS MATERIALIZED (
                FOR UPDATE OF message SKIP LOCKED) AS picked
 )
 UPDATE {outbox} AS message
-   SET state = 'leased', epoch = message.epoch + 1, token = uuid_send(gen_random_uuid()),
+   SET state = 'leased',
+       due_at = coalesce(message.due_at, greatest(message.run_at, message.created_at)),
+       epoch = message.epoch + 1, token = uuid_send(gen_random_uuid()),
        lease_until = moment.now + :lease::bigint * interval '1 microsecond'
   FROM chosen, moment
  WHERE message.id = chosen.id
@@ -37,4 +39,5 @@ RETURNING message.id::text AS id, message.scope, message.destination, message.re
           message.token, message.epoch,
           (extract(epoch FROM message.created_at) * 1000000)::bigint AS created_at,
           (extract(epoch FROM message.run_at) * 1000000)::bigint AS run_at,
+          (extract(epoch FROM message.due_at) * 1000000)::bigint AS due_at,
           (extract(epoch FROM moment.now) * 1000000)::bigint AS taken_at

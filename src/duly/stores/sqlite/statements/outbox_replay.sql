@@ -1,6 +1,7 @@
 -- Make dead messages ready again with their counters at zero, each a gap later than the one before
--- it; id and key stay. Those that are not dead any more are left out: somebody was quicker. Locked
--- in one order, so that two who do this at once never deadlock.
+-- it, and due for the first time then: what counts from that begins anew, too. Id and key stay. Those
+-- that are not dead any more are left out: somebody was quicker. Locked in one order, so that two who
+-- do this at once never deadlock.
 -- params: ids (JSON array), start (how many went before these), gap (microseconds), now
 -- columns: id
 WITH wanted AS (
@@ -12,7 +13,7 @@ WITH wanted AS (
 )
 UPDATE {outbox} AS message
    SET state = 'ready', run_at = :now + wanted.delay, waiting = wanted.delay > 0, attempts = 0,
-       rescues = 0, dead_at = NULL
+       rescues = 0, dead_at = NULL, due_at = NULL
   FROM wanted
  WHERE message.id = wanted.id AND message.state = 'dead'
 RETURNING id
