@@ -148,7 +148,7 @@ def test_a_server_with_the_tables_of_the_first_release_says_run_migrate(
     with earlier_duly(1):
         migrated(empty_postgres_url, "duly_")
     with pytest.raises(
-        duly.SchemaMismatch, match="at schema version 1, this duly needs 5: run `duly migrate URL`"
+        duly.SchemaMismatch, match="at schema version 1, this duly needs 6: run `duly migrate URL`"
     ):
         way(empty_postgres_url)
 
