@@ -70,7 +70,7 @@ def test_an_upgrade_keeps_every_row_and_the_name_of_the_installation(url: str) -
     with duly.store(url) as store:
         assert ledger(store) == before
         assert [len(rows) for rows in before] == [4, 1]
-    assert facts(url) == {"installation_id": named, "schema_version": "5"}
+    assert facts(url) == {"installation_id": named, "schema_version": "6"}
 
 
 def test_after_an_upgrade_every_claim_still_says_what_it_said(url: str) -> None:
