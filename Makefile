@@ -25,7 +25,7 @@ demo: $(READY) ## 20 seconds of webhooks while processes are killed with -9; the
 
 test: $(READY) ## set up, bring up real servers, run the tests here and on newer Pythons; ARGS= for pytest
 	@$(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere $(ARGS)
-	@$(if $(ARGS),,$(BIN)/python -m tests.servers --memory -- sh -c '$(PROOFS) -n 2 || $(PROOFS) -n 0 --lf')
+	@$(if $(ARGS),,$(BIN)/python -m tests.servers --memory -- sh -c '$(PROOFS) -n 3 || $(PROOFS) -n 0 --lf')
 
 test-full: $(READY) ## the same in its long form: full products, more examples, storms; an hour
 	@DULY_LONG=1 $(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere $(ARGS)
@@ -59,7 +59,7 @@ crash: $(READY) ## the crash matrix: every statement and fault on every store; a
 	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --pairs 20 --lanes 4 $(ARGS)
 
 crash-quick: $(READY) ## the part of it that CI runs: every statement, one fault on each side; minutes
-	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --quick --lanes 3 $(ARGS)
+	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --quick --lanes 4 $(ARGS)
 
 power: $(READY) ## what a power cut may leave behind, state by state; needs strace and loop devices
 	@$(BIN)/python -m power sqlite $(ARGS) || [ $$? -eq 3 ]

@@ -102,8 +102,8 @@ class Flow:
     # Whether a job of it can be held by two: at work, and in a transaction at work.
     leased: bool = False
     inside: bool = False
-    # Where the short form runs it.
-    quick_modes: tuple[str, ...] = ("sqlite-sync", "sqlite-async", "postgres-async")
+    # Where the short form runs it: the worker and the relay are the same code in both colours.
+    quick_modes: tuple[str, ...] = ("sqlite-sync", "postgres-async")
     extra: dict[str, Any] = field(default_factory=dict)
 
     def rivals(self, store: str) -> bool:
@@ -111,8 +111,8 @@ class Flow:
         return self.leased or (self.inside and store != "sqlite")
 
 
-# In the short form one store in each colour is enough for what comes seldom.
-TWO_MODES = ("sqlite-sync", "postgres-async")
+# For what is done in the user's own colour.
+BOTH_COLOURS = ("sqlite-sync", "sqlite-async", "postgres-async")
 FLOWS = {
     flow.name: flow
     for flow in (
@@ -123,6 +123,7 @@ FLOWS = {
             effects=("book evt_1", "follow evt_1"),
             messages=("/ok/evt_1",),
             events=("evt_1",),
+            quick_modes=BOTH_COLOURS,
         ),
         Flow(
             "receive-duplicate",
@@ -132,6 +133,7 @@ FLOWS = {
             effects=("book evt_1", "follow evt_1"),
             messages=("/ok/evt_1",),
             events=("evt_1",),
+            quick_modes=BOTH_COLOURS,
         ),
         Flow(
             "receive-inline",
@@ -139,6 +141,7 @@ FLOWS = {
             again=delivering_again(INLINE),
             effects=("serve evt_9",),
             events=("evt_9",),
+            quick_modes=BOTH_COLOURS,
         ),
         Flow(
             "receive-batch",
@@ -148,6 +151,7 @@ FLOWS = {
             effects=tuple(f"{name} evt_{n}" for name in ("book", "follow") for n in (1, 2, 3)),
             messages=tuple(f"/ok/evt_{n}" for n in (1, 2, 3)),
             events=("evt_1", "evt_2", "evt_3"),
+            quick_modes=BOTH_COLOURS,
         ),
         Flow(
             "receive-conflict",
@@ -158,6 +162,7 @@ FLOWS = {
             messages=("/ok/id_1",),
             events=("id_1", "id_1"),
             extra={"conflict": True},
+            quick_modes=BOTH_COLOURS,
         ),
         Flow(
             "receive-forged",
@@ -167,13 +172,22 @@ FLOWS = {
             messages=("/ok/evt_1",),
             events=("evt_1",),
             extra={"forged": ["evt_fake"]},
+            quick_modes=BOTH_COLOURS,
         ),
-        Flow("claim", claiming, again=unless_told(claiming), effects=("claim",), theirs=True),
+        Flow(
+            "claim",
+            claiming,
+            again=unless_told(claiming),
+            effects=("claim",),
+            theirs=True,
+            quick_modes=BOTH_COLOURS,
+        ),
         Flow(
             "enqueue",
             enqueuing("follow"),
             again=unless_told(enqueuing("follow")),
             effects=("follow it",),
+            quick_modes=BOTH_COLOURS,
         ),
         Flow(
             "job-tx",
@@ -183,9 +197,24 @@ FLOWS = {
             effects=("book evt_1", "follow evt_1"),
             messages=("/ok/evt_1",),
             events=("evt_1",),
+            quick_modes=BOTH_COLOURS,
         ),
-        Flow("job-leased", working, prepare=enqueuing("mail"), calls=("mail it",), leased=True),
-        Flow("job-effect", working, prepare=enqueuing("charge"), calls=("charge it",), leased=True),
+        Flow(
+            "job-leased",
+            working,
+            prepare=enqueuing("mail"),
+            calls=("mail it",),
+            leased=True,
+            quick_modes=BOTH_COLOURS,
+        ),
+        Flow(
+            "job-effect",
+            working,
+            prepare=enqueuing("charge"),
+            calls=("charge it",),
+            leased=True,
+            quick_modes=BOTH_COLOURS,
+        ),
         Flow("job-retry", working_through, prepare=enqueuing("flaky"), effects=("flaky it",)),
         Flow("job-dead", working, prepare=enqueuing("doomed"), dead=("doomed",)),
         Flow("rescue", working, prepare=abandoned, effects=("follow it",), inside=True),
@@ -204,7 +233,6 @@ FLOWS = {
             prepare=come_back,
             effects=("follow it",),
             inside=True,
-            quick_modes=TWO_MODES,
         ),
         # Whoever stands still in a transaction has the version locked, and by a clock that jumps
         # the attempts of the others are used up before the server ends that.
@@ -216,7 +244,6 @@ FLOWS = {
             effects=("keep evt_7",),
             calls=("tell evt_7",),
             events=("evt_7",),
-            quick_modes=TWO_MODES,
         ),
         Flow(
             "job-undone",
@@ -224,7 +251,6 @@ FLOWS = {
             prepare=enqueuing("shaky"),
             calls=("shaky it",),
             extra={"again": True},
-            quick_modes=TWO_MODES,
         ),
         Flow(
             "shutdown",
@@ -244,7 +270,6 @@ FLOWS = {
             again=unless_told(discarding),
             messages=("/refused/1",),
             extra={"refused": ["/refused/1"]},
-            quick_modes=TWO_MODES,
         ),
         # Who stood still before it began forgets once more what was sent anew meanwhile.
         Flow(
@@ -255,7 +280,6 @@ FLOWS = {
             effects=("drop id_5",),
             events=("id_5", "id_5"),
             without=("pause",),
-            quick_modes=TWO_MODES,
         ),
         Flow(
             "turns",
@@ -263,14 +287,12 @@ FLOWS = {
             again=unless_told(taking_turns),
             effects=("turn",),
             theirs=True,
-            quick_modes=TWO_MODES,
         ),
         Flow(
             "fence",
             fencing,
             again=fencing,
             calls=("fenced",),
-            quick_modes=TWO_MODES,
         ),
         # What the one that is gone had done is done again.
         Flow(
@@ -280,7 +302,6 @@ FLOWS = {
             again=fencing,
             calls=("fenced",),
             extra={"again": True},
-            quick_modes=TWO_MODES,
         ),
         Flow(
             "windows",
@@ -288,9 +309,14 @@ FLOWS = {
             prepare=closed_windows,
             again=unless_told(asking_anew),
             effects=("follow it", "follow again"),
-            quick_modes=TWO_MODES,
         ),
-        Flow("send", sending("/ok/1"), again=unless_told(sending("/ok/1")), messages=("/ok/1",)),
+        Flow(
+            "send",
+            sending("/ok/1"),
+            again=unless_told(sending("/ok/1")),
+            messages=("/ok/1",),
+            quick_modes=BOTH_COLOURS,
+        ),
         Flow("relay-ok", relaying, prepare=sending("/ok/1", "/ok/2"), messages=("/ok/1", "/ok/2")),
         Flow(
             "relay-failed",
@@ -305,7 +331,6 @@ FLOWS = {
             prepare=refused,
             again=unless_told(sending_again),
             messages=("/refused/1",),
-            quick_modes=TWO_MODES,
         ),
         Flow(
             "prune",
