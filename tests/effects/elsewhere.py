@@ -35,7 +35,7 @@ class Elsewhere:
             with self._app.transaction() as tx:
                 tx.execute(self._statement)
                 ready.set()
-                time.sleep(seconds)
+                time.sleep(seconds)  # not for luck: so long it has the lock
 
         threading.Thread(target=keep).start()
         assert ready.wait(5)

@@ -128,7 +128,7 @@ def test_a_lock_that_outlasts_the_wait_before_an_external_step_uses_up_no_attemp
 def test_a_lock_after_an_external_step_is_waited_for_as_long_as_the_handler_may_run(
     case: Case, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effects, "AFTER", A_MOMENT.total_seconds(), raising=False)
+    monkeypatch.setattr(effects, "AFTER", A_MOMENT.total_seconds())
     calls: list[str] = []
     other = Elsewhere(desk)
 
