@@ -188,7 +188,10 @@ def beaten(bench: Bench, place: Place) -> None:
         if time.monotonic() > until:
             bench.terms.journal.write("odd", problem="the heart of a living worker stands still")
             return
-        seen.update(place.rows("SELECT seen_at FROM duly_workers"))
+        beats = place.rows("SELECT seen_at FROM duly_workers")
+        if seen and not beats:  # it was cancelled, and has left
+            return
+        seen.update(beats)
         time.sleep(0.02)
 
 
