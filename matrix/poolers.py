@@ -7,13 +7,12 @@ service manager brings it back; here, too, or every later case would fail for wa
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.faults.clusters import AWAY, SUPERVISOR
+from tests.faults.clusters import supervised
 from tests.servers.bouncer import PgBouncer, find
 from tests.servers.databases import moved
 from tests.servers.keeper import LOG
@@ -31,12 +30,10 @@ FATAL = " FATAL "
 class Supervised(PgBouncer):
     """The same program, under a supervisor."""
 
-    stop_signal = signal.SIGQUIT  # which the supervisor hands on
-
     def commands(self, place: Place) -> list[list[str]]:
         """Serve for as long as the supervisor lives."""
         [serve] = PgBouncer.commands(self, place)
-        return [["/bin/sh", "-c", SUPERVISOR, "supervisor", str(place.folder / AWAY), *serve]]
+        return [supervised(serve, place, self.stop_signal)]
 
 
 @contextmanager

@@ -19,8 +19,8 @@ AWAY = "away"
 # Serves again whenever the server has ended, as an operating system's service manager does, and
 # not before the file that says so is gone.
 SUPERVISOR = """
-away=$1; shift
-trap 'kill -QUIT $server; wait $server; exit 0' QUIT
+ends=$1; away=$2; shift 2
+trap 'kill -s $ends $server; wait $server; exit 0' $ends
 while :; do
     while [ -e "$away" ]; do sleep 0.05; done
     "$@" & server=$!
@@ -37,7 +37,13 @@ class Supervised(Postgres):
     def commands(self, place: Place) -> list[list[str]]:
         """Make a cluster, then serve it for as long as the supervisor lives."""
         [make, serve] = Postgres.commands(self, place)
-        return [make, ["/bin/sh", "-c", SUPERVISOR, "supervisor", str(place.folder / AWAY), *serve]]
+        return [make, supervised(serve, place, self.stop_signal)]
+
+
+def supervised(serve: list[str], place: Place, ends: signal.Signals) -> list[str]:
+    """The command under a supervisor, which is told to end as the server itself would be."""
+    name = ends.name.removeprefix("SIG")
+    return ["/bin/sh", "-c", SUPERVISOR, "supervisor", name, str(place.folder / AWAY), *serve]
 
 
 @dataclass(frozen=True)
