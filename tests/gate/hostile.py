@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 # Values as they stand in JSON text, legal or not.
 VALUES: tuple[str, ...] = (
@@ -72,18 +72,19 @@ HEADERS: tuple[str | bytes | list[str], ...] = (
     "0001-01-01T00:00:00+23:59", "nan", "body_" + "0" * 64, [], ["a"], ["a", "b"],
 )  # fmt: skip
 
-# Bodies that took a time which grew with the square of their size.
-SLOW: dict[str, bytes] = {
-    "a text of escaped quotes that never ends": b"hmacSignature"
-    + b"[" * 101
-    + b'"'
-    + b'\\"' * 12_000,
-    "an object of many keys, one of them twice": raw_object(8_000),
-    "a batch in which every object repeats a key": b'[{"eventId":1,"eventId":2}'
-    + b',{"eventId":1,"eventId":2}' * 4_000
-    + b"]",
-    "thousands of brackets": b'{"hmacSignature":' + b"[]" * 100_000,
-    "a number of many digits": b'{"hmacSignature":' + b"9" * 300_000 + b"}",
+# Bodies that took a time which grew with the square of their size, and a size that shows it.
+SLOW: dict[str, tuple[Callable[[int], bytes], int]] = {
+    "a text of escaped quotes that never ends": (
+        lambda size: b"hmacSignature" + b"[" * 101 + b'"' + b'\\"' * size,
+        12_000,
+    ),
+    "an object of many keys, one of them twice": (raw_object, 8_000),
+    "a batch in which every object repeats a key": (
+        lambda size: b"[" + b",".join([b'{"eventId":1,"eventId":2}'] * size) + b"]",
+        4_000,
+    ),
+    "thousands of brackets": (lambda size: b'{"hmacSignature":' + b"[]" * size, 100_000),
+    "a number of many digits": (lambda size: b'{"hmacSignature":' + b"9" * size + b"}", 300_000),
 }
 
 Tree = Mapping[str, "Tree | str"]

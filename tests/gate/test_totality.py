@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import replace
-from time import thread_time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +31,7 @@ from tests.gate.strategies import (
     urls,
     values,
 )
+from tests.growth import LINEAR, growth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,12 +177,15 @@ def test_no_url_and_no_method_makes_a_genuine_delivery_unreadable(name: str) -> 
 
 @pytest.mark.parametrize("what", SLOW)
 def test_the_time_to_read_a_body_grows_no_faster_than_the_body(what: str) -> None:
+    made, size = SLOW[what]
+    adyen, hubspot = CASES["adyen"], CASES["hubspot"]
+
+    def signed(length: int) -> Arrival:
+        arrival = signable(hubspot, made(length))
+        assert arrival is not None
+        return arrival
+
     # Adyen's bodies are read before they are verified: anybody can send one.
-    case, body = CASES["adyen"], SLOW[what]
-    unsigned = Arrival({}, body)
-    begun = thread_time()
-    outcome(case, unsigned)
-    arrival = signable(CASES["hubspot"], body)
-    assert arrival is not None
-    outcome(CASES["hubspot"], arrival)
-    assert thread_time() - begun < 0.5 + len(body) / 1e6
+    unsigned = growth(lambda length: Arrival({}, made(length)), partial(outcome, adyen), size)
+    assert unsigned < LINEAR
+    assert growth(signed, partial(outcome, hubspot), size) < LINEAR
