@@ -11,6 +11,9 @@ READY := $(VENV)/.installed
 PROOFS := $(BIN)/python -m pytest tests/proving -q
 SOURCES := src tests matrix power simulation mutants benchmarks fuzz examples
 
+# Thousands of processes are started; with it, each would compile duly and the tests anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help run demo test test-full check format docs bench fuzz crash crash-quick power simulate mutants storm storm-jobs storm-outbox clean
 

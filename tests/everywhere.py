@@ -24,7 +24,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +40,7 @@ LIMIT = "DULY_TEST_PYTHONS"
 PART = "DULY_TEST_PART"
 STORED, IN_MEMORY = "stored", "memory"
 MOST_AGAIN = 3  # failures that may be bad luck; more are none
-MOST_WORKERS = 4  # each worker keeps connections; the server has a few hundred for all
+MOST_WORKERS = 5  # each worker keeps connections; the server has a few hundred for all
 
 # Prints the version of a finished release that can make environments, and nothing otherwise.
 PROBE = """\
@@ -141,7 +142,7 @@ def environment_for(interpreter: Interpreter) -> Path:
 
 def run_pytest(python: Path, version: Version, options: Sequence[str], part: str | None) -> Outcome:
     """Run the suite once; the caller's options come last and so have the last word."""
-    workers = min(2 * (os.cpu_count() or 1), MOST_WORKERS)  # many tests wait rather than compute
+    workers = min(2 * (os.cpu_count() or 1) + 1, MOST_WORKERS)  # many wait rather than compute
     begun = time.monotonic()
     together = ["-n", str(workers), "--dist", "loadgroup"]  # tests of one server, if they say so
     if part is not None:
@@ -168,10 +169,15 @@ def second_look(python: Path, failed: Sequence[str]) -> tuple[str, ...]:
     return tuple(failed) if code == 0 else ()
 
 
-def run_newer(interpreter: Interpreter, options: Sequence[str], part: str | None) -> Outcome:
+def run_newer(
+    interpreter: Interpreter,
+    environment: Callable[[], Path],
+    options: Sequence[str],
+    part: str | None,
+) -> Outcome:
     begun = time.monotonic()
     try:
-        python = environment_for(interpreter)
+        python = environment()
     except subprocess.CalledProcessError as failure:
         verdict = f"{FAILED} (no environment: exit {failure.returncode})"
         return Outcome(interpreter.version, verdict, time.monotonic() - begun)
@@ -186,16 +192,17 @@ def warnings(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def main(options: Sequence[str]) -> int:
-    # Thousands of processes are started; without it, each would compile duly and the tests anew.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     here: Version = sys.version_info[:3]
     limit = os.environ.get(LIMIT, "")
     answers = [answer for path in candidates(os.environ) if (answer := ask(path))]
     wanted = allowed(newer(answers, here), limit)
     shared = bool(wanted) and not options and not limit
-    outcomes = [run_pytest(Path(sys.executable), here, options, STORED if shared else None)]
-    for interpreter in wanted:
-        outcomes.append(run_newer(interpreter, options, IN_MEMORY if shared else None))
+    with ThreadPoolExecutor(max_workers=1) as beside:  # while the tests here still run
+        made = [beside.submit(environment_for, interpreter) for interpreter in wanted]
+        outcomes = [run_pytest(Path(sys.executable), here, options, STORED if shared else None)]
+        for interpreter, python in zip(wanted, made, strict=True):
+            part = IN_MEMORY if shared else None
+            outcomes.append(run_newer(interpreter, python.result, options, part))
     print("", *outcomes, *warnings(outcomes), sep="\n", flush=True)
     return int(any(outcome.verdict != PASSED for outcome in outcomes))
 
