@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.faults.clusters import supervised
 from tests.servers.bouncer import PgBouncer, find
 from tests.servers.databases import moved
 from tests.servers.keeper import LOG
@@ -21,19 +20,14 @@ from tests.servers.running import LOOPBACK, Missing, Running, running
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.running import Place
-
 FATAL = " FATAL "
 
 
 @dataclass(frozen=True, slots=True)
-class Supervised(PgBouncer):
-    """The same program, under a supervisor."""
+class Returning(PgBouncer):
+    """The same program; it is started again when it ends."""
 
-    def commands(self, place: Place) -> list[list[str]]:
-        """Serve for as long as the supervisor lives."""
-        [serve] = PgBouncer.commands(self, place)
-        return [supervised(serve, place, self.stop_signal)]
+    comes_back = True
 
 
 @contextmanager
@@ -42,7 +36,7 @@ def pooler_of(admin_url: str) -> Iterator[str]:
     program = find(os.environ)
     if isinstance(program, Missing):
         raise SystemExit(str(program))
-    with running(Supervised(program, admin_url)) as started:
+    with running(Returning(program, admin_url)) as started:
         yield moved(admin_url, LOOPBACK, started.place.port)
         told(started)
 

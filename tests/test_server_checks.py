@@ -34,6 +34,10 @@ class Altered:
     def stop_signal(self) -> Signals:
         return self.usual.stop_signal
 
+    @property
+    def comes_back(self) -> bool:
+        return self.usual.comes_back
+
     def commands(self, place: Place) -> list[list[str]]:
         make, serve = self.usual.commands(place)
         # A server with this file waits for its primary's log, read-only, for ever.

@@ -12,38 +12,16 @@ import psycopg
 import pytest
 
 from tests.processes import until
+from tests.servers.keeper import AWAY
 from tests.servers.postgresql import Postgres, find, origins, url_at
-from tests.servers.running import Missing, Place, running
-
-AWAY = "away"
-# Serves again whenever the server has ended, as an operating system's service manager does, and
-# not before the file that says so is gone.
-SUPERVISOR = """
-ends=$1; away=$2; shift 2
-trap 'kill -s $ends $server; wait $server; exit 0' $ends
-while :; do
-    while [ -e "$away" ]; do sleep 0.05; done
-    "$@" & server=$!
-    wait $server
-    sleep 0.05
-done
-"""
+from tests.servers.running import Missing, running
 
 
 @dataclass(frozen=True, slots=True)
-class Supervised(Postgres):
+class Returning(Postgres):
     """The same programs; the server is started again when it ends."""
 
-    def commands(self, place: Place) -> list[list[str]]:
-        """Make a cluster, then serve it for as long as the supervisor lives."""
-        [make, serve] = Postgres.commands(self, place)
-        return [make, supervised(serve, place, self.stop_signal)]
-
-
-def supervised(serve: list[str], place: Place, ends: signal.Signals) -> list[str]:
-    """The command under a supervisor, which is told to end as the server itself would be."""
-    name = ends.name.removeprefix("SIG")
-    return ["/bin/sh", "-c", SUPERVISOR, "supervisor", name, str(place.folder / AWAY), *serve]
+    comes_back = True
 
 
 @dataclass(frozen=True)
@@ -99,5 +77,5 @@ def cluster() -> Iterator[Cluster]:
     found = find(origins(os.environ))
     if isinstance(found, Missing):
         pytest.skip(str(found))
-    with running(Supervised(found.programs, found.bundle)) as started:
+    with running(Returning(found.programs, found.bundle)) as started:
         yield Cluster(url_at(started.place), started.place.folder)

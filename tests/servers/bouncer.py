@@ -44,6 +44,7 @@ class PgBouncer:
 
     name = "pgbouncer"
     stop_signal = signal.SIGTERM  # at once; SIGINT would wait for the clients
+    comes_back = False
 
     def commands(self, place: Place) -> list[list[str]]:
         """Write the configuration; any database name is passed on."""

@@ -21,6 +21,7 @@ from types import FrameType
 from typing import TypedDict
 
 ENDED = "ended"  # appears in the folder when the server stopped by itself
+AWAY = "away"  # as long as it is in the folder, a server that comes back does not
 LOG = "log"
 GLANCE = 0.1  # seconds between looks at the server; nobody waits for this on the good path
 GRACE = 10.0  # seconds a server gets to stop before it is killed
@@ -33,6 +34,7 @@ class Order(TypedDict):
     commands: list[list[str]]
     environment: dict[str, str]
     stop_signal: int
+    comes_back: bool  # whether it is started again when it ends, as by a service manager
     uid: int | None
     gid: int | None
 
@@ -64,10 +66,15 @@ def launch(order: Order, command: Sequence[str]) -> subprocess.Popen[bytes]:
 def watch(child: subprocess.Popen[bytes]) -> int:
     """Wait for the child's own end; raise ``Released`` as soon as the run is gone."""
     while child.poll() is None:
-        readable, _, _ = select.select([sys.stdin], [], [], GLANCE)
-        if readable and not sys.stdin.buffer.read(1):
-            raise Released
+        rest()
     return child.returncode
+
+
+def rest() -> None:
+    """Let a moment pass; raise ``Released`` as soon as the run is gone."""
+    readable, _, _ = select.select([sys.stdin], [], [], GLANCE)
+    if readable and not sys.stdin.buffer.read(1):
+        raise Released
 
 
 def stop(child: subprocess.Popen[bytes], stop_signal: int) -> None:
@@ -90,16 +97,29 @@ def remove(folder: Path) -> None:
         time.sleep(GLANCE)
 
 
+def ran(order: Order, command: Sequence[str]) -> int:
+    """Run one command to its end, or to that of the run."""
+    child = launch(order, command)
+    try:
+        return watch(child)
+    finally:
+        stop(child, order["stop_signal"])
+
+
+def serve(order: Order, server: Sequence[str]) -> None:
+    """Run the server until it ends; again and again, if it is one that comes back."""
+    ran(order, server)
+    while order["comes_back"]:
+        while (Path(order["folder"]) / AWAY).exists():
+            rest()
+        ran(order, server)
+
+
 def keep(order: Order) -> None:
     """Run the commands in turn until one fails, the server ends, or the run is gone."""
-    for command in order["commands"]:
-        child = launch(order, command)
-        try:
-            code = watch(child)
-        finally:
-            stop(child, order["stop_signal"])
-        if code != 0:
-            break
+    *before, server = order["commands"] or [[]]
+    if server and all(ran(order, command) == 0 for command in before):
+        serve(order, server)
     # The folder stays until the run lets go: it wants to read the log first.
     (Path(order["folder"]) / ENDED).touch()
     sys.stdin.buffer.read()

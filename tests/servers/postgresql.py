@@ -49,6 +49,7 @@ class Postgres:
 
     name = "postgres"
     stop_signal = signal.SIGQUIT  # the immediate shutdown: no checkpoint of what is thrown away
+    comes_back = False
 
     def commands(self, place: Place) -> list[list[str]]:
         """Make a cluster in the folder, then serve it; trust is for the loopback only."""

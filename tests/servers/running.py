@@ -60,6 +60,10 @@ class Server(Protocol):
     def stop_signal(self) -> signal.Signals:
         """The signal that ends it at once, for its data is thrown away."""
 
+    @property
+    def comes_back(self) -> bool:
+        """Whether it is started again when it ends, unless the file `AWAY` is in its folder."""
+
     def commands(self, place: Place) -> list[list[str]]:
         """Write what it needs into the folder; return what to run, the server itself last."""
 
@@ -128,6 +132,7 @@ def kept(folder: Path) -> Iterator[None]:
         "commands": [],
         "environment": {},
         "stop_signal": signal.SIGTERM,
+        "comes_back": False,
         "uid": None,
         "gid": None,
     }
@@ -148,6 +153,7 @@ def _launch(server: Server) -> Running:
         # that are looked for in its log are the untranslated ones.
         "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"},
         "stop_signal": server.stop_signal,
+        "comes_back": server.comes_back,
         "uid": None if account is None else account.uid,
         "gid": None if account is None else account.gid,
     }
