@@ -58,8 +58,8 @@ fuzz: $(READY) ## fuzz the gate's schemes, 20 s each; ARGS="hmac --seconds 600" 
 	    "on Linux; make clean, then make fuzz PYTHON=python3.11" >&2; exit 1; }
 	@$(BIN)/python -m fuzz $(ARGS)
 
-crash: $(READY) ## the crash matrix: every statement and fault on every store; an hour and more
-	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --pairs 20 --lanes 4 $(ARGS)
+crash: $(READY) ## the crash matrix: every statement and fault on every store; an hour and a half
+	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --pairs 20 --lanes 5 $(ARGS)
 
 crash-quick: $(READY) ## the part of it that CI runs: every statement, one fault on each side; minutes
 	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --quick --lanes 4 $(ARGS)
