@@ -68,7 +68,7 @@ power: $(READY) ## what a power cut may leave behind, state by state; needs stra
 	@$(BIN)/python -m power sqlite $(ARGS) || [ $$? -eq 3 ]
 	@$(BIN)/python -m power postgres $(ARGS) || [ $$? -eq 3 ]
 
-simulate: $(READY) ## 100,000 schedules of one seed, on a virtual clock
+simulate: $(READY) ## 100,000 schedules, seed by seed, on a virtual clock; half an hour
 	@$(BIN)/python -m simulation --schedules 100000 --processes $$(getconf _NPROCESSORS_ONLN) $(ARGS)
 
 mutants: $(READY) ## plant every known bug in a copy, and see that the proofs turn red; minutes
