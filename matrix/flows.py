@@ -102,7 +102,8 @@ class Flow:
     # Whether a job of it can be held by two: at work, and in a transaction at work.
     leased: bool = False
     inside: bool = False
-    # Where the short form runs it: the worker and the relay are the same code in both colours.
+    # Where the short form runs it: each colour on one store, because the worker, the relay and what
+    # operators do are the same code in both, and leases by hand come seldom.
     quick_modes: tuple[str, ...] = ("sqlite-sync", "postgres-async")
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -111,7 +112,7 @@ class Flow:
         return self.leased or (self.inside and store != "sqlite")
 
 
-# For what is done in the user's own colour.
+# For what nearly everybody does in a colour of their own.
 BOTH_COLOURS = ("sqlite-sync", "sqlite-async", "postgres-async")
 FLOWS = {
     flow.name: flow

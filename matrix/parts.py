@@ -189,10 +189,15 @@ def beaten(bench: Bench, place: Place) -> None:
             bench.terms.journal.write("odd", problem="the heart of a living worker stands still")
             return
         beats = place.rows("SELECT seen_at FROM duly_workers")
-        if seen and not beats:  # it was cancelled, and has left
+        if seen and not beats and was_cancelled(bench):  # it has left, as it should
             return
         seen.update(beats)
         time.sleep(0.02)
+
+
+def was_cancelled(bench: Bench) -> bool:
+    """Whether the fault that struck was a cancellation; any other leaves a worker where it was."""
+    return any(struck["fault"] == "cancel" for struck in bench.terms.journal.of("struck"))
 
 
 # Set when a worker has been told to end; each process of the matrix has its own.

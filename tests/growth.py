@@ -1,7 +1,8 @@
 """How fast a cost grows with a size, as a ratio in one run: a bound in seconds is one machine's.
 
 What is linear costs four times as much for four times the size, what grows with the square sixteen
-times. `LINEAR` lies between the two.
+times; `LINEAR` lies between the two. `CONSTANT` lies between what is linear and what costs no more
+beyond some size.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 Sized = TypeVar("Sized")
 
 TIMES = 4
-LINEAR = 9.0
+CONSTANT, LINEAR = 2.5, 9.0
 LOOKS = 3  # the least of them counts, because a busy machine only ever makes a thing dearer
 
 
