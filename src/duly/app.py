@@ -19,7 +19,13 @@ from duly._kernel.onestep import finish
 from duly._kernel.options import BODIES_KEPT
 from duly._kernel.options import names as table_names
 from duly._kernel.retry import Backoff
-from duly.app_checks import checked_switch, refuse_inline, refuse_taken, with_handlers
+from duly.app_checks import (
+    checked_switch,
+    refuse_inline,
+    refuse_taken,
+    with_handlers,
+    with_inline_timeout,
+)
 from duly.app_dead import INSTEAD
 from duly.app_jobs import AwaitedJobVerbs, JobVerbs
 from duly.edge import asgi, wsgi
@@ -132,13 +138,19 @@ class Duly(JobVerbs):
     def _bind(self, database: Store, begin: Begin | None) -> None:
         """Receive, work and send on a database; handlers in the transactions of ``begin``."""
         self.store, self._begin = database, begin
-        self._opener = None if begin is None else SameDatabase(begin, database)
+        self._opener = opener = None if begin is None else SameDatabase(begin, database)
+
+        async def release() -> None:
+            if opener is not None:
+                await opener.release()
+            await database.aclose()
+
         self.receiver = Receiver(
             Database(
                 database.blocking,
                 database.awaited,
-                self._opener,
-                database.aclose,
+                opener,
+                release,
                 self._connections,
             ),
             clock=database.clock,
@@ -270,7 +282,8 @@ class Duly(JobVerbs):
             name: what the database knows the handler by; its own name unless given.
             queue: where its jobs wait.
             attempts: how often a job may fail before it is dead. Five unless given.
-            timeout: how long one run may take: five minutes, on SQLite ten seconds with ``tx``.
+            timeout: how long one run may take: five minutes, half a minute where the source is
+                inline, on SQLite ten seconds with ``tx``.
             backoff: how long a job waits after an error.
             order: paths into the body, of what names the resource and of what orders its versions:
                 events that come later than a newer one are passed over as stale.
@@ -289,6 +302,7 @@ class Duly(JobVerbs):
             refuse_taken(route, handler)
             if route.inline:
                 refuse_inline(route, handler, self._begin)
+                handler = handler if timeout is not None else with_inline_timeout(handler)
             route.handlers.add(wanted, handler)
             self.jobs.add_event(route.name, handler)
             return function

@@ -6,8 +6,10 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from duly._kernel.clock import MICROSECOND
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import kind
+from duly.jobs.handlers import INLINE_TIMEOUT
 
 if TYPE_CHECKING:
     from duly.edge.routes import Route
@@ -53,6 +55,11 @@ def refuse_inline(route: Route, handler: Handler, begin: Begin | None) -> None:
             f"handler {handler.name} is {handler.colour} and the others of inline source "
             f"{route.name} are {others.pop()}: they share one transaction, make them the same"
         )
+
+
+def with_inline_timeout(handler: Handler) -> Handler:
+    """The handler with the timeout of an inline source, whose sender waits for the answer."""
+    return replace(handler, timeout=min(handler.timeout, INLINE_TIMEOUT // MICROSECOND))
 
 
 def with_handlers(done: Forgotten, route: Route) -> Forgotten:

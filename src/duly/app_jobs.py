@@ -191,13 +191,9 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
         finally:
             await self.release_loop()
 
-    async def release_loop(self) -> None:
-        """Give back what the running event loop holds: connections to the database, and others."""
-        await self._callers.aclose_loop()
-        await self.store.aclose_loop()
-
     def worker(self, settings: Settings) -> Worker:
-        """A worker that has not begun; for whoever runs and stops it."""
+        """A worker that has not begun, for the running event loop."""
+        self.enter_loop()
         secrets = texts_to_hide(self.site, self.jobs.outgoing, self.store)
         own = self._opener is None
         at_once = max(self._connections - SPARE, 1) if own else settings.at_once

@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from duly.edge.site import Site
     from duly.jobs.bell import Bell
     from duly.jobs.registry import Registry
+    from duly.runtime.callers import Callers
     from duly.runtime.relaying.sending import Sender
     from duly.runtime.relaying.settings import RelaySettings
     from duly.runtime.relaying.tally import Relayed
     from duly.runtime.taking import Until
     from duly.stores.base import Store
+    from duly.stores.begins import SameDatabase
 
 Sending = TypeVar("Sending", bound="Callable[..., Any]")
 # Stands for a signer that is a function.
@@ -47,6 +49,8 @@ class RelayVerbs:
     jobs: Registry
     bell: Bell
     site: Site
+    _callers: Callers
+    _opener: SameDatabase | None
 
     def transport(
         self,
@@ -137,10 +141,28 @@ class RelayVerbs:
         try:
             return await self.relaying(settings).run(until)
         finally:
-            await self.store.aclose_loop()
+            await self.release_loop()
+
+    async def release_loop(self) -> None:
+        """Give back what the running event loop holds: connections to the database, and others."""
+        await self._callers.aclose_loop()
+        if self._opener is not None:
+            await self._opener.release()
+        await self.store.aclose_loop()
+
+    @property
+    def in_one_loop(self) -> bool:
+        """Whether receiver, worker and relay of one process must share an event loop."""
+        return self._opener is not None and self._opener.in_one_loop
+
+    def enter_loop(self) -> None:
+        """Refuse the running event loop where the pool of ``begin=`` belongs to another one."""
+        if self._opener is not None:
+            self._opener.enter_loop()
 
     def relaying(self, settings: RelaySettings, sender: Sender | None = None) -> Relay:
-        """A relay that has not begun; for whoever runs and stops it."""
+        """A relay that has not begun, for the running event loop."""
+        self.enter_loop()
         outgoing = self.jobs.outgoing
         hidden = texts_to_hide(self.site, outgoing, self.store)
         parts = RelayParts(self.store, outgoing, self.bell, hidden)

@@ -64,20 +64,20 @@ class World:
             yield async_sessionmaker(awaited)
             await awaited.dispose()
 
-    def handle(self, app: duly.Duly, source: str, body: Body) -> None:
+    def handle(self, app: duly.Duly, source: str, body: Body, **options: Any) -> None:
         """Have the source's events handled by the coroutine, in the colour of this ORM."""
         if self.colour == "sync":
 
             def blocking(event: duly.Event, tx: Any) -> None:
                 finish(body(event, Hand(self, source, tx)))  # type: ignore[arg-type]
 
-            app.on(source, name="handler")(blocking)
+            app.on(source, name="handler", **options)(blocking)
             return
 
         async def awaited(event: duly.Event, tx: Any) -> None:
             await body(event, Hand(self, source, tx))
 
-        app.on(source, name="handler")(awaited)
+        app.on(source, name="handler", **options)(awaited)
 
 
 @dataclass(frozen=True, slots=True)

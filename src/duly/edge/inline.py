@@ -25,50 +25,39 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from duly._kernel.functions import Colour
-    from duly._kernel.session import Opened, Runner
+    from duly._kernel.session import Opened
     from duly.inbox.arrivals import Outcome
-    from duly.inbox.inline import Opener, Work
+    from duly.inbox.inline import Work
 
 
 class Bounded(Protocol):
-    """Who opens transactions, told how long the caller has."""
+    """Opens transactions in the time that the caller has left: a store, or the user's ORM."""
 
-    def within(self, seconds: float) -> Opener:
-        """The same, for a caller who has so many seconds left."""
+    def opened(
+        self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
+    ) -> AbstractAsyncContextManager[Opened]:
+        """A transaction, committed at the end of the block."""
 
 
-class OwnTransactions:
-    """Transactions of duly's own."""
+class OrmOpener(Bounded, Protocol):
+    """The user's ORM, whose pool may belong to one event loop."""
 
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-
-    def within(self, seconds: float) -> Opener:
-        """Opened, and answered by the database, in the time that is left."""
-        return InTime(self._runner, seconds)
+    def enter_loop(self) -> None:
+        """Refuse the running event loop where the ORM's pool belongs to another one."""
 
 
 class InTime:
-    """A runner and the time that is left."""
+    """An opener and the seconds that the sender has left."""
 
-    def __init__(self, runner: Runner, seconds: float) -> None:
-        self._runner = runner
+    def __init__(self, opener: Bounded, seconds: float) -> None:
+        self._opener = opener
         self._seconds = seconds
 
-    def opened(self, *, wait: timedelta) -> AbstractAsyncContextManager[Opened]:
-        """A transaction of duly's own."""
-        return self._runner.opened(wait=wait, within=self._seconds)
-
-
-class OrmTransactions:
-    """Transactions of the user's ORM, whose own settings say how long it waits."""
-
-    def __init__(self, begin: Opener) -> None:
-        self._begin = begin
-
-    def within(self, seconds: float) -> Opener:  # noqa: ARG002  # theirs to bound
-        """As they are."""
-        return self._begin
+    def opened(
+        self, *, wait: timedelta, lasting: timedelta | None = None
+    ) -> AbstractAsyncContextManager[Opened]:
+        """A transaction for one delivery."""
+        return self._opener.opened(wait=wait, within=self._seconds, lasting=lasting)
 
 
 def ended(running: asyncio.Future[list[Outcome]], free: asyncio.Semaphore) -> None:
@@ -110,7 +99,7 @@ class InlineLane:
             self._waiting -= 1
         within = until - loop.time()
         if colour == "sync":
-            opener = self._blocking.within(within)
+            opener = InTime(self._blocking, within)
             running = loop.run_in_executor(
                 self._handler_threads(), lambda: finish(receive_inline(opener, works))
             )
@@ -118,7 +107,7 @@ class InlineLane:
             running.add_done_callback(lambda over: ended(over, free))
             return await asyncio.shield(running)
         try:
-            return await receive_inline(self._awaited.within(within), works)
+            return await receive_inline(InTime(self._awaited, within), works)
         finally:
             free.release()
 
@@ -130,9 +119,9 @@ class InlineLane:
         try:
             within = until - time.monotonic()
             if colour == "async":
-                work = receive_inline(self._awaited.within(within), works)
+                work = receive_inline(InTime(self._awaited, within), works)
                 return self._loop_thread.run(work)
-            return finish(receive_inline(self._blocking.within(within), works))
+            return finish(receive_inline(InTime(self._blocking, within), works))
         finally:
             self._free.release()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.edge.batch import Batcher
 from duly.edge.followers import Followers
-from duly.edge.inline import InlineLane, OrmTransactions, OwnTransactions
+from duly.edge.inline import InlineLane
 from duly.edge.judging import acknowledged, failed, prepared, works_of
 from duly.edge.replies import Refused, Reply
 from duly.edge.reports import Reports
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from duly._kernel.clock import Clock
     from duly._kernel.session import Runner
+    from duly.edge.inline import OrmOpener
     from duly.edge.intake import Delivery
     from duly.edge.requests import Request
     from duly.edge.routes import Route
     from duly.inbox.arrivals import Arrival, Outcome
-    from duly.inbox.inline import Opener
 
 # A body larger than this, or compressed, is judged on a thread: it would hold up the event loop.
 LARGE = 128 * 1024
@@ -42,7 +42,7 @@ class Database(NamedTuple):
 
     blocking: Runner
     awaited: Runner
-    begin: Opener | None
+    begin: OrmOpener | None
     # Gives back the connections of the event loop that runs it.
     release: Callable[[], Coroutine[Any, Any, None]]
     # How many connections the store may open in each colour.
@@ -74,15 +74,20 @@ class Receiver:
         self._batcher: Batcher | None = None
         self._followers: Followers | None = None
         self._process = 0
-        begin = database.begin
+        self._begin = begin = database.begin
         self._inline = InlineLane(
-            OrmTransactions(begin) if begin is not None else OwnTransactions(database.blocking),
-            OrmTransactions(begin) if begin is not None else OwnTransactions(database.awaited),
+            begin or database.blocking,
+            begin or database.awaited,
             at_once=max(1, database.connections - SPARE),
             most=queue,
             deadline=self._deadline,
         )
         self.reports = Reports(database.blocking, database.awaited)
+
+    def enter_loop(self) -> None:
+        """Refuse the running event loop where the pool of ``begin=`` belongs to another one."""
+        if self._begin is not None:
+            self._begin.enter_loop()
 
     def now(self) -> float:
         """The time by which deliveries are judged."""

@@ -132,6 +132,7 @@ class Site:
     async def start(self) -> None:
         """Reach the database now, so that a mistake in its address is told at once."""
         self.draining = False
+        self.receiver.enter_loop()
         await self._awaited.run_single(alive, wait=WAIT)
 
     async def stop(self) -> None:

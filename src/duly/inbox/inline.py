@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from duly._kernel.options import WAIT
@@ -12,7 +13,6 @@ from duly.jobs.running import run_inside
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
-    from datetime import timedelta
 
     from duly._kernel.session import Opened
     from duly.inbox.arrivals import Arrival
@@ -24,8 +24,14 @@ if TYPE_CHECKING:
 class Opener(Protocol):
     """Whoever can open a transaction: a store, or the user's ORM."""
 
-    def opened(self, *, wait: timedelta) -> AbstractAsyncContextManager[Opened]:
-        """A transaction, committed at the end of the block and rolled back on any error."""
+    def opened(
+        self, *, wait: timedelta, lasting: timedelta | None = None
+    ) -> AbstractAsyncContextManager[Opened]:
+        """A transaction, committed at the end of the block and rolled back on any error.
+
+        ``lasting`` is how long the handlers may take. PostgreSQL ends a transaction that is left
+        idle for longer, so that a server which was stopped does not keep its event for ever.
+        """
 
 
 class Work(NamedTuple):
@@ -40,8 +46,14 @@ class Work(NamedTuple):
 
 async def receive_inline(opener: Opener, works: Sequence[Work]) -> list[Outcome]:
     """Receive the events of one delivery and handle them, all of them or none."""
-    async with opener.opened(wait=WAIT) as opened:
+    async with opener.opened(wait=WAIT, lasting=time_for(works)) as opened:
         return [await receive_and_run(opened, work) for work in works]
+
+
+def time_for(works: Sequence[Work]) -> timedelta | None:
+    """How long the handlers of a delivery may take, one after the other; None without any."""
+    timeouts = [handler.timeout for work in works for handler in work.handlers]
+    return timedelta(microseconds=sum(timeouts)) if timeouts else None
 
 
 async def receive_and_run(opened: Opened, work: Work) -> Outcome:

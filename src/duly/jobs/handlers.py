@@ -36,6 +36,8 @@ JOB_ATTEMPTS = 1
 TIMEOUT = timedelta(minutes=5)
 # On SQLite a handler with `tx` keeps everybody else from writing.
 LOCKING_TIMEOUT = timedelta(seconds=10)
+# Longer than any provider waits for an answer; copies of the event wait, or come again, meanwhile.
+INLINE_TIMEOUT = timedelta(seconds=30)
 NAME_BYTES = 200
 PATTERN_BYTES = 500
 

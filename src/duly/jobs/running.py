@@ -34,6 +34,15 @@ class Unfinished(HandlerFailed):
         )
 
 
+class Overdue(HandlerFailed):
+    """The handlers took longer than their timeout; their transaction was rolled back."""
+
+    def __init__(self, seconds: float) -> None:
+        Exception.__init__(
+            self, f"the handler ran longer than its timeout of {seconds:g} s; it was rolled back"
+        )
+
+
 async def run_inside(
     handlers: Sequence[Handler], event: object, opened: Opened, jobs: Registry
 ) -> None:

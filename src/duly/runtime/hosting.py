@@ -1,7 +1,8 @@
-"""A worker or a relay on a thread of its own, with an event loop of its own.
+"""A worker or a relay beside what else the process does.
 
-Whatever else the process does goes on while a handler blocks that loop, be it receiving deliveries
-or listening to signals.
+Usually it has a thread and an event loop of its own: receiving deliveries and listening to signals
+goes on while a handler blocks that loop. But where the transactions of handlers are awaited, their
+pool belongs to one event loop, and so worker and relay run on the server's.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class Hosted(Generic[Account]):
         return True
 
     def _work(self) -> None:
+        """Run on the thread, to the end."""
         try:
             with asyncio.Runner(loop_factory=event_loop) as runner:
                 runner.run(self._main())
@@ -155,6 +157,24 @@ class Hosted(Generic[Account]):
         if not self._ended.is_set():
             self._ended.set()
             self._over()
+
+
+class HostedInLoop(Hosted[Account]):
+    """The same on the event loop that runs already, which keeps its connections when it ends."""
+
+    _task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to work, as a task of the running event loop."""
+        self._task = asyncio.get_running_loop().create_task(self._main())
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end, as long as that, from another thread; whether it has come."""
+        return self._task is None or self._ended.wait(seconds)
+
+
+async def keep_connections() -> None:
+    """Give back nothing: the event loop goes on, and others use what it holds."""
 
 
 def event_loop() -> asyncio.AbstractEventLoop:

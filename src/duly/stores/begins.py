@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from duly._kernel.errors import Misuse, UnsafeStore
 from duly._kernel.inputs import kind
 from duly.stores.drivers import Colour, type_names
+from duly.stores.openers.deadlines import Bounds
 from duly.stores.revoking import Loan
 from duly.stores.sql.migrations import INSTALLATION, META_READ
 
@@ -40,6 +41,8 @@ REMEDIES = {
     "django.ConnectionProxy": "pass duly.django('default')",
 }
 
+# Seconds for the server to take a request to cancel.
+CANCELLING = 2.0
 # What `PRAGMA synchronous` says of FULL; EXTRA is more.
 FULL = 2
 
@@ -54,8 +57,14 @@ class Begin(Protocol):
     def url(self) -> str:
         """The address of the database, in duly's form."""
 
-    def opened(self, *, wait: timedelta) -> AbstractAsyncContextManager[Opened]:
-        """A transaction, committed at the end of the block."""
+    def enter_loop(self) -> None:
+        """Refuse the running event loop where the ORM's pool belongs to another one."""
+
+    async def release(self) -> None:
+        """Close what the ORM's pool keeps for the running event loop, which is about to end."""
+
+    def opened(self, bounds: Bounds) -> AbstractAsyncContextManager[Opened]:
+        """A transaction, committed at the end of the block; 2xx only after a COMMIT it saw."""
 
 
 class DjangoAlias:
@@ -106,14 +115,27 @@ class SameDatabase:
         self._strict = store.strict
         self._seen = False
 
+    @property
+    def in_one_loop(self) -> bool:
+        """Whether all who use it must share one event loop: awaited connections belong to one."""
+        return self._begin.colour == "async"
+
+    def enter_loop(self) -> None:
+        """Refuse the running event loop where the ORM's pool belongs to another one."""
+        self._begin.enter_loop()
+
+    async def release(self) -> None:
+        """Close what the ORM's pool keeps for the running event loop, which is about to end."""
+        await self._begin.release()
+
     @asynccontextmanager
     async def opened(
-        self, *, wait: timedelta, lasting: timedelta | None = None
+        self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
     ) -> AsyncIterator[Opened]:
         """A transaction of the ORM's; on PostgreSQL it may be left idle as long as it may last."""
         if not self._seen:
-            await self._look(wait)
-        async with self._begin.opened(wait=wait) as opened:
+            await self._look(wait, within)
+        async with self._begin.opened(Bounds(wait, within, lasting)) as opened:
             await opened.session.begin(wait)
             if lasting is not None and opened.session.dialect == "postgres":
                 bound = max(lasting // timedelta(milliseconds=1), 1)
@@ -125,9 +147,9 @@ class SameDatabase:
             with Loan(partial(revoke, opened.connection), exclusive=True) as loan:
                 yield opened._replace(revoke=loan.revoke) if blocks else opened
 
-    async def _look(self, wait: timedelta) -> None:
+    async def _look(self, wait: timedelta, within: float | None) -> None:
         ours = await self._runner.run_single(installation, wait=wait)
-        async with self._begin.opened(wait=wait) as opened:
+        async with self._begin.opened(Bounds(wait, within)) as opened:
             await opened.session.begin(wait)
             theirs = await installation(opened.session)
             if self._strict:
@@ -166,6 +188,8 @@ def revoke(connection: Any) -> None:
     with suppress(Exception):  # whatever it is, it has ended or it will
         if hasattr(driver, "interrupt"):
             driver.interrupt()
+        elif hasattr(driver, "cancel_safe"):  # psycopg 3.2: bounded, where the server is silent
+            driver.cancel_safe(timeout=CANCELLING)
         elif hasattr(driver, "cancel"):
             driver.cancel()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
@@ -11,7 +11,14 @@ from duly._kernel.extras import needs
 from duly._kernel.session import Opened, ended
 from duly.stores.join import join
 from duly.stores.openers.addresses import postgres_address, sqlite_address
-from duly.stores.openers.endings import Ending, refuse_unsound
+from duly.stores.openers.deadlines import BlockingDeadline
+from duly.stores.openers.endings import (
+    Ending,
+    must_throw_away,
+    refuse_left_open,
+    refuse_unseen_commit,
+    refuse_unsound,
+)
 
 with needs("django", "Django"):
     from django.core.exceptions import ImproperlyConfigured
@@ -19,12 +26,12 @@ with needs("django", "Django"):
     from django.utils.connection import ConnectionDoesNotExist
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from datetime import timedelta
+    from collections.abc import AsyncIterator, Iterator
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
     from duly.stores.drivers import Colour
+    from duly.stores.openers.deadlines import Bounds
 
 LEAVING = threading.local()
 
@@ -62,22 +69,58 @@ class Alias:
                 "made, or give it a url"
             ) from problem
 
+    def enter_loop(self) -> None:
+        """Do nothing: Django's connections block, and belong to no event loop."""
+
+    async def release(self) -> None:
+        """Do nothing, likewise."""
+
     @asynccontextmanager
-    async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:  # noqa: ARG002
-        """A block of ``atomic``; the bound is set where the claim is made."""
+    async def opened(self, bounds: Bounds) -> AsyncIterator[Opened]:
+        """A block of ``atomic``, committed at its end."""
         close_old_connections()  # as Django does before and after each request of its own
         try:
             connection = self._connection()
-            with Ending() as ending, committing(connection):
-                joined = join(connection, self._names, self._clock, colour="sync", verb="begin")
-                yield Opened(joined, connection.connection, connection)
-                ending.handled = True
-                if connection.needs_rollback or not connection.in_atomic_block:
-                    raise ended()
-                await refuse_unsound(connection.connection)
+            with (
+                Ending() as ending,
+                BlockingDeadline(bounds) as deadline,
+                watch(connection, deadline),
+            ):
+                with committing(connection):
+                    joined = join(connection, self._names, self._clock, colour="sync", verb="begin")
+                    yield Opened(
+                        joined,
+                        connection.connection,
+                        connection,
+                        at_ease=deadline.start_handling,
+                    )
+                    ending.handled = True
+                    deadline.start_ending()
+                    if connection.needs_rollback or not connection.in_atomic_block:
+                        raise ended()
+                    await refuse_unsound(connection.connection)
+                refuse_unseen_commit(connection.connection)
         finally:
             close_old_connections()
             close_with_thread(self._alias)
+
+
+@contextmanager
+def watch(connection: Any, deadline: BlockingDeadline) -> Iterator[None]:
+    """Django's connection is idle before its transaction; it is closed if it is not idle after."""
+    connection.ensure_connection()
+    driver = connection.connection
+    if connection.in_atomic_block or not connection.get_autocommit():
+        yield  # a durable block refuses that itself, and leaves the caller's connection alone
+        return
+    try:
+        deadline.watch(driver)
+        refuse_left_open(driver)
+        yield
+    finally:
+        deadline.stop()
+        if deadline.passed or must_throw_away(driver):
+            connection.close()
 
 
 class ThreadEnd:

@@ -1,22 +1,28 @@
-"""How a handler's transaction in an ORM may end: committed, or an error that says whose it is.
+"""How a handler's transaction in an ORM may begin and end, or an error that says whose it is.
 
 Work and claim are acknowledged together, so nothing may be committed that is not whole. PostgreSQL
 answers COMMIT in a failed transaction with a quiet rollback, and ORMs have calls that end a
 transaction inside its own block; both are looked for before the commit.
+
+And a commit is believed only if the driver's connection says so. It must be idle before BEGIN: on
+one that other code left inside a transaction, asyncpg's "transaction" is a savepoint, and its
+"commit" releases that. It must be idle again after COMMIT.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+import logging
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from duly._kernel.errors import StoreUnavailable
 from duly._kernel.session import ended
-from duly.jobs.running import HandlerFailed, Unfinished
+from duly.jobs.running import HandlerFailed, Overdue, Unfinished
 from duly.stores.drivers import find_driver, type_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+logger = logging.getLogger("duly")
 # 08: connection failures. 57P0x: the server is shutting down, crashed or starting up.
 LOST = ("08", "57P")
 # What only the opening of a transaction can raise: nothing of the user's has run by then.
@@ -33,7 +39,7 @@ class Ending:
         return self
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        if not isinstance(problem, Exception):
+        if not isinstance(problem, Exception) or isinstance(problem, Overdue | StoreUnavailable):
             return
         if lost(problem):
             raise StoreUnavailable(
@@ -42,6 +48,65 @@ class Ending:
             ) from problem
         if self.handled and not isinstance(problem, HandlerFailed):
             raise Unfinished from problem
+
+
+def transaction_state(connection: Any) -> Literal["idle", "open", "gone"]:
+    """Whether a driver's connection is in a transaction, by what the server said last."""
+    driver = find_driver(connection)
+    try:
+        if driver is None:
+            return "gone"
+        if driver.dialect == "sqlite":
+            return "open" if driver.wire(connection).in_transaction() else "idle"
+        if driver.style == "pyformat":
+            return psycopg_state(connection)
+        if connection.is_closed():
+            return "gone"
+        return "open" if connection.is_in_transaction() else "idle"
+    except Exception:  # drivers refuse the question on a closed connection, each in its own way
+        return "gone"
+
+
+def psycopg_state(connection: Any) -> Literal["idle", "open", "gone"]:
+    """The same for psycopg, whose connections are also "gone" while they are in an exchange."""
+    from psycopg.pq import TransactionStatus
+
+    status = connection.info.transaction_status
+    if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        return "open"
+    return "idle" if status == TransactionStatus.IDLE else "gone"
+
+
+def refuse_unseen_commit(connection: Any) -> None:
+    """Refuse to believe a COMMIT after which the driver's connection is not idle."""
+    if transaction_state(connection) != "idle":
+        raise StoreUnavailable(
+            "begin= reported a commit, but its connection is not idle after it, so the COMMIT was "
+            "not seen: the connection was thrown away and nothing is acknowledged"
+        )
+
+
+def refuse_left_open(connection: Any) -> None:
+    """Refuse a connection that other code left inside a transaction."""
+    if transaction_state(connection) == "open":
+        raise StoreUnavailable(
+            "the pool of begin= handed out a connection that is inside a transaction of other "
+            "code, so that COMMIT would end only a part of it: the connection was thrown away and "
+            "nothing is acknowledged. Look for an engine that several event loops or threads use "
+            "at once, a connection that is used after its block, or a listener that leaves a "
+            "transaction open"
+        )
+
+
+def must_throw_away(connection: Any) -> bool:
+    """Whether a connection must not serve other code; the log tells of one that still could."""
+    state = transaction_state(connection)
+    if state == "open":
+        logger.error(
+            "a connection of begin= was still in a transaction after duly had ended its own, and "
+            "was thrown away: other code would have worked in a transaction that never commits"
+        )
+    return state != "idle"
 
 
 async def refuse_unsound(connection: Any) -> None:

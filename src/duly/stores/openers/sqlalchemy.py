@@ -1,27 +1,50 @@
-"""SQLAlchemy's session factories: each handler's transaction is a session of theirs."""
+"""SQLAlchemy's session factories: each handler's transaction is a session of theirs.
+
+duly takes the connection from the engine itself and hands it to the session. So it can look at the
+driver's connection before BEGIN and after COMMIT, while no other code can have it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from duly._kernel.errors import Misuse
 from duly._kernel.session import Opened, ended
 from duly.jobs.tx import unending
+from duly.stores.drivers import type_names
 from duly.stores.join import join
 from duly.stores.openers.addresses import postgres_address, sqlite_address
-from duly.stores.openers.endings import Ending, refuse_unsound
+from duly.stores.openers.deadlines import AwaitedDeadline, BlockingDeadline, cut_line
+from duly.stores.openers.endings import (
+    Ending,
+    must_throw_away,
+    refuse_left_open,
+    refuse_unseen_commit,
+    refuse_unsound,
+)
+from duly.stores.openers.loops import LoopGuard
 from duly.stores.owners.sqlalchemy import checked_dialect
+from duly.stores.owners.sqlalchemy_errors import started
+from duly.stores.surely import surely
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from datetime import timedelta
+    from collections.abc import AsyncIterator, Coroutine, Iterator
+
+    from sqlalchemy import Connection
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
     from duly.stores.drivers import Colour
+    from duly.stores.openers.deadlines import Bounds
+
+# Seconds for the ROLLBACK of a transaction that failed, before its connection is thrown away.
+ROLLING_BACK = 3.0
 
 
 class Maker:
@@ -53,23 +76,32 @@ class Blocking(Maker):
 
     colour: Colour = "sync"
 
+    def enter_loop(self) -> None:
+        """Do nothing: connections that block belong to no event loop."""
+
+    async def release(self) -> None:
+        """Do nothing, likewise."""
+
     @asynccontextmanager
-    async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:  # noqa: ARG002
-        """A session in a transaction; the bound is set where the claim is made."""
-        with Ending() as ending, self._maker() as session:
+    async def opened(self, bounds: Bounds) -> AsyncIterator[Opened]:
+        """A session in a transaction, committed at the end of the block."""
+        with (
+            Ending() as ending,
+            self._maker() as session,
+            BlockingDeadline(bounds) as deadline,
+            connect(session, deadline) as (connection, driver),
+        ):
             transaction = session.begin()
-            try:
-                joined = join(session, self._names, self._clock, colour="sync", verb="begin")
-                with staying(session):
-                    yield Opened(joined, session.connection(), session)
-                ending.handled = True
-                refuse_ended(transaction)
-                await refuse_unsound(session.connection().connection.driver_connection)
-                transaction.commit()
-            except BaseException:
-                with suppress(SQLAlchemyError):  # the connection may be gone; closing drops it then
-                    session.rollback()
-                raise
+            session.connection(bind_arguments={"bind": connection})
+            joined = join(session, self._names, self._clock, colour="sync", verb="begin")
+            with staying(session):
+                yield Opened(joined, connection, session, at_ease=deadline.start_handling)
+            ending.handled = True
+            deadline.start_ending()
+            refuse_ended(transaction)
+            await refuse_unsound(driver)
+            transaction.commit()
+            refuse_unseen_commit(driver)
 
 
 class Awaited(Maker):
@@ -77,27 +109,136 @@ class Awaited(Maker):
 
     colour: Colour = "async"
 
+    def __init__(self, maker: Any, names: Names, clock: Clock | None) -> None:
+        super().__init__(maker, names, clock)
+        self._guard = LoopGuard()
+
+    def enter_loop(self) -> None:
+        """Keep the engine's pool for the running event loop; refuse where another one has it."""
+        engine = engine_of(self._maker)
+        if engine is not None:
+            self._guard.enter(engine)
+
+    async def release(self) -> None:
+        """Close what the pool keeps for the running event loop, which is about to end."""
+        engine = engine_of(self._maker)
+        if engine is not None and self._guard.holds(engine):
+            engine = getattr(engine, "sync_engine", engine)
+            await AsyncEngine(engine).dispose()
+            self._guard.leave()
+
     @asynccontextmanager
-    async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:  # noqa: ARG002
-        """A session in a transaction; the bound is set where the claim is made."""
+    async def opened(self, bounds: Bounds) -> AsyncIterator[Opened]:
+        """A session in a transaction, committed at the end of the block."""
         with Ending() as ending:
-            async with self._maker() as session:
+            async with (
+                self._maker() as session,
+                AwaitedDeadline(bounds) as deadline,
+                connect_awaited(session, self._guard, deadline) as (connection, driver),
+            ):
                 transaction = await session.begin()
-                try:
-                    joined = join(session, self._names, self._clock, colour="async", verb="begin")
-                    connection = await session.connection()
-                    # An AsyncConnection takes no attributes, and asks the one below for everything.
-                    with unending(connection.sync_connection), staying(session):
-                        yield Opened(joined, connection, session)
-                    ending.handled = True
-                    refuse_ended(transaction)
-                    pooled = await (await session.connection()).get_raw_connection()
-                    await refuse_unsound(pooled.driver_connection)
-                    await transaction.commit()
-                except BaseException:
-                    with suppress(SQLAlchemyError):
-                        await session.rollback()
-                    raise
+                await session.connection(bind_arguments={"bind": connection.sync_connection})
+                joined = join(session, self._names, self._clock, colour="async", verb="begin")
+                # An AsyncConnection takes no attributes, and asks the one below for everything.
+                with unending(connection.sync_connection), staying(session):
+                    yield Opened(joined, connection, session, at_ease=deadline.start_handling)
+                ending.handled = True
+                deadline.start_ending()
+                refuse_ended(transaction)
+                await refuse_unsound(driver)
+                await transaction.commit()
+                refuse_unseen_commit(driver)
+
+
+@contextmanager
+def connect(session: Any, deadline: BlockingDeadline) -> Iterator[tuple[Connection, Any]]:
+    """A connection for one transaction, idle before it; thrown away if it is not idle after it."""
+    with started():
+        connection: Connection = bind_of(session).connect()
+    driver = connection.connection.driver_connection
+    try:
+        deadline.watch(driver)
+        prepare_session(session, connection, driver)
+        yield connection, driver
+    except BaseException:
+        with suppress(SQLAlchemyError):  # the connection may be gone
+            session.rollback()
+        raise
+    finally:
+        deadline.stop()
+        if deadline.passed or must_throw_away(driver):
+            connection.invalidate()
+        connection.close()
+
+
+@asynccontextmanager
+async def connect_awaited(
+    session: Any, guard: LoopGuard, deadline: AwaitedDeadline
+) -> AsyncIterator[tuple[AsyncConnection, Any]]:
+    """The same, awaited; the pool must be of the running event loop."""
+    with started():
+        engine = bind_of(session)
+        guard.enter(engine)
+        connection = await AsyncEngine(engine).connect()
+    driver = (await connection.get_raw_connection()).driver_connection
+    try:
+        deadline.watch(driver)
+        prepare_session(session, connection.sync_connection, driver)
+        yield connection, driver
+    except BaseException:
+        deadline.stop()
+        if deadline.passed:
+            cut_line(driver)
+        await surely(roll_back(session, connection, driver))
+        raise
+    deadline.stop()
+    await connection.close()
+
+
+async def roll_back(session: Any, connection: AsyncConnection, driver: Any) -> None:
+    """Undo a transaction that failed; throw its connection away where that cannot be done."""
+    await end_within(ROLLING_BACK, session.rollback(), driver)
+    if must_throw_away(driver):
+        await end_within(ROLLING_BACK, connection.invalidate(), driver)
+    await end_within(ROLLING_BACK, connection.close(), driver)
+
+
+async def end_within(seconds: float, work: Coroutine[Any, Any, None], driver: Any) -> None:
+    """Await work on a connection; cut the line where the server does not answer.
+
+    What it raises is of no interest: the connection tells afterwards whether it is of use. A
+    cancellation would not do, because asyncpg waits for the server's word on that, too.
+    """
+    task = asyncio.ensure_future(work)
+    await asyncio.wait([task], timeout=seconds)
+    if not task.done():
+        cut_line(driver)
+        await asyncio.wait([task], timeout=seconds)
+    if task.done() and not task.cancelled():
+        task.exception()  # it was seen
+
+
+def bind_of(session: Any) -> Any:
+    """The engine that a session works with."""
+    bind = session.get_bind()
+    if "sqlalchemy.Connection" in type_names(bind):
+        raise Misuse(
+            "begin= is bound to one connection, which cannot serve every handler, and whose "
+            "transaction duly does not end: bind the sessionmaker to an engine"
+        )
+    return bind
+
+
+def prepare_session(session: Any, connection: Any, driver: Any) -> None:
+    """Refuse a connection that is in a transaction of other code; let the session own its own.
+
+    SQLAlchemy itself may have begun, for a listener that ran a statement on connecting. That
+    transaction is the session's then, to commit and to roll back.
+    """
+    if connection.in_transaction():
+        getattr(session, "sync_session", session).join_transaction_mode = "control_fully"
+    else:
+        refuse_left_open(driver)
 
 
 @contextmanager

@@ -156,6 +156,7 @@ class Server(uvicorn.Server):
                 plan.settings(self._settings.drain),
                 over=lambda: self._loop.call_soon_threadsafe(self._host_over, self._worker),
                 lasting=True,
+                in_loop=self._app.in_one_loop,
             )
             self._worker.start()
 
@@ -167,11 +168,12 @@ class Server(uvicorn.Server):
                 RelaySettings(grace=grace),
                 over=lambda: self._loop.call_soon_threadsafe(self._host_over, self._relay),
                 lasting=True,
+                in_loop=self._app.in_one_loop,
             )
             self._relay.start()
 
     def _hosts(self) -> list[Hosted[Any]]:
-        """What works beside the server, on threads of its own."""
+        """What works beside the server, on threads of its own or on the server's event loop."""
         return [host for host in (self._worker, self._relay) if host is not None]
 
     def _host_over(self, host: Hosted[Worked] | Hosted[Relayed] | None) -> None:
@@ -265,6 +267,7 @@ async def closed(app: Duly, server: Server, *, told: bool) -> int:
         await last_write(app)
     else:
         await app.aclose()
+        await app.release_loop()
     if server.worn_out and not server.gave_up:
         replaced(server.spare)
     if server.started and not server.gave_up and told:  # of several, whoever started them says it

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly.jobs.handlers import QUEUE
-from duly.runtime.hosting import Hosted
+from duly.runtime.hosting import Hosted, HostedInLoop, keep_connections
 from duly.runtime.settings import CONCURRENCY, LEASE, settings_of
 
 if TYPE_CHECKING:
@@ -89,11 +89,13 @@ def hosted(
     over: Callable[[], object],
     until: Until = "stopped",
     lasting: bool = False,
+    in_loop: bool = False,
 ) -> Hosted[Worked]:
-    """A worker for an application, not started yet."""
-    return Hosted(
+    """A worker for an application, not started yet; on a thread, or in the running event loop."""
+    kind = HostedInLoop if in_loop else Hosted
+    return kind(
         lambda: app.worker(settings),
-        app.release_loop,
+        keep_connections if in_loop else app.release_loop,
         until=until,
         lasting=lasting,
         over=over,

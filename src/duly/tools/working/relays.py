@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.runtime.hosting import Hosted
+from duly.runtime.hosting import Hosted, HostedInLoop, keep_connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,11 +27,13 @@ def hosted_relay(
     over: Callable[[], object],
     until: Until = "stopped",
     lasting: bool = False,
+    in_loop: bool = False,
 ) -> Hosted[Relayed]:
-    """A relay for an application, not started yet."""
-    return Hosted(
+    """A relay for an application, not started yet; on a thread, or in the running event loop."""
+    kind = HostedInLoop if in_loop else Hosted
+    return kind(
         lambda: app.relaying(settings),
-        app.release_loop,
+        keep_connections if in_loop else app.release_loop,
         name="relay",
         until=until,
         lasting=lasting,

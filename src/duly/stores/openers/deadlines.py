@@ -1,0 +1,281 @@
+"""How long a transaction of the user's ORM may take, in three parts, each with a bound of its own.
+
+Opening it and claiming the event has the time that the sender has left. The handler has its
+timeout. COMMIT has as long as a statement of duly's own. A database that takes a statement and
+never answers would otherwise keep the connection, and the turn of every later delivery, for ever.
+
+An awaited transaction is cancelled at its deadline. A blocking call cannot be cancelled, so the
+line to the server is cut under it and the driver reports a lost connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import os
+import socket
+import threading
+import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from duly._kernel.errors import StoreUnavailable
+from duly.jobs.running import Overdue
+from duly.stores.revoking import Loan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+# Seconds for a statement of duly's own, and for COMMIT, once their locks are free.
+ANSWER = 3.0
+# Seconds for a connection of the ORM's pool where no sender waits: SQLAlchemy itself waits 30.
+CONNECTING = 35.0
+# Seconds in any case, however late it is: a database that is well answers in a moment.
+LEAST = 0.1
+# Seconds for a cancelled transaction to end by itself, with a word to the server.
+OBEYING = 1.0
+# Seconds after a handler's timeout: its worker, which counts from the same moment, comes first.
+SLACK = 3.0
+
+
+class Bounds(NamedTuple):
+    """What the caller allows: the wait for a lock, the sender's time, the handler's timeout."""
+
+    wait: timedelta
+    within: float | None = None
+    lasting: timedelta | None = None
+
+    @property
+    def opening(self) -> float:
+        """Seconds for the connection, BEGIN and the claim."""
+        return CONNECTING if self.within is None else max(self.within, LEAST)
+
+    @property
+    def handling(self) -> float | None:
+        """Seconds for the handler; None where the code inside bounds itself."""
+        return None if self.lasting is None else self.lasting.total_seconds() + SLACK
+
+    @property
+    def ending(self) -> float:
+        """Seconds for COMMIT: as for any statement, or what the sender had left if that is less."""
+        usual = ANSWER + self.wait.total_seconds()
+        return usual if self.within is None else max(min(usual, self.within), LEAST)
+
+
+class Deadline(ABC):
+    """Which part of the transaction runs, and the error of one that did not end in time."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._in_handler = False
+
+    def start_handling(self) -> None:
+        """The handler runs from now on."""
+        self._in_handler = True
+        self._allow(self._bounds.handling)
+
+    def start_ending(self) -> None:
+        """The handler is through, and COMMIT follows."""
+        self._in_handler = False
+        self._allow(self._bounds.ending)
+
+    @abstractmethod
+    def _allow(self, seconds: float | None) -> None:
+        """Move the deadline: so many seconds from now, or none."""
+
+    def _problem(self) -> Exception:
+        if self._in_handler and self._bounds.lasting is not None:
+            return Overdue(self._bounds.lasting.total_seconds())
+        return StoreUnavailable(
+            "the database of begin= did not answer in time, so duly gave up its transaction and "
+            "closed its connection: nothing may be acknowledged"
+        )
+
+
+class AwaitedDeadline(Deadline):
+    """Cancels the task of an awaited transaction when its time is over, and then cuts its line.
+
+    The cancellation alone is not enough: the block of a savepoint rolls back on its way out, and
+    asyncpg then waits for what a silent server says of the cancellation.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
+        self._timeout = asyncio.timeout(bounds.opening)
+        self._driver: Any = None
+        self._cut: asyncio.TimerHandle | None = None
+
+    def watch(self, connection: Any) -> None:
+        """Cut the line of this driver's connection where a cancellation does not end the block."""
+        self._driver = connection
+        self._plan_cut(self._timeout.when())
+
+    @property
+    def passed(self) -> bool:
+        """True once the task was cancelled: the server may never answer on this connection."""
+        return self._timeout.expired()
+
+    def stop(self) -> None:
+        """Cut nothing any more: the connection goes back to its pool, and to other code."""
+        self._plan_cut(None)
+
+    async def __aenter__(self) -> Self:
+        await self._timeout.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        self.stop()
+        try:
+            await self._timeout.__aexit__(*raised)
+        except TimeoutError as problem:
+            raise self._problem() from problem
+
+    def _allow(self, seconds: float | None) -> None:
+        if self.passed:  # the handler swallowed its cancellation
+            raise self._problem()
+        until = None if seconds is None else asyncio.get_running_loop().time() + seconds
+        self._timeout.reschedule(until)
+        self._plan_cut(until)
+
+    def _plan_cut(self, until: float | None) -> None:
+        if self._cut is not None:
+            self._cut.cancel()
+            self._cut = None
+        if until is not None and self._driver is not None:
+            loop = asyncio.get_running_loop()
+            self._cut = loop.call_at(until + OBEYING, cut_line, self._driver)
+
+
+class BlockingDeadline(Deadline):
+    """Cuts the line to the server when the time of a blocking transaction is over."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
+        self._alarm: Alarm | None = None
+        self._loan: Loan | None = None
+        self._line: socket.socket | None = None
+
+    def watch(self, connection: Any) -> None:
+        """Bound what the driver's connection waits for, from now on."""
+        self._line = line_of(connection)
+        cut = connection.interrupt if self._line is None else self._cut
+        self._loan = Loan(cut, exclusive=True)
+        self._allow(self._bounds.opening)
+
+    @property
+    def passed(self) -> bool:
+        """True once the line was cut: the connection is of no more use."""
+        return self._loan is not None and self._loan.revoked
+
+    def __enter__(self) -> Self:
+        return self
+
+    def stop(self) -> None:
+        """Cut nothing any more: the connection goes back to its pool, and to other code."""
+        if self._loan is not None:
+            self._loan.__exit__()
+        self._stop_alarm()
+        if self._line is not None:
+            self._line.close()
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        self.stop()
+        if self.passed and isinstance(problem, Exception):
+            raise self._problem() from problem
+
+    def _allow(self, seconds: float | None) -> None:
+        self._stop_alarm()
+        if self.passed:
+            raise self._problem()
+        if seconds is not None and self._loan is not None:
+            self._alarm = WATCHDOG.call_after(seconds, self._loan.revoke)
+
+    def _stop_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.call = None
+
+    def _cut(self) -> None:
+        if self._line is not None:
+            shut_down(self._line)
+
+
+def cut_line(connection: Any) -> None:
+    """End a driver's awaited connection, on the event loop that uses it."""
+    if hasattr(connection, "terminate"):  # asyncpg
+        connection.terminate()
+    elif hasattr(connection, "fileno"):  # psycopg; a closed one has no number any more
+        with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as line:
+            shut_down(line)
+
+
+def shut_down(line: socket.socket) -> None:
+    """Have every read and write on a socket end, in any thread."""
+    with suppress(OSError):  # the server has closed it already
+        line.shutdown(socket.SHUT_RDWR)
+
+
+def line_of(connection: Any) -> socket.socket | None:
+    """The socket of a driver's connection under a number of its own; None for a file.
+
+    The driver may close its own number at any time, and the system may give it to another socket.
+    """
+    fileno = getattr(connection, "fileno", None)
+    return None if fileno is None else socket.socket(fileno=os.dup(fileno()))
+
+
+class Alarm:
+    """One call that is due at a time; ``call`` is None once it is not wanted any more."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call: Callable[[], None] | None = call
+
+
+class Watchdog:
+    """Makes calls when they are due, from one thread for the whole process."""
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._changed = threading.Condition()
+        self._due: list[tuple[float, int, Alarm]] = []
+        self._numbers = count()
+
+    def call_after(self, seconds: float, call: Callable[[], None]) -> Alarm:
+        """Call back after so many seconds, unless the alarm's ``call`` is taken away before."""
+        if self._process != os.getpid():  # a forked child has none of its parent's threads
+            self._reset()
+            self._process = os.getpid()
+            threading.Thread(target=self._run, name="duly-watchdog", daemon=True).start()
+        alarm = Alarm(call)
+        with self._changed:
+            heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), alarm))
+            if self._due[0][2] is alarm:
+                self._changed.notify()
+        return alarm
+
+    def _run(self) -> None:
+        while True:
+            call = self._next_call()
+            if call is not None:
+                call()
+
+    def _next_call(self) -> Callable[[], None] | None:
+        """Sleep until the first alarm is due, and take it."""
+        with self._changed:
+            while self._due and self._due[0][2].call is None:
+                heapq.heappop(self._due)
+            left = self._due[0][0] - time.monotonic() if self._due else None
+            if left is None or left > 0:
+                self._changed.wait(left)
+                return None
+            return heapq.heappop(self._due)[2].call
+
+
+WATCHDOG = Watchdog()
