@@ -58,9 +58,7 @@ def of_events(events: list[Sent], found: Evidence) -> Iterator[str]:
 def of_orders(orders: list[Sent], found: Evidence) -> Iterator[str]:
     """The same for orders to the site: the row and its job commit together, or not at all."""
     entries = set(found.entries)
-    lost = [
-        sent.id for sent in orders if sent.acknowledged and (ORDERED, sent.id) not in entries
-    ]
+    lost = [sent.id for sent in orders if sent.acknowledged and (ORDERED, sent.id) not in entries]
     yield from some("I1: {count} orders that were answered 200 are in no table", lost)
     halves = [
         sent.id
@@ -118,7 +116,7 @@ def of_rest(found: Evidence) -> Iterator[str]:
 def of_calm(books: Books, found: Evidence) -> Iterator[str]:
     """What may not happen where no fault was injected."""
     answers = books.answers()
-    odd = [f"{count} × {told}" for told, count in answers.items() if told not in GOOD]
+    odd = [f"{count} times {told}" for told, count in answers.items() if told not in GOOD]
     yield from some("answers: not every delivery was answered 2xx", odd)
     yield from some("I9: {count} jobs or messages were run more than once", found.run_again)
     yield from some("death: {count} processes ended by themselves", found.deaths)

@@ -33,10 +33,10 @@ EXAMPLES = """\
 examples:
   python -m setups --list                             the names of all set-ups
   python -m setups --quick                            what CI runs: the common ones, seconds each
-  python -m setups                                    all of them, a minute each
+  python -m setups                                    all of them, a minute each, without faults
+  python -m setups --faults storm                     the same while everything is struck in turn
   python -m setups sqlalchemy-asyncpg/both/serve --seconds 5
   python -m setups 'django-*' --faults kill --seconds 20
-  python -m setups --faults all                       all of them under every fault that fits
 
 A name is DATABASE/KIND/FORM. A pattern is a glob, or the beginning of a name up to a slash."""
 
@@ -57,7 +57,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--faults",
         action="append",
         choices=[NONE, *FAULTS, ALL],
-        help="under these faults; none for without any (none)",
+        help="under this fault: none, one kind, storm for a mixture, all for each in turn (none)",
     )
     parser.add_argument("--seconds", type=positive, help="of traffic, for each (60; quick: 4)")
     parser.add_argument("--seed", type=int, default=1, help="of traffic and faults (1)")
@@ -90,7 +90,7 @@ def orders_of(asked: argparse.Namespace) -> list[Order]:
     else:
         seconds, faults = asked.seconds or LONG_SECONDS, asked.faults or [NONE]
         if ALL in faults:
-            faults = list(FAULTS)
+            faults = [each for each in (NONE, *FAULTS) if each in faults or each != NONE]
         pairs = [(one, each) for each in faults for one in chosen(asked) if fits(one, each)]
     return [Order(setup, fault, seconds, asked.seed) for setup, fault in pairs]
 
@@ -133,7 +133,7 @@ class Interrupted(Exception):
 
 def serving(stack: ExitStack, orders: list[Order]) -> Server | None:
     """The PostgreSQL server that the set-ups share, where one needs it."""
-    if all(one.setup.database.store == "sqlite" or one.fault == "restart" for one in orders):
+    if all(one.setup.database.store == "sqlite" for one in orders):
         return None
     return stack.enter_context(prepared(stack.enter_context(postgres())))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,12 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.proxies import Cut
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Iterator
+
+    from tests.faults.clusters import Cluster
+    from tests.proxies import Proxy
 
     from setups.catalog import Setup
     from setups.programs import Program
-    from tests.faults.clusters import Cluster
-    from tests.proxies import Proxy
 
 NONE = "none"
 
@@ -36,7 +37,6 @@ class Fault(NamedTuple):
     strike: Callable[[World], None]
     every: float
     sqlite: bool
-    told: str
 
 
 def kill_program(world: World) -> None:
@@ -67,15 +67,26 @@ def cut_commit(world: World) -> None:
     world.wire.set(Cut.REPLY, "COMMIT", times=world.dice.randint(1, 3))
 
 
+def strike_any(world: World) -> None:
+    """One of the others, as the dice say."""
+    strikes = [kill_program, pause_program]
+    if world.wire is not None:
+        strikes += [cut_commit, cut_commit, cut_commit, restart_server]
+    world.dice.choice(strikes)(world)
+
+
 FAULTS = {
     fault.name: fault
     for fault in (
-        Fault("kill", kill_program, 2.0, True, "kill -9 of server, worker or relay"),
-        Fault("pause", pause_program, 2.0, True, "SIGSTOP and SIGCONT of one of them"),
-        Fault("restart", restart_server, 8.0, False, "PostgreSQL ends at once and comes back"),
-        Fault("cut", cut_commit, 0.4, False, "replies to COMMIT are lost with the connection"),
+        Fault("kill", kill_program, 4.0, sqlite=True),
+        Fault("pause", pause_program, 4.0, sqlite=True),
+        Fault("restart", restart_server, 10.0, sqlite=False),
+        Fault("cut", cut_commit, 0.5, sqlite=False),
+        Fault("storm", strike_any, 2.0, sqlite=True),
     )
 }
+# Those for which PostgreSQL is a server of the trial's own, and for which a proxy leads to it.
+OWN_SERVER, PROXIED = ("restart", "storm"), ("cut", "storm")
 
 
 def fits(setup: Setup, fault: str) -> bool:

@@ -21,8 +21,10 @@ SENDERS = 4
 SECRET = "whsec_" + "A" * 32
 # Deliveries a second of one sender: enough to overlap, few enough for the jobs to keep up.
 RATE = 40.0
-# Of a hundred deliveries, so many are copies.
+# The share of deliveries that are copies.
 COPIES = 0.12
+# Seconds that a sender waits after a delivery without an answer: nothing listens meanwhile.
+HESITATING = 0.2
 # Seconds for an answer: longer than a healthy server ever takes.
 PATIENCE = 10.0
 # Seconds for everything to be acknowledged once the faults are over.
@@ -53,9 +55,7 @@ class Wire:
 
     def _posted(self, path: str, body: bytes, headers: dict[str, str]) -> str:
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(
-                "127.0.0.1", self._port, timeout=PATIENCE
-            )
+            self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE)
         self._connection.request("POST", path, body, headers)
         reply = self._connection.getresponse()
         told = reply.read()
@@ -85,8 +85,10 @@ class Sender(threading.Thread):
             while not self._over.is_set():
                 begun = time.monotonic()
                 sent = self._next()
-                self._books.note(sent, self._wire.deliver(sent))
-                self._over.wait(max(0.0, begun + 1 / RATE - time.monotonic()))
+                answer = self._wire.deliver(sent)
+                self._books.note(sent, answer)
+                pause = HESITATING if answer == NO_REPLY else 1 / RATE
+                self._over.wait(max(0.0, begun + pause - time.monotonic()))
         finally:
             self._wire.close()
 

@@ -6,7 +6,6 @@ import os
 import random
 import socket
 import tempfile
-import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,20 +18,22 @@ from setups.audit import audited
 from setups.books import Books
 from setups.catalog import SOURCES
 from setups.evidence import Evidence, gather, wait_until_drained
-from setups.faults import NONE, World, strike_until
+from setups.faults import NONE, OWN_SERVER, PROXIED, World, strike_until
 from setups.places import place_on, prepared, with_scheme
 from setups.programs import running
 from setups.senders import SECRET, hire, send_again
 from setups.writing import write_application
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Mapping
+
+    from tests.faults.clusters import Cluster
+    from tests.proxies import Proxy
 
     from setups.catalog import Setup
     from setups.places import Place, Server
     from setups.programs import Program
-    from tests.faults.clusters import Cluster
-    from tests.proxies import Proxy
 
 # Seconds for a set-up to listen, on a machine that is busy.
 STARTING = 60.0
@@ -95,7 +96,7 @@ class Trial:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-setup-")))
             struck_down, place = self._place(stack, folder)
             wire = None
-            if self._order.fault == "cut":
+            if self._server is not None and self._order.fault in PROXIED:
                 wire = stack.enter_context(proxy(place.url))
             write_application(self._order.setup, folder)
             commands = self._order.setup.commands(self._port, faulty=self._order.fault != NONE)
@@ -108,7 +109,7 @@ class Trial:
 
     def _place(self, stack: ExitStack, folder: Path) -> tuple[Cluster | None, Place]:
         """The database; on a server of its own where that is to be struck down."""
-        if self._order.fault != "restart":
+        if self._server is None or self._order.fault not in OWN_SERVER:
             return None, stack.enter_context(place_on(self._server, folder))
         own = stack.enter_context(cluster())
         server = stack.enter_context(prepared(own.url))

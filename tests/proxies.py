@@ -89,7 +89,12 @@ def proxy(url: str) -> Iterator[Proxy]:
                 client, _ = listener.accept()
             except OSError:
                 return
-            wire.links.append(Link(client, socket.create_connection(server), wire))
+            try:
+                link = Link(client, socket.create_connection(server), wire)
+            except OSError:  # the server is down, and its client hears of it
+                client.close()
+                continue
+            wire.links.append(link)
 
     accepting = threading.Thread(target=accept)
     accepting.start()

@@ -24,6 +24,8 @@ api.mount("/hooks", app)
 async def checkout(document: dict[str, str]):
     order = document["order"]
     async with api.state.pool.connection() as connection:
-        await connection.execute("INSERT INTO entries (event, kind) VALUES (%s, 'ordered')", [order])
+        await connection.execute(
+            "INSERT INTO entries (event, kind) VALUES (%s, 'ordered')", [order]
+        )
         await app.aio.enqueue(ship, {"order": order}, tx=connection)
     return {"status": "accepted", "event": order}
