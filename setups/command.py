@@ -9,6 +9,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.servers.postgresql import postgres
@@ -18,7 +19,7 @@ from setups.catalog import QUICK, every_setup, selected
 from setups.faults import FAULTS, NONE, fits
 from setups.places import prepared
 from setups.report import Progress, as_json, report
-from setups.trial import Order, Outcome, Stopped, run_order
+from setups.trial import Order, Outcome, Room, Stopped, run_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +63,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=positive, help="of traffic, for each (60; quick: 4)")
     parser.add_argument("--seed", type=int, default=1, help="of traffic and faults (1)")
     parser.add_argument("--lanes", type=lanes, default=2, help="how many at once (2)")
+    parser.add_argument(
+        "--logs", type=Path, metavar="FOLDER", help="keep the logs of set-ups that failed there"
+    )
     parser.add_argument("--json", action="store_true", help="the findings as JSON")
     return parser.parse_args(arguments)
 
@@ -105,18 +109,21 @@ def run_all(orders: list[Order], asked: argparse.Namespace) -> tuple[list[Outcom
     progress, outcomes, stop = Progress(len(orders), quiet=asked.json), [], threading.Event()
     lock = threading.Lock()
 
-    def run_one(order: Order, server: Server | None) -> None:
+    def run_one(order: Order, room: Room) -> None:
+        if room.stop.is_set():
+            return
+        progress.begin(order)
         with suppress(Stopped):
-            outcome = run_order(order, server, stop, progress.begin)
+            outcome = run_order(order, room)
             with lock:
                 outcomes.append(outcome)
             progress.end(outcome)
 
     with ExitStack() as stack:
-        server = serving(stack, orders)
+        room = Room(serving(stack, orders), stop, asked.logs)
         pool = stack.enter_context(ThreadPoolExecutor(asked.lanes))
         try:
-            for done in [pool.submit(run_one, order, server) for order in orders]:
+            for done in [pool.submit(run_one, order, room) for order in orders]:
                 done.result()
         except BaseException:
             stop.set()

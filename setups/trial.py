@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import socket
 import tempfile
 import time
@@ -26,7 +27,7 @@ from setups.writing import write_application
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from tests.faults.clusters import Cluster
     from tests.proxies import Proxy
@@ -80,11 +81,21 @@ class Outcome(NamedTuple):
     seconds: float
 
 
+class Room(NamedTuple):
+    """What all trials of a run share."""
+
+    server: Server | None
+    stop: threading.Event
+    logs: Path | None
+    """Where the logs of those that failed are kept."""
+
+
 class Trial:
     """Runs one order."""
 
-    def __init__(self, order: Order, server: Server | None, stop: threading.Event) -> None:
-        self._order, self._server, self._stop = order, server, stop
+    def __init__(self, order: Order, room: Room) -> None:
+        self._order, self._stop, self._logs = order, room.stop, room.logs
+        self._server = room.server if order.setup.database.store == "postgres" else None
         self._books = Books()
         self._port = free_port()
 
@@ -105,7 +116,10 @@ class Trial:
             self._wait_until_listening(programs)
             struck = self._traffic(programs, struck_down, wire)
             found = self._audit(programs, place, folder)
-        return self._outcome(found, struck, time.monotonic() - begun)
+            outcome = self._outcome(found, struck, time.monotonic() - begun)
+            if outcome.violations and self._logs is not None:
+                keep_logs(folder, self._logs / self._order.name.replace("/", "_").replace(" ", "_"))
+        return outcome
 
     def _place(self, stack: ExitStack, folder: Path) -> tuple[Cluster | None, Place]:
         """The database; on a server of its own where that is to be struck down."""
@@ -208,6 +222,13 @@ class Trial:
         )  # fmt: skip
 
 
+def keep_logs(folder: Path, kept: Path) -> None:
+    """Copy what the processes said."""
+    kept.mkdir(parents=True, exist_ok=True)
+    for log in folder.glob("*.log"):
+        shutil.copy(log, kept)
+
+
 def free_port() -> int:
     """A port that nothing listens on, outside the range of outgoing connections."""
     while True:
@@ -228,16 +249,10 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def run_order(
-    order: Order, server: Server | None, stop: threading.Event, begun: Callable[[Order], None]
-) -> Outcome:
+def run_order(order: Order, room: Room) -> Outcome:
     """Run one order; what breaks it is a violation of its own."""
-    if stop.is_set():
-        raise Stopped
-    begun(order)
-    own = server if order.setup.database.store == "postgres" else None
     try:
-        return Trial(order, own, stop).run()
+        return Trial(order, room).run()
     except Stopped:
         raise
     except Exception as problem:
