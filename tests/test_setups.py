@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import re
 import sqlite3
@@ -11,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import asyncpg
 import pytest
 from mutants.shelf import Mutant
 from mutants.trials import Run, judged
@@ -25,6 +27,7 @@ from setups.report import report
 from setups.trial import Order, Outcome
 from setups.writing import APPLICATIONS, keep_kind, write_application
 
+from tests.proxies import Cut, proxy
 from tests.test_documentation import blocks as blocks_in
 
 if TYPE_CHECKING:
@@ -330,3 +333,26 @@ def test_a_set_up_runs_with_four_senders_and_is_whole(capsys: pytest.CaptureFixt
     told = json.loads(capsys.readouterr().out)
     assert (code, told["passed"], told["failed"]) == (0, 1, 0), told
     assert told["setups"][0]["answers"]["accepted"] > 0
+
+
+async def ask_for_seven(url: str) -> int:
+    """One query with a parameter, which asyncpg prepares first, in a transaction."""
+    connection = await asyncpg.connect(url, ssl=False, timeout=30, command_timeout=30)
+    try:
+        async with connection.transaction():
+            found: int = await connection.fetchval("SELECT $1::int", 7)
+        return found
+    finally:
+        await connection.close(timeout=30)
+
+
+def test_asyncpg_can_prepare_a_statement_through_the_proxy_that_loses_replies(
+    own_postgres_url: str,
+) -> None:
+    with proxy(own_postgres_url) as wire:
+        address = wire.url.partition("?")[0]
+        assert asyncio.run(ask_for_seven(address)) == 7
+        trap = wire.set(Cut.REPLY, "COMMIT")
+        with pytest.raises((OSError, asyncpg.PostgresError, asyncpg.InterfaceError)):
+            asyncio.run(ask_for_seven(address))
+        assert trap.sprung == 1
