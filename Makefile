@@ -9,13 +9,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 # In a pytest of their own, because a proof forks it; what fails is looked at once more, alone.
 PROOFS := $(BIN)/python -m pytest tests/proving -q
-SOURCES := src tests matrix power simulation mutants benchmarks fuzz examples
+SOURCES := src tests matrix setups power simulation mutants benchmarks fuzz examples
 
 # Thousands of processes are started; with it, each would compile duly and the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-full check format docs bench fuzz crash crash-quick power simulate mutants storm storm-jobs storm-outbox clean
+.PHONY: help run demo test test-full check format docs bench fuzz crash crash-quick setups setups-quick power simulate mutants storm storm-jobs storm-outbox clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,12 @@ crash: $(READY) ## the crash matrix: every statement and fault on every store; a
 
 crash-quick: $(READY) ## the part of it that CI runs: every statement, one fault on each side; minutes
 	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --quick --lanes 4 $(ARGS)
+
+setups: $(READY) ## every documented set-up, a minute each, calm and in a storm of faults; hours
+	@$(BIN)/python -m tests.servers --memory postgres -- $(BIN)/python -m setups --faults none --faults storm $(ARGS)
+
+setups-quick: $(READY) ## the part of it that CI runs: the common set-ups, seconds each
+	@$(BIN)/python -m tests.servers --memory postgres -- $(BIN)/python -m setups --quick --lanes 3 $(ARGS)
 
 power: $(READY) ## what a power cut may leave behind, state by state; needs strace and loop devices
 	@$(BIN)/python -m power sqlite $(ARGS) || [ $$? -eq 3 ]

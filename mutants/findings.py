@@ -20,7 +20,7 @@ ASSERTED = re.compile(
     r"^FAILED \S.* - (?:AssertionError|assert |Failed: |duly\.\w+: ).*$", re.MULTILINE
 )
 # A case of the matrix whose fault has struck, and what was wrong after it; or a flow of it in which
-# something is wrong without any fault.
+# something is wrong without any fault. A documented set-up says it in the same form.
 VIOLATED = re.compile(
     r"^VIOLATED: .*?^  repro: |^AssertionError: \S+ is not whole unharmed: .*?$",
     re.MULTILINE | re.DOTALL,
@@ -31,7 +31,7 @@ def found_by(command: str, said: str) -> str:
     """What a command has found, as it said so; everything, where it says nothing else."""
     if "pytest" in command:
         return "\n".join(ASSERTED.findall(said))
-    if "-m matrix" in command:
+    if "-m matrix" in command or "-m setups" in command:
         return "\n".join(VIOLATED.findall(said))
     return said
 

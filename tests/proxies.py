@@ -17,6 +17,9 @@ from urllib.parse import urlsplit
 from tests.servers.databases import moved
 
 READY, COMPLETE, ERROR, AUTHENTICATION = b"Z", b"C", b"E", b"R"
+# What a server says of a statement that is only prepared. asyncpg asks for it with a Flush and
+# waits for it before it goes on, so it cannot be kept back until the server is ready again.
+PREPARED = (b"1", b"t", b"T", b"n")
 
 
 class Cut(Enum):
@@ -89,7 +92,12 @@ def proxy(url: str) -> Iterator[Proxy]:
                 client, _ = listener.accept()
             except OSError:
                 return
-            wire.links.append(Link(client, socket.create_connection(server), wire))
+            try:
+                link = Link(client, socket.create_connection(server), wire)
+            except OSError:  # the server is down, and its client hears of it
+                client.close()
+                continue
+            wire.links.append(link)
 
     accepting = threading.Thread(target=accept)
     accepting.start()
@@ -125,19 +133,24 @@ class Link:
 
     def _replies(self) -> None:
         """Carry what the server answers, one whole answer at a time."""
-        waiting, answer = b"", b""
+        waiting, answer, kinds = b"", b"", set[bytes]()
         while sent := received(self._server):
             waiting += sent
             while (found := next_message(waiting)) is not None:
                 kind, message = found
                 waiting = waiting[len(message) :]
                 answer += message
+                kinds.add(kind)
                 if kind == ERROR:
                     self._wire.errors.append(sqlstate(message))
                 if kind in (READY, AUTHENTICATION):
                     if not self._passed_on(answer):
                         return
                     answer = b""
+                    kinds.clear()
+            if kinds and kinds <= set(PREPARED) and delivered(self._client, answer):
+                answer = b""
+                kinds.clear()
         delivered(self._client, answer + waiting)
         self._drop(self._client)
 

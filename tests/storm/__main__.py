@@ -1,6 +1,9 @@
 """A storm on a database of its own: `python -m tests.storm postgres --deliveries 1000000`.
 
 Brings up a PostgreSQL that may be crashed, and that comes back by itself, for `duly storm`.
+`python -m tests.storm setups PATTERN` is a storm over documented set-ups instead of the storm's own
+shop: `duly storm` forks processes that run its own application, and cannot run the files and the
+command lines of a user.
 """
 
 from __future__ import annotations
@@ -11,14 +14,20 @@ import sys
 from tests.faults.clusters import cluster
 from tests.storm.storms import COMMAND
 
-USAGE = "usage: python -m tests.storm postgres|sqlite [OPTION OF duly storm ...]"
+USAGE = (
+    "usage: python -m tests.storm postgres|sqlite [OPTION OF duly storm ...]\n"
+    "       python -m tests.storm setups [PATTERN OR OPTION OF python -m setups ...]"
+)
+SETUPS = [sys.executable, "-m", "setups", "--faults", "storm"]
 
 
 def main(arguments: list[str]) -> int:
-    if not arguments or arguments[0] not in ("postgres", "sqlite"):
+    if not arguments or arguments[0] not in ("postgres", "sqlite", "setups"):
         print(USAGE, file=sys.stderr)
         return 2
     store, *options = arguments
+    if store == "setups":
+        return subprocess.call([*SETUPS, *options])
     if store == "sqlite":
         return subprocess.call([*COMMAND, "storm", *options])
     with cluster() as server:
