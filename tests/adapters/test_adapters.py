@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.adapters.sites import DEFERRED, INLINE, LIMIT
 from tests.adapters.stands import KINDS, Kind, chunked, id_of, signed
+from tests.hostile.wire import PATIENCE, answers, request
 
 if TYPE_CHECKING:
     from tests.adapters.stands import Stand
@@ -73,6 +76,31 @@ def test_a_body_without_a_length_is_read_whole(kind: Kind, stand: Stand) -> None
 
     assert told(stand.post(DEFERRED, sent, chunked(sent.body))) == (200, "accepted")
     assert stand.events(id_of(sent)) == [sent.body]
+
+
+@everywhere
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_delivery_that_offers_another_protocol_is_received_whole_or_refused(
+    kind: Kind, declared: bool, stand: Stand
+) -> None:
+    """Some servers drop the body of such a request, which is no mistake of a middleware's."""
+    sent = signed()
+    pieces = b"%x\r\n%b\r\n0\r\n\r\n" % (len(sent.body), sent.body)
+    length = ("content-length", str(len(sent.body)))
+    framing = length if declared else ("transfer-encoding", "chunked")
+    offer = [("connection", "upgrade"), ("upgrade", "h2c"), framing]
+    url = urlsplit(stand.base)
+    raw = request(
+        "POST",
+        url.path + DEFERRED,
+        [*sent.headers.items(), *offer],
+        sent.body if declared else pieces,
+    )
+    with socket.create_connection(("127.0.0.1", url.port or 0), PATIENCE) as connection:
+        connection.sendall(raw)
+        status = next(answers(connection)).status
+    assert stand.events(id_of(sent)) == ([sent.body] if status == 200 else [])
+    assert status == (200 if kind.server == "waitress" else 400)
 
 
 @everywhere

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 STORE = "DULY_TEST_STORE"
 BODY_DEADLINE = "DULY_TEST_BODY_SECONDS"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+TOKEN = "a token that is only shown"
 PROVIDER = "standard-webhooks"
 LARGE = 25 * 1024 * 1024
 
@@ -31,8 +32,10 @@ def application(url: str | None = None) -> Duly:
     app.source("large", provider=PROVIDER, secret=SECRET, limit=LARGE)
     app.source("inline", provider=PROVIDER, secret=SECRET, inline=True)
     app.source("github", secret="It's a Secret to Everybody")
+    app.source("gitlab", secret=TOKEN)
 
     @app.on("hooks", name="remember")
+    @app.on("gitlab", name="remember_it")
     def remember(event: Event) -> None:
         """Nobody works here: what counts is that it is enqueued."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.hostile.wire import BODY, PATIENCE, answers, delivery, exchange, request, signed
+from tests.hostile.wire import BODY, delivery, exchange, request, signed
 
 if TYPE_CHECKING:
     from tests.hostile.servers import Server
@@ -83,13 +82,3 @@ def test_a_line_that_is_no_header_never_reaches_a_handler_as_two(
     head, _, body = delivery("lines", more=[CLOSE]).partition(b"\r\n\r\n")
     found = exchange(server.address, head + b"\r\n" + line + b"\r\n\r\n" + body)
     assert [answer.status for answer in found] in ([400], [200])
-
-
-@pytest.mark.parametrize("wanted", ["h2c", "websocket", "TLS/1.0", "x"])
-def test_a_request_for_another_protocol_is_refused_and_no_error_of_ours(
-    server: Server, wanted: str
-) -> None:
-    more = [("connection", "upgrade"), ("upgrade", wanted)]
-    with socket.create_connection(server.address, PATIENCE) as connection:
-        connection.sendall(delivery("upgrade", more=more))
-        assert next(iter(answers(connection))).status in (400, 403)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import duly
 from tests.gate.hostile import BODIES
-from tests.hostile.application import application
+from tests.hostile.application import TOKEN, application
 from tests.hostile.crowds import healthy_meanwhile, provoked
 from tests.hostile.gateways import Counted, answered, environ_of, genuine
 from tests.hostile.malformed import malformed
@@ -68,6 +69,20 @@ def test_a_body_without_end_is_read_no_further_than_the_limit(app: Duly) -> None
 def test_a_body_without_a_length_is_read_where_the_server_marks_its_end(app: Duly) -> None:
     environ = environ_of(signed("marked"), BODY) | {"wsgi.input_terminated": True}
     assert answered(app, environ).said == "accepted"
+
+
+def test_a_body_that_was_announced_and_cannot_be_read_is_never_taken_for_an_empty_one(
+    app: Duly,
+) -> None:
+    """A token says nothing of the body: without this refusal it would be an event of no bytes."""
+    shown = list(duly.sign("gitlab", BODY, TOKEN, id="unread").headers.items())
+    unread = environ_of([*shown, ("transfer-encoding", "chunked")], BODY) | {"PATH_INFO": "/gitlab"}
+    answer = answered(app, unread)
+    assert (answer.status, answer.said) == (411, "LENGTH_REQUIRED")
+    offered = [*shown, ("transfer-encoding", "chunked"), ("upgrade", "h2c")]
+    dropped = environ_of(offered, b"") | {"PATH_INFO": "/gitlab", "wsgi.input_terminated": True}
+    answer = answered(app, dropped)
+    assert (answer.status, answer.said) == (400, "MALFORMED")
 
 
 def test_a_body_that_trickles_is_refused_at_the_deadline(app: Duly) -> None:

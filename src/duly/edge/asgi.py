@@ -11,10 +11,10 @@ from duly.edge.prompt import InTime
 from duly.edge.replies import Fault, Refused, Reply, refused
 from duly.edge.requests import (
     Request,
-    body_taken,
     checked_headers,
     declared_length,
     refuse_encoding,
+    refuse_lost_body,
     too_large,
 )
 
@@ -129,10 +129,7 @@ async def received(site: Site, route: Route, scope: Scope, receive: Receive) -> 
             body = await InTime(reading, site.body_deadline)
         except TimeoutError:
             raise refused(Fault.TOO_SLOW, "the body did not arrive in time") from None
-        if request.declared is not None and len(body) < request.declared:
-            if any(name == b"upgrade" for name, _ in scope["headers"]):
-                raise refused(Fault.MALFORMED, "a delivery cannot ask for another protocol")
-            raise body_taken(route.name)  # servers see to the length: something ate of it
+        refuse_lost_body(request, body, route.name)
         return await site.receiver.receive(route, request, body)
 
 
@@ -182,6 +179,8 @@ def request_of(scope: Scope) -> Request:
         client[0] if client else None,
         encoding_of(pairs, headers),
         declared_length(headers.get("content-length")),
+        "transfer-encoding" in headers,
+        "upgrade" in headers,
     )
 
 

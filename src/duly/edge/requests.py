@@ -33,6 +33,8 @@ class Request(NamedTuple):
     remote: str | None
     encoding: str | None
     declared: int | None  # what Content-Length says
+    streamed: bool = False  # Transfer-Encoding announces a body
+    upgrade: bool = False  # another protocol is offered
 
 
 def checked_headers(sizes: Sequence[int]) -> None:
@@ -71,6 +73,25 @@ def body_taken(source: str) -> Refused:
         "something here read the body before it could be verified: exclude this path in the "
         "middleware that reads bodies, or put it behind duly",
     )
+
+
+def refusal_of_lost_body(request: Request, source: str) -> Refused:
+    """The refusal of a body that was announced and is not here."""
+    if request.upgrade:  # such a server takes what follows for another protocol
+        return refused(
+            Fault.MALFORMED,
+            "this server drops the body of a request with an Upgrade header: send it without one",
+            connection="close",
+        )
+    return body_taken(source)
+
+
+def refuse_lost_body(request: Request, body: bytes, source: str) -> None:
+    """Refuse a body that is shorter than announced: the server or a middleware has lost it."""
+    if request.declared is not None and len(body) < request.declared:
+        raise refusal_of_lost_body(request, source)
+    if request.streamed and request.upgrade and not body:
+        raise refusal_of_lost_body(request, source)
 
 
 def refuse_encoding(encoding: str | None, *, decompress: bool) -> None:

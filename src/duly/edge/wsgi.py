@@ -16,6 +16,7 @@ from duly.edge.requests import (
     checked_headers,
     declared_length,
     refuse_encoding,
+    refuse_lost_body,
     too_large,
 )
 
@@ -72,8 +73,20 @@ def received(site: Site, route: Route, environ: Environ, request: Request | None
     request = request_of(environ) if request is None else request
     refuse_encoding(request.encoding, decompress=route.decompress)
     with site.room() as room:
+        refuse_unreadable_body(environ, request)
         body = read(environ, route.limit, request.declared, Deadline(site.body_deadline), room)
+        refuse_lost_body(request, body, route.name)
         return site.receiver.receive_blocking(route, request, body)
+
+
+def refuse_unreadable_body(environ: Environ, request: Request) -> None:
+    """Refuse a body that was announced without a length where the server marks no end of it."""
+    terminated = environ.get("wsgi.input_terminated", False)
+    if request.streamed and request.declared is None and not terminated:
+        raise refused(
+            Fault.LENGTH_REQUIRED,
+            "this server does not hand on chunked bodies: send a Content-Length",
+        )
 
 
 class Deadline:
@@ -132,6 +145,8 @@ def request_of(environ: Environ) -> Request:
         environ.get("REMOTE_ADDR") or None,
         encoding.strip().lower() or None if encoding is not None else None,
         declared_length(environ.get("CONTENT_LENGTH")),
+        "transfer-encoding" in headers,
+        "upgrade" in headers,
     )
 
 

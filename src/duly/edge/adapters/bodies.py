@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import kind
 from duly.edge.asgi import access, log
-from duly.edge.requests import body_taken
+from duly.edge.requests import refusal_of_lost_body
 from duly.edge.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duly.edge.replies import Reply
+    from duly.edge.requests import Request
     from duly.edge.routes import Route
 
 # Every method is ours to answer, so that a wrong one is told in the words of the others.
@@ -80,9 +81,10 @@ class Whole:
     The end is looked at, not the stream's own state, which every server keeps in its own way.
     """
 
-    def __init__(self, stream: Stream, declared: int | None, route: Route) -> None:
+    def __init__(self, stream: Stream, asked: Request, route: Route) -> None:
         self._stream = stream
-        self._left = declared
+        self._left = asked.declared
+        self._asked = asked
         self._route = route
 
     def read(self, size: int, /) -> bytes:
@@ -90,7 +92,7 @@ class Whole:
         chunk = self._stream.read(size)
         if self._left is not None:
             if not chunk and size and self._left:
-                raise body_taken(self._route.name)
+                raise refusal_of_lost_body(self._asked, self._route.name)
             self._left -= len(chunk)
         return chunk
 

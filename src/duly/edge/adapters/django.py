@@ -79,7 +79,7 @@ def environ_of(request: HttpRequest, asked: Request, route: Route) -> dict[str, 
     # Django has no public word for "somebody has read from it"; `body` would read all there is.
     if getattr(request, "_read_started", False):
         try:
-            return {**environ, "wsgi.input": Whole(BytesIO(request.body), asked.declared, route)}
+            return {**environ, "wsgi.input": Whole(BytesIO(request.body), asked, route)}
         except RawPostDataException:
             raise body_taken(route.name) from None
     if asked.declared is None and "wsgi.input" in request.META:
@@ -87,7 +87,7 @@ def environ_of(request: HttpRequest, asked: Request, route: Route) -> dict[str, 
         terminated = request.META.get("wsgi.input_terminated", False)
         source = request.META["wsgi.input"]
         return {**environ, "wsgi.input": source, "wsgi.input_terminated": terminated}
-    return {**environ, "wsgi.input": Whole(request, asked.declared, route)}
+    return {**environ, "wsgi.input": Whole(request, asked, route)}
 
 
 def response_of(reply: Reply, method: str) -> HttpResponse:

@@ -73,7 +73,7 @@ def environ_of(asked: Request, route: Route) -> dict[str, object]:
     stream = request.stream if kept is None else BytesIO(kept)
     return {
         "REQUEST_METHOD": asked.method,
-        "wsgi.input": Whole(stream, asked.declared, route),
+        "wsgi.input": Whole(stream, asked, route),
         "wsgi.input_terminated": kept is not None
         or request.environ.get("wsgi.input_terminated", False),
     }
