@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel.errors import Misuse
@@ -15,15 +15,17 @@ from duly.stores.openers.endings import Ending, refuse_unsound
 
 with needs("django", "Django"):
     from django.core.exceptions import ImproperlyConfigured
-    from django.db import close_old_connections, connections, transaction
+    from django.db import connections, transaction
     from django.utils.connection import ConnectionDoesNotExist
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
+    from contextlib import AbstractContextManager
     from datetime import timedelta
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
+    from duly._kernel.session import Session
     from duly.stores.drivers import Colour
 
 LEAVING = threading.local()
@@ -65,19 +67,84 @@ class Alias:
     @asynccontextmanager
     async def opened(self, *, wait: timedelta) -> AsyncIterator[Opened]:  # noqa: ARG002
         """A block of ``atomic``; the bound is set where the claim is made."""
-        close_old_connections()  # as Django does before and after each request of its own
-        try:
-            connection = self._connection()
-            with Ending() as ending, committing(connection):
-                joined = join(connection, self._names, self._clock, colour="sync", verb="begin")
-                yield Opened(joined, connection.connection, connection)
-                ending.handled = True
-                if connection.needs_rollback or not connection.in_atomic_block:
-                    raise ended()
-                await refuse_unsound(connection.connection)
-        finally:
-            close_old_connections()
-            close_with_thread(self._alias)
+        connection = self._connection()
+        refuse_block_around(connection)
+        with connections_renewed(self._alias):
+            async with self._session_in(connection, committing(connection)) as opened:
+                yield opened
+
+    def surrounding(self) -> Alias | None:
+        """This alias where the caller has an ``atomic`` block open on it in this thread."""
+        return self if self._connection().in_atomic_block else None
+
+    def joined(self) -> Session:
+        """A session in the caller's block."""
+        return join(self._connection(), self._names, self._clock, colour="sync", verb="begin")
+
+    @asynccontextmanager
+    async def nested(self) -> AsyncIterator[Opened]:
+        """A savepoint in the caller's block, whose COMMIT keeps or loses it."""
+        connection = self._connection()
+        block = transaction.atomic(using=self._alias)
+        async with self._session_in(connection, block) as opened:
+            yield opened
+
+    @asynccontextmanager
+    async def _session_in(
+        self, connection: Any, block: AbstractContextManager[None]
+    ) -> AsyncIterator[Opened]:
+        """A session in a new block, which ends only if what is in it is whole."""
+        with Ending() as ending, block:
+            yield Opened(self.joined(), connection.connection, connection)
+            ending.handled = True
+            if connection.needs_rollback or not connection.in_atomic_block:
+                raise ended()
+            await refuse_unsound(connection.connection)
+
+
+@contextmanager
+def connections_renewed(alias: str) -> Iterator[None]:
+    """Close connections past their age before and after, as Django does for its requests.
+
+    Those that the caller has a transaction open on are left alone: closing one rolls it back.
+    """
+    callers = [one for one in connections.all(initialized_only=True) if in_use(one)]
+    close_old_connections(callers)
+    try:
+        yield
+    finally:
+        close_old_connections(callers)
+        if connections[alias] not in callers:
+            close_with_thread(alias)
+
+
+def in_use(connection: Any) -> bool:
+    """Whether a transaction is open on a Django connection: in ``atomic``, or by hand."""
+    by_hand = connection.autocommit != connection.settings_dict["AUTOCOMMIT"]
+    return connection.in_atomic_block or (connection.connection is not None and by_hand)
+
+
+def close_old_connections(spared: list[Any]) -> None:
+    """Close this thread's connections that are broken or past CONN_MAX_AGE."""
+    for connection in connections.all(initialized_only=True):
+        if connection not in spared:
+            connection.close_if_unusable_or_obsolete()
+
+
+def refuse_block_around(connection: Any) -> None:
+    """Refuse to acknowledge anything before the COMMIT of a block that is not ours.
+
+    Django's ``TestCase`` has such a block around each test, and rolls it back. There a savepoint
+    stands for the commit, as it does for ``atomic(durable=True)``.
+    """
+    if connection.in_atomic_block and not connection.atomic_blocks[-1]._from_testcase:
+        alias = connection.alias
+        raise Misuse(
+            f"transaction.atomic() is open on the Django database {alias!r} around this delivery "
+            "or job, which would be acknowledged before that block commits: call it outside of "
+            "the block, and with ATOMIC_REQUESTS mark the view: "
+            f"@transaction.non_atomic_requests(using={alias!r})"
+        )
 
 
 class ThreadEnd:
@@ -103,7 +170,7 @@ def close_with_thread(alias: str) -> None:
 
 
 def committing(connection: Any) -> Any:
-    """A block of ``atomic`` that commits at its end, and not with some block around it."""
+    """A block of ``atomic`` that commits at its end, or a savepoint in the block of a TestCase."""
     if not connection.in_atomic_block:
         connection.ensure_connection()
         if not connection.get_autocommit():

@@ -47,6 +47,9 @@ class Maker:
             return sqlite_address(url.database)
         return postgres_address(dialect.create_connect_args(url)[1])
 
+    def surrounding(self) -> None:
+        """None: a sessionmaker does not know the sessions that the caller has open."""
+
 
 class Blocking(Maker):
     """A ``sessionmaker``."""
