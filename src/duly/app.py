@@ -133,6 +133,8 @@ class Duly(JobVerbs):
         """Receive, work and send on a database; handlers in the transactions of ``begin``."""
         self.store, self._begin = database, begin
         self._opener = None if begin is None else SameDatabase(begin, database)
+        if begin is not None:
+            begin.attend(self)
         self.receiver = Receiver(
             Database(
                 database.blocking,

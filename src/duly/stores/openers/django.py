@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from duly._kernel.options import Names
     from duly._kernel.session import Session
     from duly.stores.drivers import Colour
+    from duly.stores.openers.django_tests import App
 
 LEAVING = threading.local()
 
@@ -40,10 +42,13 @@ class Alias:
         self._alias = alias
         self._names = names
         self._clock = clock
+        # The name of the database that the app was made for; None where it was given a url.
+        self._read: Any = None
 
     def url(self) -> str:
         """The address of the database, from Django's settings."""
         connection = self._connection()
+        self._read = connection.settings_dict["NAME"]
         if connection.vendor == "sqlite":
             return sqlite_address(connection.settings_dict["NAME"])
         if connection.vendor != "postgresql":
@@ -75,7 +80,26 @@ class Alias:
 
     def surrounding(self) -> Alias | None:
         """This alias where the caller has an ``atomic`` block open on it in this thread."""
-        return self if self._connection().in_atomic_block else None
+        connection = self._connection()
+        self._refuse_moved(connection)
+        return self if connection.in_atomic_block else None
+
+    def _refuse_moved(self, connection: Any) -> None:
+        """Refuse to write to the real database while Django's tests run on another."""
+        name = connection.settings_dict["NAME"]
+        if self._read is not None and self._read != name:
+            raise Misuse(
+                f"this app was made for the Django database {self._read}, and Django's test runner "
+                f"has put {name} in its place: bind the app to that with the fixture duly_app or "
+                "testing.isolated(…), or make the app later"
+            )
+
+    def attend(self, app: App) -> None:
+        """While Django's tests run, let the app's rows and connections end with Django's own."""
+        if "django.test.utils" in sys.modules:
+            from duly.stores.openers import django_tests
+
+            django_tests.attend(self._connection(), app)
 
     def joined(self) -> Session:
         """A session in the caller's block."""

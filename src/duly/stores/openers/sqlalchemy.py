@@ -50,6 +50,9 @@ class Maker:
     def surrounding(self) -> None:
         """None: a sessionmaker does not know the sessions that the caller has open."""
 
+    def attend(self, app: Any) -> None:
+        """Nothing to do: SQLAlchemy has no test runner."""
+
 
 class Blocking(Maker):
     """A ``sessionmaker``."""
