@@ -60,6 +60,9 @@ class Begin(Protocol):
     def surrounding(self) -> Surrounding | None:
         """The transaction that the caller has open around the call, where the ORM knows of one."""
 
+    def refuse_moved(self) -> None:
+        """Refuse an app whose ORM leads to another database than when the app was made."""
+
     def attend(self, app: Any) -> None:
         """Called with the app that is bound to this; its ORM's test runner may ask for more."""
 

@@ -80,13 +80,12 @@ class Alias:
 
     def surrounding(self) -> Alias | None:
         """This alias where the caller has an ``atomic`` block open on it in this thread."""
-        connection = self._connection()
-        self._refuse_moved(connection)
-        return self if connection.in_atomic_block else None
+        self.refuse_moved()
+        return self if self._connection().in_atomic_block else None
 
-    def _refuse_moved(self, connection: Any) -> None:
+    def refuse_moved(self) -> None:
         """Refuse to write to the real database while Django's tests run on another."""
-        name = connection.settings_dict["NAME"]
+        name = self._connection().settings_dict["NAME"]
         if self._read is not None and self._read != name:
             raise Misuse(
                 f"this app was made for the Django database {self._read}, and Django's test runner "

@@ -50,6 +50,9 @@ class Maker:
     def surrounding(self) -> None:
         """None: a sessionmaker does not know the sessions that the caller has open."""
 
+    def refuse_moved(self) -> None:
+        """Nothing to do: an engine leads where it led when it was made."""
+
     def attend(self, app: Any) -> None:
         """Nothing to do: SQLAlchemy has no test runner."""
 

@@ -66,7 +66,7 @@ class CallMasks:
     ) -> CallDifference | None:
         """The first call that was not made as often as in the single run.
 
-        Of those that run made, only the ``needed`` ones may not be missing; none, unless given.
+        A call of that run that is not ``needed`` may be missing; all are needed unless given.
         """
         known: dict[Any, Call] = {}
         good, bad = self._counted(expected, known), self._counted(actual, known)
