@@ -139,6 +139,8 @@ class Duly(JobVerbs):
         """Receive, work and send on a database; handlers in the transactions of ``begin``."""
         self.store, self._begin = database, begin
         self._opener = opener = None if begin is None else SameDatabase(begin, database)
+        if begin is not None:
+            begin.attend(self)
 
         async def release() -> None:
             if opener is not None:

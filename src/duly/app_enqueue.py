@@ -16,11 +16,12 @@ from duly.stores.join import join
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractAsyncContextManager
     from datetime import datetime, timedelta
 
     from duly._kernel.functions import Colour
     from duly._kernel.results import Json
-    from duly._kernel.session import Runner, Session
+    from duly._kernel.session import Opened, Runner, Session
     from duly.jobs.bell import Bell
     from duly.jobs.enqueue import Enqueued, NewJob
     from duly.jobs.registry import Registry
@@ -68,7 +69,8 @@ class EnqueueVerbs:
             priority: the smallest number runs first.
             queue: where it waits, unless in its own.
             tx: your own open transaction: a connection or session that duly recognises, or the
-                ``tx`` of a handler. Without one it is committed at once.
+                ``tx`` of a handler. Without one it is committed at once, or, with
+                ``begin=duly.django(…)``, joins the ``atomic`` that is open around the call.
         """
         new = self.jobs.new(
             job, payload, key=key, window=window, delay=delay, at=at, priority=priority, queue=queue
@@ -111,7 +113,7 @@ class EnqueueVerbs:
         """The caller's transaction; None where there is none, and none is open around the call."""
         if tx is None:
             refuse_inside(verb, instead)
-            return None
+            return self._joined_around(colour, verb)
         if isinstance(tx, OpenTransaction):
             if isinstance(tx, AsyncTx) != (colour == "async"):
                 twin = "await app.aio." if colour == "sync" else "app."
@@ -119,12 +121,27 @@ class EnqueueVerbs:
             return tx.joined()
         return join(tx, self.store.names, self.store.clock, colour=colour, verb=verb)
 
+    def _joined_around(self, colour: Colour, verb: str) -> Session | None:
+        """The transaction that is open in this thread on the connection of ``begin=``, if any."""
+        around = None if self._opener is None else self._opener.surrounding()
+        if self._opener is None or around is None:
+            return None
+        if colour == "async":
+            raise WrongColour(
+                f"a transaction of begin= is open in this thread, and {verb} awaited would be "
+                f"committed even if that is rolled back: use {verb}(…), which joins it"
+            )
+        return finish(self._opener.joined(around, wait=WAIT))
+
     @contextmanager
     def transaction(self) -> Iterator[Tx]:
-        """A transaction of duly's own, or of ``begin=``: committed at the end of the block."""
+        """A transaction of duly's own, or of ``begin=``: committed at the end of the block.
+
+        Inside ``atomic`` of Django's, on the database of ``begin=duly.django(…)``, it is a
+        savepoint there, and is committed with that block.
+        """
         refuse_inside("app.transaction", "its tx is what you have already")
-        opener = self._opener_for("sync")
-        opening = opener.opened(wait=WAIT)
+        opening = self._opening()
         opened = finish(opening.__aenter__())
         try:
             opened.at_ease()
@@ -136,6 +153,13 @@ class EnqueueVerbs:
             raise
         finish(opening.__aexit__(None, None, None))
         self.bell.ring()
+
+    def _opening(self) -> AbstractAsyncContextManager[Opened]:
+        """A transaction that blocks, or a savepoint in the one that the caller has open."""
+        around = None if self._opener is None else self._opener.surrounding()
+        if self._opener is not None and around is not None:
+            return self._opener.nested(around, wait=WAIT)
+        return self._opener_for("sync").opened(wait=WAIT)
 
     def _opener_for(self, colour: Colour) -> Opener:
         """Who opens transactions of a colour."""

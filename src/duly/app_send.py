@@ -61,7 +61,8 @@ class SendVerbs(EnqueueVerbs):
             at: when to send it instead.
             attempts: how often it may fail before it is dead: 20 unless given, about two days.
             tx: your own open transaction: a connection or session that duly recognises, or the
-                ``tx`` of a handler. Without one it is committed at once.
+                ``tx`` of a handler. Without one it is committed at once, or, with
+                ``begin=duly.django(…)``, joins the ``atomic`` that is open around the call.
         """
         new = self.jobs.outgoing.new(
             url, json=json, data=data, headers=headers, sign=sign, key=key, window=window,

@@ -154,5 +154,5 @@ async def test_a_block_around_the_handlers_own_is_refused_because_it_would_commi
     ):
         await refused(made(duly.django(alias), scope), world, scope)
 
-    assert "durable" in caplog.text
+    assert "acknowledged before that block commits" in caplog.text
     assert place.claims(scope) == []

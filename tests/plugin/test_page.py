@@ -2,52 +2,19 @@
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
+
+from tests.joining.django_handles import database
+from tests.plugin.django_projects import lay_out
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 FILE = re.compile(r"^```(?:py|toml)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# What pytest-django brings, and a project that its fixture could serve.
-DJANGO = {
-    "settings.py": """
-        DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db",
-                                 "TEST": {"NAME": "test.sqlite3"}}}
-        """,
-    "shop.py": """
-        import django
-        django.setup()
-        import duly
-        from django.db import connection
-
-        app = duly.Duly(begin=duly.django("default"))
-        app.source("stripe", secret="whsec_example")
-
-        @app.on("stripe")
-        def record(event, tx):
-            with connection.cursor() as cursor:
-                cursor.execute("INSERT INTO payments (id) VALUES (%s)", [event.id])
-        """,
-    "django_stand_in.py": """
-        import django
-        import pytest
-        from django.db import connection
-        from django.test.utils import setup_databases, teardown_databases
-
-        @pytest.fixture
-        def transactional_db():
-            django.setup()
-            made = setup_databases(verbosity=0, interactive=False)
-            with connection.cursor() as cursor:
-                cursor.execute("CREATE TABLE payments (id text)")
-            yield
-            connection.close()
-            teardown_databases(made, verbosity=0)
-        """,
-}
 
 
 def files(folder: str = "") -> dict[str, str]:
@@ -88,12 +55,13 @@ def test_the_project_with_sqlalchemy_passes(pytester: pytest.Pytester) -> None:
 
 
 def test_the_project_with_django_passes(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, empty_postgres_url: str
 ) -> None:
-    laid_out(pytester, files("web"))
-    pytester.makepyfile(**{name.removesuffix(".py"): text for name, text in DJANGO.items()})
-    pytester.makepyprojecttoml('[tool.pytest.ini_options]\nduly_app = "shop:app"')
+    found = {**files("web"), "shop/tests.py": files("web/shop")["tests.py"]}
+    lay_out(pytester.path, database(empty_postgres_url), found)
+    pytester.makepyprojecttoml('[tool.pytest.ini_options]\nduly_app = "shop.hooks:app"')
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "settings")
     monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=os.pathsep)
-    assert passed(pytester, "-p", "django_stand_in") == 1
-    assert not Path(pytester.path, "shop.db").exists()
+    monkeypatch.delenv("DJANGO_ALLOW_ASYNC_UNSAFE", raising=False)
+    assert passed(pytester) == 1
+    assert "Ran 1 test" in pytester.run(sys.executable, "manage.py", "test").stderr.str()

@@ -16,7 +16,7 @@ from duly._kernel.inputs import kind
 from duly.stores.drivers import Colour, type_names
 from duly.stores.openers.deadlines import Bounds
 from duly.stores.revoking import Loan
-from duly.stores.sql.migrations import INSTALLATION, META_READ
+from duly.stores.sql.migrations import INSTALLATION, META_READ, schema_version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -65,6 +65,25 @@ class Begin(Protocol):
 
     def opened(self, bounds: Bounds) -> AbstractAsyncContextManager[Opened]:
         """A transaction, committed at the end of the block; 2xx only after a COMMIT it saw."""
+
+    def surrounding(self) -> Surrounding | None:
+        """The transaction that the caller has open around the call, where the ORM knows of one."""
+
+    def refuse_moved(self) -> None:
+        """Refuse an app whose ORM leads to another database than when the app was made."""
+
+    def attend(self, app: Any) -> None:
+        """Called with the app that is bound to this; its ORM's test runner may ask for more."""
+
+
+class Surrounding(Protocol):
+    """A transaction that the caller of the app opened in its own ORM, and ends."""
+
+    def joined(self) -> Session:
+        """A session in it."""
+
+    def nested(self) -> AbstractAsyncContextManager[Opened]:
+        """A savepoint in it, rolled back on any error."""
 
 
 class DjangoAlias:
@@ -147,6 +166,23 @@ class SameDatabase:
             with Loan(partial(revoke, opened.connection), exclusive=True) as loan:
                 yield opened._replace(revoke=loan.revoke) if blocks else opened
 
+    def surrounding(self) -> Surrounding | None:
+        """The transaction that the caller has open in its ORM around this call, if any."""
+        return self._begin.surrounding()
+
+    async def joined(self, around: Surrounding, *, wait: timedelta) -> Session:
+        """A session in the caller's transaction."""
+        session = around.joined()
+        await self._look_inside(session, wait)
+        return session
+
+    @asynccontextmanager
+    async def nested(self, around: Surrounding, *, wait: timedelta) -> AsyncIterator[Opened]:
+        """A savepoint in the caller's transaction."""
+        async with around.nested() as opened:
+            await self._look_inside(opened.session, wait)
+            yield opened
+
     async def _look(self, wait: timedelta, within: float | None) -> None:
         ours = await self._runner.run_single(installation, wait=wait)
         async with self._begin.opened(Bounds(wait, within)) as opened:
@@ -154,10 +190,24 @@ class SameDatabase:
             theirs = await installation(opened.session)
             if self._strict:
                 await refuse_unsynced(opened.session)
+        self._compare(ours, theirs)
+
+    async def _look_inside(self, session: Session, wait: timedelta) -> None:
+        """The same in a transaction of the caller's, in which no statement of ours may fail."""
+        await session.begin(None)
+        if self._seen:
+            return
+        ours = await self._runner.run_single(installation, wait=wait)
+        made = await schema_version(session) > 0
+        self._compare(ours, await installation(session) if made else None)
+
+    def _compare(self, ours: str | None, theirs: str | None) -> None:
         if ours is None or ours != theirs:
             raise UnsafeStore(
                 "begin= and the url of the app lead to different databases: claims would be made "
-                "in one and looked for in the other. Leave out the url, or make them the same"
+                "in one and looked for in the other. Leave out the url, or make them the same; in "
+                "tests, bind the app to the test database with the fixture duly_app or "
+                "testing.isolated(…)"
             )
         self._seen = True
 

@@ -28,10 +28,21 @@ if TYPE_CHECKING:
 METHODS: Final = ("POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
+class Orm(Protocol):
+    """What opens the transactions of handlers, as far as an adapter knows it."""
+
+    def refuse_moved(self) -> None:
+        """Refuse an app whose ORM leads to another database than when the app was made."""
+
+
 class Served(Protocol):
     """A `duly.Duly`."""
 
     site: Site
+
+    @property
+    def _begin(self) -> Orm | None:
+        """Its ``begin=``; None where duly opens its own transactions."""
 
 
 class Stream(Protocol):

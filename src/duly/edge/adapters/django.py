@@ -42,6 +42,8 @@ def view(app: Served, name: str) -> View:
 
     def receive(request: HttpRequest, *_: object, **__: object) -> HttpResponse:
         begun = start()
+        if app._begin is not None:
+            app._begin.refuse_moved()
         try:
             asked = request_of(request)
             reply = wsgi.received(site, route, environ_of(request, asked, route), asked)

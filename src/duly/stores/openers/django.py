@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,16 +23,19 @@ from duly.stores.openers.endings import (
 
 with needs("django", "Django"):
     from django.core.exceptions import ImproperlyConfigured
-    from django.db import close_old_connections, connections, transaction
+    from django.db import connections, transaction
     from django.utils.connection import ConnectionDoesNotExist
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from contextlib import AbstractContextManager
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
+    from duly._kernel.session import Session
     from duly.stores.drivers import Colour
     from duly.stores.openers.deadlines import Bounds
+    from duly.stores.openers.django_tests import App
 
 LEAVING = threading.local()
 
@@ -45,10 +49,13 @@ class Alias:
         self._alias = alias
         self._names = names
         self._clock = clock
+        # The name of the database that the app was made for; None where it was given a url.
+        self._read: Any = None
 
     def url(self) -> str:
         """The address of the database, from Django's settings."""
         connection = self._connection()
+        self._read = connection.settings_dict["NAME"]
         if connection.vendor == "sqlite":
             return sqlite_address(connection.settings_dict["NAME"])
         if connection.vendor != "postgresql":
@@ -78,49 +85,136 @@ class Alias:
     @asynccontextmanager
     async def opened(self, bounds: Bounds) -> AsyncIterator[Opened]:
         """A block of ``atomic``, committed at its end."""
-        close_old_connections()  # as Django does before and after each request of its own
-        try:
-            connection = self._connection()
-            with (
-                Ending() as ending,
-                BlockingDeadline(bounds) as deadline,
-                watch(connection, deadline),
-            ):
-                with committing(connection):
-                    joined = join(connection, self._names, self._clock, colour="sync", verb="begin")
-                    yield Opened(
-                        joined,
-                        connection.connection,
-                        connection,
-                        at_ease=deadline.start_handling,
-                    )
-                    ending.handled = True
-                    deadline.start_ending()
-                    if connection.needs_rollback or not connection.in_atomic_block:
-                        raise ended()
-                    await refuse_unsound(connection.connection)
-                refuse_unseen_commit(connection.connection)
-        finally:
-            close_old_connections()
-            close_with_thread(self._alias)
+        connection, deadline = self._connection(), BlockingDeadline(bounds)
+        refuse_block_around(connection)
+        with connections_renewed(self._alias):
+            block = commit_in_time(connection, deadline)
+            async with self._session_in(connection, block, deadline) as opened:
+                yield opened
+
+    def surrounding(self) -> Alias | None:
+        """This alias where the caller has an ``atomic`` block open on it in this thread."""
+        self.refuse_moved()
+        return self if self._connection().in_atomic_block else None
+
+    def refuse_moved(self) -> None:
+        """Refuse to write to the real database while Django's tests run on another."""
+        name = self._connection().settings_dict["NAME"]
+        if self._read is not None and self._read != name:
+            raise Misuse(
+                f"this app was made for the Django database {self._read}, and Django's test runner "
+                f"has put {name} in its place: bind the app to that with the fixture duly_app or "
+                "testing.isolated(…), or make the app later"
+            )
+
+    def attend(self, app: App) -> None:
+        """While Django's tests run, let the app's rows and connections end with Django's own."""
+        if "django.test.utils" in sys.modules:
+            from duly.stores.openers import django_tests
+
+            django_tests.attend(self._connection(), app)
+
+    def joined(self) -> Session:
+        """A session in the caller's block."""
+        return join(self._connection(), self._names, self._clock, colour="sync", verb="begin")
+
+    @asynccontextmanager
+    async def nested(self) -> AsyncIterator[Opened]:
+        """A savepoint in the caller's block, whose COMMIT keeps or loses it."""
+        connection = self._connection()
+        block = transaction.atomic(using=self._alias)
+        async with self._session_in(connection, block) as opened:
+            yield opened
+
+    @asynccontextmanager
+    async def _session_in(
+        self,
+        connection: Any,
+        block: AbstractContextManager[None],
+        deadline: BlockingDeadline | None = None,
+    ) -> AsyncIterator[Opened]:
+        """A session in a new block, which ends only if what is in it is whole."""
+        with Ending() as ending, block:
+            opened = Opened(self.joined(), connection.connection, connection)
+            if deadline is not None:
+                opened = opened._replace(at_ease=deadline.start_handling)
+            yield opened
+            ending.handled = True
+            if deadline is not None:
+                deadline.start_ending()
+            if connection.needs_rollback or not connection.in_atomic_block:
+                raise ended()
+            await refuse_unsound(connection.connection)
 
 
 @contextmanager
-def watch(connection: Any, deadline: BlockingDeadline) -> Iterator[None]:
-    """Django's connection is idle before its transaction; it is closed if it is not idle after."""
-    connection.ensure_connection()
-    driver = connection.connection
-    if connection.in_atomic_block or not connection.get_autocommit():
-        yield  # a durable block refuses that itself, and leaves the caller's connection alone
-        return
+def connections_renewed(alias: str) -> Iterator[None]:
+    """Close connections past their age before and after, as Django does for its requests.
+
+    Those that the caller has a transaction open on are left alone: closing one rolls it back.
+    """
+    callers = [one for one in connections.all(initialized_only=True) if in_use(one)]
+    close_old_connections(callers)
     try:
-        deadline.watch(driver)
-        refuse_left_open(driver)
         yield
     finally:
-        deadline.stop()
-        if deadline.passed or must_throw_away(driver):
-            connection.close()
+        close_old_connections(callers)
+        if connections[alias] not in callers:
+            close_with_thread(alias)
+
+
+def in_use(connection: Any) -> bool:
+    """Whether a transaction is open on a Django connection: in ``atomic``, or by hand."""
+    by_hand = connection.autocommit != connection.settings_dict["AUTOCOMMIT"]
+    return connection.in_atomic_block or (connection.connection is not None and by_hand)
+
+
+def close_old_connections(spared: list[Any]) -> None:
+    """Close this thread's connections that are broken or past CONN_MAX_AGE."""
+    for connection in connections.all(initialized_only=True):
+        if connection not in spared:
+            connection.close_if_unusable_or_obsolete()
+
+
+def refuse_block_around(connection: Any) -> None:
+    """Refuse to acknowledge anything before the COMMIT of a block that is not ours.
+
+    Django's ``TestCase`` has such a block around each test, and rolls it back. There a savepoint
+    stands for the commit, as it does for ``atomic(durable=True)``.
+    """
+    if connection.in_atomic_block and not connection.atomic_blocks[-1]._from_testcase:
+        alias = connection.alias
+        raise Misuse(
+            f"transaction.atomic() is open on the Django database {alias!r} around this delivery "
+            "or job, which would be acknowledged before that block commits: call it outside of "
+            "the block, and with ATOMIC_REQUESTS mark the view: "
+            f"@transaction.non_atomic_requests(using={alias!r})"
+        )
+
+
+@contextmanager
+def commit_in_time(connection: Any, deadline: BlockingDeadline) -> Iterator[None]:
+    """A block that commits at its end, on a connection that is idle before and after it.
+
+    Inside the block of a ``TestCase`` it is a savepoint, and there is no commit to look for.
+    """
+    if connection.in_atomic_block or not connection.get_autocommit():
+        with committing(connection):
+            yield
+        return
+    connection.ensure_connection()
+    driver = connection.connection
+    with deadline:
+        try:
+            deadline.watch(driver)
+            refuse_left_open(driver)
+            with committing(connection):
+                yield
+            refuse_unseen_commit(driver)
+        finally:
+            deadline.stop()
+            if deadline.passed or must_throw_away(driver):
+                connection.close()
 
 
 class ThreadEnd:
@@ -146,7 +240,7 @@ def close_with_thread(alias: str) -> None:
 
 
 def committing(connection: Any) -> Any:
-    """A block of ``atomic`` that commits at its end, and not with some block around it."""
+    """A block of ``atomic`` that commits at its end, or a savepoint in the block of a TestCase."""
     if not connection.in_atomic_block:
         connection.ensure_connection()
         if not connection.get_autocommit():

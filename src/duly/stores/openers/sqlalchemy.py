@@ -70,6 +70,15 @@ class Maker:
             return sqlite_address(url.database)
         return postgres_address(dialect.create_connect_args(url)[1])
 
+    def surrounding(self) -> None:
+        """None: a sessionmaker does not know the sessions that the caller has open."""
+
+    def refuse_moved(self) -> None:
+        """Nothing to do: an engine leads where it led when it was made."""
+
+    def attend(self, app: Any) -> None:
+        """Nothing to do: SQLAlchemy has no test runner."""
+
 
 class Blocking(Maker):
     """A ``sessionmaker``."""

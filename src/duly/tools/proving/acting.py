@@ -24,6 +24,7 @@ from duly.tools.proving.databases.servers import Home
 from duly.tools.proving.outliving import Outliving
 from duly.tools.proving.recording import Answers, Hook, Net, Recorder, Refusals, recording
 from duly.tools.proving.sites import living
+from duly.tools.proving.staleness import Staleness
 from duly.tools.proving.trace import Notes, Wording
 from duly.tools.proving.watch import Watch
 from duly.tools.proving.where import address, listening
@@ -98,6 +99,8 @@ class Report:
     replies: list[tuple[int, str]] = field(default_factory=list)
     done: int = 0
     failed: int = 0
+    # How often an event came later than a newer one of the same resource.
+    stale: int = 0
     # Whether a handler ran that may be tried again.
     repeatable: bool = False
     problem: str = ""
@@ -117,6 +120,7 @@ class Stage:
         self.recorder = Recorder(self.watch.call)
         self.net = Net(self.refusals)
         self.failures = Failures()
+        self.staleness = Staleness()
         self.outliving = Outliving(self.refusals)
         self._stack = ExitStack()
         self._subject: Subject | None = None
@@ -128,6 +132,7 @@ class Stage:
             self._stack.enter_context(recording(self.recorder, self.net))
             self._stack.enter_context(told_of_jobs(self.watch))
             self._stack.enter_context(ended_by(self.failures))
+            self._stack.enter_context(self.staleness.noted())
             self._stack.enter_context(keys.noted())
             self._stack.enter_context(self.outliving.told())
             Hook(self.net).add()
@@ -224,6 +229,7 @@ def perform(stage: Stage, load: Load, act: Act) -> None:
         asyncio.run(played(subject, act, stage, report))
         report.repeatable = stage.failures.repeatable
         report.failure = stage.failures.last
+        report.stale = stage.staleness.found
     except BaseException as problem:
         report.problem = "".join(traceback.format_exception_only(problem)).strip()
         traceback.print_exc()

@@ -70,6 +70,10 @@ class Outcome:
     refused: Refused | None = None
     # Whether a handler may be tried again; a job with one attempt may not.
     repeatable: bool = False
+    # How many calls had been made when each of the events was through, one after the other.
+    ends: tuple[int, ...] = ()
+    # What came later than a newer event of the same resource, as the order guard said.
+    stale: tuple[Ask, ...] = ()
 
 
 class Unreached(Misuse):
@@ -110,7 +114,7 @@ class Player:
     def find(self) -> State:
         """Learn which databases there are by a first run; the state in which every case begins."""
         folder = self._begun()
-        ran = self._one_after_the_other(folder, self._wishes.asks)
+        ran = [(act, self._ended(act)) for act in self._acts(folder, self._wishes.asks)]
         left = self._store.left()
         for act, report in ran:
             refuse_failed(report, left, act)
@@ -150,11 +154,15 @@ class Player:
         folder = self._begun()
         for base in self._bases if shifted else ():
             base.shift()
-        ran = self._one_after_the_other(folder, asks)
+        ran, ends = [], []
+        for act in self._acts(folder, asks):
+            ran.append((act, self._ended(act)))
+            ends.append(len(read_calls(folder / CALLS)))
         outcome = self._outcome(folder)
         for act, report in ran:
             refuse_failed(report, outcome.left, act)
-        return replace(outcome, repeatable=any(report.repeatable for _, report in ran))
+        repeatable = any(report.repeatable for _, report in ran)
+        return replace(outcome, repeatable=repeatable, ends=tuple(ends))
 
     def play(self, case: Case, marks: Sequence[Mark]) -> Outcome:
         """One case, from the beginning; ``marks`` are those of the single run."""
@@ -165,6 +173,7 @@ class Player:
 
     def _played(self, case: Case, marks: Sequence[Mark]) -> Outcome:
         folder = self._begun()
+        stale: tuple[Ask, ...] = ()
         if case.shape == "at-once":
             self._at_once(folder, case)
         elif case.point is not None and case.shape == "kill":
@@ -174,12 +183,22 @@ class Player:
         elif case.shape == "fail":
             self._ended(self._act(folder, 0, case.deliveries, aging=True, failing=True))
         else:
-            for number, ask in enumerate(case.deliveries):
-                self._ended(self._act(folder, number, (ask,), aging=number > 0))
+            stale = self._one_by_one(folder, case)
         self._come_again(folder, case)
-        return self._outcome(folder)
+        return replace(self._outcome(folder), stale=stale)
 
     # The cases
+
+    def _one_by_one(self, folder: Path, case: Case) -> tuple[Ask, ...]:
+        """Each delivery after the other; those of another order that came too late for their own.
+
+        In any other case nothing comes late: there an event that is called stale was lost.
+        """
+        stale: list[Ask] = []
+        for number, ask in enumerate(case.deliveries):
+            report = self._ended(self._act(folder, number, (ask,), aging=number > 0))
+            stale += [ask] if report.stale and case.shape == "reordered" else []
+        return tuple(stale)
 
     def _at_once(self, folder: Path, case: Case) -> None:
         gate = folder / "go"
@@ -235,9 +254,9 @@ class Player:
         options["prover"] = self._nursery.ours.prover
         return Act(folder, number, self._files, asks, **options)
 
-    def _one_after_the_other(self, folder: Path, asks: tuple[Ask, ...]) -> list[tuple[Act, Report]]:
-        acts = [self._act(folder, number, (ask,)) for number, ask in enumerate(asks)]
-        return [(act, self._ended(act)) for act in acts]
+    def _acts(self, folder: Path, asks: tuple[Ask, ...]) -> list[Act]:
+        """A process for each, to run one after the other."""
+        return [self._act(folder, number, (ask,)) for number, ask in enumerate(asks)]
 
     def _ended(self, act: Act) -> Report:
         return self._heard(act, self._waited(act, self._nursery.begin(act)))

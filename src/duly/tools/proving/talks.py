@@ -62,13 +62,18 @@ class CallMasks:
         return sorted(found)
 
     def first_difference(
-        self, expected: Sequence[Call], actual: Sequence[Call]
+        self, expected: Sequence[Call], actual: Sequence[Call], needed: Sequence[Call] | None = None
     ) -> CallDifference | None:
-        """The first call that was not made as often as in the single run."""
+        """The first call that was not made as often as in the single run.
+
+        A call of that run that is not ``needed`` may be missing; all are needed unless given.
+        """
         known: dict[Any, Call] = {}
         good, bad = self._counted(expected, known), self._counted(actual, known)
-        missing = [known[name] for name in good - bad]
-        for name in [*(bad - good), *(good - bad)]:
+        least = good if needed is None else self._counted(needed, known)
+        good |= least
+        missing = [known[name] for name in least - bad]
+        for name in [*(bad - good), *(least - bad)]:
             call = known[name]
             there = [other for other in missing if other.sets and other.url == call.url]
             instead = there[0] if call.sets and bad[name] and there else None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from duly.tools.proving.asks import Ask
+    from duly.tools.proving.calls import Call
     from duly.tools.proving.findings import Wrong
     from duly.tools.proving.moments import Span
     from duly.tools.proving.playing import Outcome
@@ -67,12 +68,23 @@ class Yardstick:
 
     def _differences(self, outcome: Outcome) -> Iterator[Wrong | None]:
         yield self.masks.first_difference(self.outcome.state, outcome.state)
-        yield self._talk.first_difference(self.outcome.calls, outcome.calls)
+        needed = self._needed_calls(outcome.stale)
+        yield self._talk.first_difference(self.outcome.calls, outcome.calls, needed)
         if outcome.value != self.outcome.value:
             yield OtherValue(self.outcome.value, outcome.value)
         if outcome.left:
             yield Undone(outcome.left[0])
         yield outcome.refused
+
+    def _needed_calls(self, stale: Sequence[Ask]) -> list[Call]:
+        """The calls of the single run without those that were made for stale events.
+
+        A handler with ``order=`` is not called for these, and sends nothing. What the others led
+        to must still be sent, and nothing else; the state must be as ever.
+        """
+        calls, begins = self.outcome.calls, (0, *self.outcome.ends)
+        spans = zip(self.asks, begins, self.outcome.ends, strict=False)
+        return [call for ask, begin, end in spans if ask not in stale for call in calls[begin:end]]
 
 
 def says_when(start: State, outcome: Outcome, span: Span) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duly._kernel.errors import Misuse
 from duly._kernel.extras import needs
@@ -13,16 +13,6 @@ from duly.tools.output import without_passwords
 from duly.tools.testing.databases import store_at
 from duly.tools.testing.guarding import NotATestDatabase, test_database
 
-if TYPE_CHECKING:
-    from duly._kernel.options import Names
-    from duly._kernel.session import Session
-
-# Every table that has rows of work in it; what the installation is stays.
-TABLES = (
-    *("claims", "counters", "deliveries", "effects", "events", "history", "jobs", "outbox"),
-    *("schedules", "versions", "workers"),
-)
-
 
 def django_test_database(
     alias: str = "default", *, prefix: str | None = None, schema: str | None = None
@@ -30,7 +20,7 @@ def django_test_database(
     """The address of Django's test database, with duly's tables in it and nothing in them.
 
     Refused unless Django's test runner, or pytest-django, has put its test database in the place
-    of the real one. Django empties its own tables between the tests, and not duly's.
+    of the real one.
 
     Args:
         alias: which of Django's databases.
@@ -39,10 +29,12 @@ def django_test_database(
     """
     with needs("django", "Django"):
         from django.db import connections
+
+        from duly.stores.openers.django_tests import empty, is_test_database
     connection, where = connections[alias], names(prefix, schema)
     refuse_in_memory(connection)
     url = begin_of(django(alias), where, None).url()
-    if connection.settings_dict["NAME"] != expected_name(connection):
+    if not is_test_database(connection):
         raise NotATestDatabase(
             f"Django's database {alias!r} is {without_passwords(url)}, which is not the one that "
             "its test runner makes: ask for the fixture transactional_db of pytest-django, or use "
@@ -57,15 +49,10 @@ def django_test_database(
     store = store_at(url, where, None)
     try:
         store.migrate()
-        finish(store.blocking.run(lambda session: emptied(session, where), wait=WAIT))
+        finish(store.blocking.run(lambda session: empty(session, where), wait=WAIT))
     finally:
         store.close()
     return test_database(url)
-
-
-def expected_name(connection: Any) -> str:
-    """What Django's test runner calls its database."""
-    return str(connection.creation._get_test_db_name())
 
 
 def refuse_in_memory(connection: Any) -> None:
@@ -76,9 +63,3 @@ def refuse_in_memory(connection: Any) -> None:
             f'cannot see that: write "TEST": {{"NAME": "test.sqlite3"}} into '
             f"DATABASES[{connection.alias!r}]"
         )
-
-
-async def emptied(session: Session, where: Names) -> None:
-    """Remove what earlier tests left behind."""
-    for table in TABLES:
-        await session.execute(f"DELETE FROM {where.table(table)}", {})  # noqa: S608

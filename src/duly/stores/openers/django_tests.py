@@ -1,0 +1,140 @@
+"""Django's test databases: duly's rows and connections there end when Django's own do.
+
+After each ``TransactionTestCase`` Django flushes the tables of its models, and at the end of a run
+it drops the database. It has no signal for the latter, and knows neither duly's tables nor duly's
+connections, so two methods of its connection are extended while its tests run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import threading
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
+
+from django.db import connections, transaction
+from django.db.backends.base.creation import TEST_DATABASE_PREFIX
+
+from duly._kernel.onestep import finish
+from duly.stores.join import join
+from duly.stores.sql.migrations import schema_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly._kernel.options import Names
+    from duly._kernel.session import Session
+    from duly.stores.base import Store
+
+# Every table that has rows of work in it; what the installation is stays.
+TABLES = (
+    *("claims", "counters", "deliveries", "effects", "events", "history", "jobs", "outbox"),
+    *("schedules", "versions", "workers"),
+)
+# The apps to close before a test database is dropped, by the alias of Django's connection.
+APPS: dict[str, WeakSet[App]] = {}
+
+
+class App(Protocol):
+    """What is known here of an application."""
+
+    store: Store
+
+    async def aclose(self) -> None:
+        """Close its connections, those of event loops that have ended included."""
+
+    def close(self) -> None:
+        """Write what is counted, and close the store."""
+
+
+def tests_are_running() -> bool:
+    """Whether Django's test environment is set up; costs nothing where it was never imported."""
+    utils = sys.modules.get("django.test.utils")
+    return utils is not None and hasattr(utils._TestState, "saved_data")
+
+
+def is_test_database(connection: Any) -> bool:
+    """Whether Django's test runner has put its test database in the place of the real one.
+
+    Django keeps no note of that. By then the name in the settings is that of the test database,
+    which is ``TEST: NAME``, or begins with ``test_``; parallel runs append a suffix.
+    """
+    given = connection.settings_dict["TEST"]
+    if given["MIRROR"]:
+        return is_test_database(connections[given["MIRROR"]])
+    name, expected = str(connection.settings_dict["NAME"]), given["NAME"]
+    if not tests_are_running():
+        return False
+    if not expected:
+        return name.startswith(TEST_DATABASE_PREFIX)
+    if connection.vendor != "sqlite":
+        return re.fullmatch(rf"{re.escape(expected)}(_\w+)?", name) is not None
+    path = Path(expected)
+    root = re.escape(str(path.with_suffix("")))
+    return re.fullmatch(rf"{root}(_\w+)?{re.escape(path.suffix)}", str(Path(name))) is not None
+
+
+def attend(connection: Any, app: App) -> None:
+    """Empty duly's tables with Django's, and close an app before its test database is dropped."""
+    if not is_test_database(connection):
+        return
+    alias = connection.alias
+    APPS.setdefault(alias, WeakSet()).add(app)
+    extend(connection.ops, "execute_sql_flush", after=lambda: empty_tables(alias))
+    extend(connection.creation, "destroy_test_db", before=lambda: close_apps(alias))
+
+
+def extend(
+    owner: Any,
+    name: str,
+    *,
+    before: Callable[[], None] = lambda: None,
+    after: Callable[[], None] = lambda: None,
+) -> None:
+    """Call something before or after a method of one object; once, however often this is asked."""
+    method = getattr(owner, name)
+    if hasattr(method, "__wrapped__"):
+        return
+
+    @wraps(method)
+    def extended(*arguments: Any, **options: Any) -> Any:
+        before()
+        done = method(*arguments, **options)
+        after()
+        return done
+
+    setattr(owner, name, extended)
+
+
+def empty_tables(alias: str) -> None:
+    """Remove the rows of every app that is used on a test database."""
+    for names in {app.store.names for app in APPS.get(alias, ())}:
+        with transaction.atomic(using=alias):
+            session = join(connections[alias], names, None, colour="sync", verb="begin")
+            finish(empty(session, names))
+
+
+async def empty(session: Session, names: Names) -> None:
+    """Remove the rows of one installation, if there is one."""
+    await session.begin(None)
+    if await schema_version(session):
+        for table in TABLES:
+            await session.execute(f"DELETE FROM {names.table(table)}", {})  # noqa: S608
+
+
+def close_apps(alias: str) -> None:
+    """Close every app that is used on a test database."""
+    for app in list(APPS.pop(alias, ())):
+        thread = threading.Thread(target=close, args=[app], name="duly-close")
+        thread.start()
+        thread.join()
+
+
+def close(app: App) -> None:
+    """Close an app on a thread without an event loop: what ended loops left open included."""
+    asyncio.run(app.aclose())
+    app.close()
