@@ -160,6 +160,7 @@ def every_setup() -> list[Setup]:
 QUICK = (
     ("sqlalchemy-asyncpg/both/serve", "none"),
     ("sqlalchemy-asyncpg/both/serve", "cut"),
+    ("sqlalchemy-asyncpg/both/serve", "silent"),
     ("sqlalchemy-psycopg-async/both/serve", "none"),
     ("sqlalchemy-asyncpg/both/uvicorn", "kill"),
     ("sqlalchemy-psycopg/both/serve", "none"),

@@ -67,11 +67,17 @@ def cut_commit(world: World) -> None:
     world.wire.set(Cut.REPLY, "COMMIT", times=world.dice.randint(1, 3))
 
 
+def silence_commit(world: World) -> None:
+    """The next COMMITs are carried out and never answered, on connections that look alive."""
+    assert world.wire is not None
+    world.wire.set(Cut.HOLE, "COMMIT", times=world.dice.randint(1, 6))
+
+
 def strike_any(world: World) -> None:
     """One of the others, as the dice say."""
     strikes = [kill_program, pause_program]
     if world.wire is not None:
-        strikes += [cut_commit, cut_commit, cut_commit, restart_server]
+        strikes += [cut_commit, cut_commit, silence_commit, restart_server]
     world.dice.choice(strikes)(world)
 
 
@@ -82,11 +88,12 @@ FAULTS = {
         Fault("pause", pause_program, 4.0, sqlite=True),
         Fault("restart", restart_server, 10.0, sqlite=False),
         Fault("cut", cut_commit, 0.5, sqlite=False),
+        Fault("silent", silence_commit, 2.0, sqlite=False),
         Fault("storm", strike_any, 2.0, sqlite=True),
     )
 }
 # Those for which PostgreSQL is a server of the trial's own, and for which a proxy leads to it.
-OWN_SERVER, PROXIED = ("restart", "storm"), ("cut", "storm")
+OWN_SERVER, PROXIED = ("restart", "storm"), ("cut", "silent", "storm")
 
 
 def fits(setup: Setup, fault: str) -> bool:
