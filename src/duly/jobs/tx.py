@@ -32,7 +32,7 @@ T = TypeVar("T")
 ENDINGS = ("commit", "rollback", "close")
 # A statement that begins or ends a transaction, whatever comments stand before it.
 ENDS = re.compile(
-    r"(?:\s|--[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*+"
+    r"\s*(?:(?:--[^\n]*\n|/\*[^*]*(?:\*(?!/)[^*]*)*\*/)\s*)*"
     r"(?:commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!\s.*\bto\b))\b",
     re.IGNORECASE | re.DOTALL,
 )
