@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from duly._kernel.errors import Misuse
+from duly._kernel.exports import export
 from duly._kernel.onestep import finish
 from duly._kernel.options import ORDER_SCOPE
 from duly._ledger import order
@@ -86,6 +87,7 @@ class OpenTransaction:
         """Refuse a handler that forgot an ``await``; what blocks cannot be forgotten."""
 
 
+@export
 class Tx(OpenTransaction):
     """The transaction of a handler that blocks."""
 
