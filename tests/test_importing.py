@@ -24,6 +24,13 @@ HEAVY = {
     "psycopg", "sqlalchemy", "django", "httpx", "uvicorn", "cryptography", "rich",
 }  # fmt: skip
 LOOK = "import json, sys; print(json.dumps(sorted(sys.modules)))"
+COMMAND_LINE = """\
+from duly.tools import cli
+try:
+    cli.main({})
+except SystemExit:
+    pass
+"""
 # Python's own start loads some of these, if site-packages has .pth files.
 BARE = "pass"
 
@@ -63,6 +70,24 @@ def test_the_gate_is_had_without_the_app_the_stores_and_an_event_loop(verb: str)
 
 def test_the_version_and_the_list_of_names_cost_nothing() -> None:
     assert loaded("import duly; duly.__version__; dir(duly)") == loaded("import duly")
+
+
+def test_the_help_of_the_command_line_loads_no_command() -> None:
+    modules = loaded(
+        "from duly.tools import cli\ntry: cli.main(['--help'])\nexcept SystemExit: pass"
+    )
+    packages = {name.split(".")[1] for name in modules if name.startswith("duly.")}
+    assert packages == {"_kernel", "tools"}
+    assert not {name for name in modules if name.startswith("duly.tools.commands")}
+    assert "asyncio" not in modules
+
+
+def test_a_command_loads_no_other_command() -> None:
+    program = (
+        "from duly.tools import cli\ntry: cli.main(['init', '--help'])\nexcept SystemExit: pass"
+    )
+    found = {name for name in loaded(program) if name.startswith("duly.tools.commands.")}
+    assert found == {"duly.tools.commands.init"}
 
 
 def test_every_public_name_is_there_and_listed() -> None:
