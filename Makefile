@@ -7,28 +7,31 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
-# In a pytest of their own, because a proof forks it; what fails is looked at once more, alone.
-PROOFS := $(BIN)/python -m pytest tests/proving -q
+SERVING := $(VENV)/.serving
+# Serving needs four packages of the hundred that the tests need. Where those are there, they do.
+SERVER := $(if $(wildcard $(READY)),$(READY),$(SERVING))
 SOURCES := src tests matrix setups power simulation mutants benchmarks fuzz examples
 
 # Thousands of processes are started; with it, each would compile duly and the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-full check format docs bench fuzz crash crash-quick setups setups-quick power simulate mutants storm storm-jobs storm-outbox clean
+.PHONY: help run demo test test-quick test-full check format docs bench fuzz crash crash-quick setups setups-quick power simulate mutants storm storm-jobs storm-outbox clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(READY) ## set up and serve the sample shop on SQLite; ARGS="--port 9000" for duly serve
+run: $(SERVER) ## set up and serve the sample shop on SQLite; ARGS="--port 9000" for duly serve
 	@$(BIN)/duly serve examples/shop/app.py:app $(ARGS)
 
-demo: $(READY) ## 20 seconds of webhooks while processes are killed with -9; then the books
+demo: $(SERVER) ## 20 seconds of webhooks while processes are killed with -9; then the books
 	@$(BIN)/duly demo $(ARGS)
 
-test: $(READY) ## set up, bring up real servers, run the tests here and on newer Pythons; ARGS= for pytest
+test: $(READY) ## set up, bring up real servers, run the tests here and on other Pythons; ARGS= for pytest
 	@$(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere $(ARGS)
-	@$(if $(ARGS),,$(BIN)/python -m tests.servers --memory -- sh -c '$(PROOFS) -n 3 || $(PROOFS) -n 0 --lf')
+
+test-quick: $(READY) ## the part that must hold for every user and release of Python; two minutes
+	@$(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere --quick
 
 test-full: $(READY) ## the same in its long form: full products, more examples, storms; an hour
 	@DULY_LONG=1 $(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere $(ARGS)
@@ -116,10 +119,23 @@ if ! "$$recent" -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
+# An environment with pip in it; one that lost its Python is made anew.
+define make_environment
+if ! $(BIN)/python -c 'import pip' 2>/dev/null; then \
+  $(find_python); echo "make: $(VENV) from $$recent"; "$$recent" -m venv --clear $(VENV); \
+fi
+endef
+
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
+
 $(READY): pyproject.toml
-	@if ! $(BIN)/python -c 'import pip' 2>/dev/null; then \
-	  $(find_python); echo "make: $(VENV) from $$recent"; "$$recent" -m venv --clear $(VENV); \
-	fi
+	@$(make_environment)
 	@echo "make: installing duly and what its tests need into $(VENV)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[all,dev]'
+	@$(PIP_INSTALL) --editable '.[all,dev]'
 	@touch $(READY)
+
+$(SERVING): pyproject.toml
+	@$(make_environment)
+	@echo "make: installing duly and what serving needs into $(VENV)"
+	@$(PIP_INSTALL) --editable '.[serve,http]'
+	@touch $(SERVING)

@@ -72,9 +72,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     part = os.environ.get("DULY_TEST_PART")
     if part is not None:
         items[:] = [item for item in items if elsewhere(item) == (part == "memory")]
-        # A proof forks this process: in one that has tried Django and everything else, it would
-        # prove another application. `make test` runs them in a pytest of their own.
-        items[:] = [item for item in items if HERE / "proving" not in item.path.parents]
+    items[:] = without_mixed_proofs(items)
+
+
+def without_mixed_proofs(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Leave the proofs out where there are other tests: they need a pytest of their own.
+
+    A proof forks this process. In one that has tried Django and everything else, it would prove
+    another application. `make test` starts a second pytest for `tests/proving`.
+    """
+    others = [item for item in items if HERE / "proving" not in item.path.parents]
+    return others or items
 
 
 def migrated(url: str) -> None:

@@ -1,4 +1,4 @@
-"""Runs the tests on this interpreter, then on the newer Pythons of the machine.
+"""Runs the tests on this interpreter, then on others of the machine: the newest and the oldest.
 
 `make test` starts it inside the servers, so that all interpreters share them. Each newer Python
 gets an environment of its own, `.venv-3.12` and so on, kept until pyproject.toml changes. There
@@ -9,6 +9,14 @@ whole stays short, the two share the work: this one runs what is promised on SQL
 the newest what is promised on memory:, which is SQLite without its syncs. Where there is no newer
 one, or where it is told what to run, this one runs all of it.
 
+**The oldest.** A patch release may match a pattern or end a task differently, and a newcomer has
+the one of their system: Debian 12 has 3.11.2. So the oldest release that the machine has, from
+3.11.0 on, runs what depends on the language: `QUICK`, which `make test-quick` runs here alone.
+
+**The proofs.** `tests/proving` runs in a pytest of its own, on this interpreter, after everything
+else: a proof forks the process it is in, and in one that has tried Django and everything else it
+would prove another application. tests/conftest.py keeps the two apart in any run that has both.
+
 **The second look.** The suite kills real processes and waits for real servers. On two busy cores
 one test in ten thousand then finds its process starved, and that must not cost a whole submission.
 So where at most three tests failed, they run once more, alone and one after the other. A failure
@@ -16,7 +24,8 @@ that is still there fails the run; so do four. If all pass, the run has passed, 
 name each of them: UNSTEADY, mend it. Nobody may overlook that: a test that needs luck is a bug.
 
 What follows on the command line goes to pytest, on every interpreter. DULY_TEST_PYTHONS chooses
-other interpreters: "3.12" or "3.12,3.13" names newer ones, "all" takes every one, "main" none.
+other interpreters: "3.12" or "3.12,3.13" names newer ones, "3.11.2" the oldest, "all" takes every
+one, "main" none. With --quick alone on the command line, only `QUICK` runs, and only here.
 """
 
 import os
@@ -24,45 +33,78 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.failing import WRITTEN, written
+from tests.interpreters import (
+    ROOT,
+    Interpreter,
+    Version,
+    allowed,
+    ask,
+    candidates,
+    environment_for,
+    newer,
+    oldest,
+)
 from tests.servers.commands import run
 
-ROOT = Path(__file__).parents[1]
-PASSED, FAILED = "passed", "FAILED"
-ANSWERS = {0: PASSED, 1: FAILED}  # pytest's exit codes that tell about the tests
+PROVING = ROOT / "tests" / "proving"
+PASSED, FAILED, NOTHING = "passed", "FAILED", "found no tests"
+NO_TESTS = 5
+ANSWERS = {0: PASSED, 1: FAILED, NO_TESTS: NOTHING}  # pytest's exit codes that tell about the tests
 LIMIT = "DULY_TEST_PYTHONS"
 # Which half of the promises an interpreter runs; see tests/conftest.py.
 PART = "DULY_TEST_PART"
 STORED, IN_MEMORY = "stored", "memory"
 MOST_AGAIN = 3  # failures that may be bad luck; more are none
 MOST_WORKERS = 5  # each worker keeps connections; the server has a few hundred for all
+PROOF_WORKERS = 3  # a proof starts processes of its own
+OPTIONS_WITH_VALUE = {"-c", "-k", "-m", "-n", "-o", "-p", "-r", "-W"}
 
-# Prints the version of a finished release that can make environments, and nothing otherwise.
-PROBE = """\
-import ensurepip, sys, venv
-if sys.version_info.releaselevel == "final" and sys.implementation.name == "cpython":
-    print(*sys.version_info[:3])
-"""
-
-Version = tuple[int, ...]
+# What may differ from one release of Python to the next, one test of each store, and one of the
+# proofs: it must hold for every user, and ends within two minutes on two cores.
+QUICK = (
+    "tests/test_command_line.py",
+    "tests/test_everywhere.py",
+    "tests/test_failures.py",
+    "tests/test_handlers.py",
+    "tests/test_ids.py",
+    "tests/test_importing.py",
+    "tests/test_kernel.py",
+    "tests/test_makefile.py",
+    "tests/test_patterns.py",
+    "tests/test_placeholders.py",
+    "tests/test_redaction.py",
+    "tests/test_routes.py",
+    "tests/test_statements.py",
+    "tests/test_two_colours.py",
+    "tests/test_tx.py",
+    "tests/test_typing.py",
+    "tests/gate/test_forgeries.py",
+    "tests/gate/test_reading.py",
+    "tests/gate/test_schemes.py",
+    "tests/gate/test_secrets.py",
+    "tests/gate/test_signing.py",
+    "tests/gate/test_vectors.py",
+    "tests/receiving/test_first.py",
+    "tests/receiving/test_inline.py",
+    "tests/working/test_turns.py",
+    "tests/proving/test_sqlite.py",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Interpreter:
-    """A Python that answered."""
+class Run:
+    """What one pytest is started with."""
 
-    version: Version
-    program: Path
-
-    @property
-    def series(self) -> str:
-        """The version as environments are named, as in 3.12."""
-        return f"{self.version[0]}.{self.version[1]}"
+    options: Sequence[str]
+    workers: int
+    part: str | None = None
+    what: str = "tests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,90 +115,72 @@ class Outcome:
     verdict: str
     seconds: float
     unsteady: tuple[str, ...] = ()
+    what: str = "tests"
 
     def __str__(self) -> str:
         name = ".".join(map(str, self.version))
-        return f"python {name:<8} {self.verdict} in {self.seconds:.0f} s"
+        return f"python {name:<8} {self.what:<7} {self.verdict} in {self.seconds:.0f} s"
 
 
-def candidates(environment: Mapping[str, str]) -> list[Path]:
-    """Every file that may be a Python: on PATH, pyenv's, uv's, the system's."""
-    home = Path.home()
-    pyenv = Path(environment.get("PYENV_ROOT") or home / ".pyenv")
-    folders = [Path(entry) for entry in environment.get("PATH", "").split(os.pathsep) if entry]
-    folders += sorted(pyenv.glob("versions/*/bin"))
-    folders += sorted(home.glob(".local/share/uv/python/*/bin"))
-    folders += [Path("/usr/bin"), Path("/usr/local/bin")]
-    found = [path for folder in folders for path in sorted(folder.glob("python3.[0-9]*"))]
-    return list(dict.fromkeys(path for path in found if path.name[8:].isdigit()))
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks for, the proofs apart from everything else."""
+
+    tests: list[str] | None
+    proofs: list[str] | None
 
 
-def ask(program: Path) -> Interpreter | None:
-    """Learn the version by running it: a shim may stand for nothing."""
-    try:
-        answer = subprocess.run(
-            [program, "-I", "-c", PROBE],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    version = tuple(map(int, answer.stdout.split()))
-    return Interpreter(version, program) if version else None
+def split_proofs(options: Sequence[str]) -> Asked:
+    """The options of the two runs: each names its own files, and `None` stands for no run."""
+    named = [
+        word
+        for before, word in zip(["", *options], options, strict=False)
+        if word and before not in OPTIONS_WITH_VALUE and (ROOT / word.partition("::")[0]).exists()
+    ]
+    others = [word for word in options if word not in named]
+    if not named:
+        return Asked(others, ["tests/proving", *others])
+    inside = [word for word in named if within(word, PROVING)]
+    around = any(PROVING.is_relative_to(path_of(word)) for word in named)
+    proofs = ["tests/proving"] if around else inside
+    tests = [word for word in named if word not in inside]
+    return Asked([*tests, *others] if tests else None, [*proofs, *others] if proofs else None)
 
 
-def newer(found: Iterable[Interpreter], than: Version) -> list[Interpreter]:
-    """One interpreter for each later series, the latest of it, oldest series first."""
-    chosen: dict[Version, Interpreter] = {}
-    for interpreter in sorted(found, key=lambda each: each.version):
-        if interpreter.version[:2] > than[:2]:
-            chosen[interpreter.version[:2]] = interpreter
-    return list(chosen.values())
+def path_of(word: str) -> Path:
+    """The file or folder that a word of the command line names."""
+    return (ROOT / word.partition("::")[0]).resolve()
 
 
-def allowed(interpreters: Iterable[Interpreter], limit: str) -> list[Interpreter]:
-    """Those the limit names; the newest if it names none."""
-    names = [name.strip() for name in limit.split(",") if name.strip()]
-    found = list(interpreters)
-    if not names:
-        return found[-1:]
-    return [each for each in found if "all" in names or each.series in names]
+def within(word: str, folder: Path) -> bool:
+    """Whether a word of the command line names something below a folder, or the folder."""
+    return path_of(word).is_relative_to(folder)
 
 
-def environment_for(interpreter: Interpreter) -> Path:
-    """Its environment's Python, installed anew if pyproject.toml is younger."""
-    folder = ROOT / f".venv-{interpreter.series}"
-    python, stamp = folder / "bin" / "python", folder / ".installed"
-    project = ROOT / "pyproject.toml"
-    if stamp.exists() and stamp.stat().st_mtime >= project.stat().st_mtime:
-        return python
-    print(f"everywhere: making {folder.name}", flush=True)
-    subprocess.run([interpreter.program, "-m", "venv", "--clear", folder], check=True)
-    pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--editable", f"{ROOT}[all,dev]"], check=True)
-    stamp.touch()
-    return python
-
-
-def run_pytest(python: Path, version: Version, options: Sequence[str], part: str | None) -> Outcome:
+def run_pytest(python: Path, version: Version, asked: Run) -> Outcome:
     """Run the suite once; the caller's options come last and so have the last word."""
-    workers = min(2 * (os.cpu_count() or 1) + 1, MOST_WORKERS)  # many wait rather than compute
     begun = time.monotonic()
-    together = ["-n", str(workers), "--dist", "loadgroup"]  # tests of one server, if they say so
-    if part is not None:
-        os.environ[PART] = part
+    # Tests of one server stay together, if they say so.
+    together = ["-n", str(asked.workers), "--dist", "loadgroup"]
+    environment = {name: value for name, value in os.environ.items() if name != PART}
+    if asked.part is not None:
+        environment[PART] = asked.part
     with tempfile.TemporaryDirectory() as folder:
-        os.environ[WRITTEN] = f"{folder}/failed"
-        code = run([str(python), "-m", "pytest", "-p", "tests.failing", *together, *options])
+        environment[WRITTEN] = f"{folder}/failed"
+        command = [str(python), "-m", "pytest", "-p", "tests.failing", *together, *asked.options]
+        code = run(command, environment)
         failed = written(Path(folder, "failed"))
     if code not in ANSWERS:
-        # Interrupted, or nothing to run: the other interpreters would have no better answer.
+        # Interrupted, or a mistake on the command line: no other run would have a better answer.
         sys.exit(code)
     unsteady = second_look(python, failed) if ANSWERS[code] == FAILED else ()
     verdict = PASSED if unsteady else ANSWERS[code]
-    return Outcome(version, verdict, time.monotonic() - begun, unsteady)
+    return Outcome(version, verdict, time.monotonic() - begun, unsteady, asked.what)
+
+
+def workers() -> int:
+    """How many tests run at a time: many of them wait rather than compute."""
+    return min(2 * (os.cpu_count() or 1) + 1, MOST_WORKERS)
 
 
 def second_look(python: Path, failed: Sequence[str]) -> tuple[str, ...]:
@@ -169,20 +193,16 @@ def second_look(python: Path, failed: Sequence[str]) -> tuple[str, ...]:
     return tuple(failed) if code == 0 else ()
 
 
-def run_newer(
-    interpreter: Interpreter,
-    environment: Callable[[], Path],
-    options: Sequence[str],
-    part: str | None,
-) -> Outcome:
+def run_other(interpreter: Interpreter, environment: Callable[[], Path], asked: Run) -> Outcome:
+    """Run part of the tests on another interpreter, in its own environment."""
     begun = time.monotonic()
     try:
         python = environment()
     except subprocess.CalledProcessError as failure:
         verdict = f"{FAILED} (no environment: exit {failure.returncode})"
-        return Outcome(interpreter.version, verdict, time.monotonic() - begun)
-    print(f"everywhere: python {interpreter.series}", flush=True)
-    return run_pytest(python, interpreter.version, ["-m", "not slow", *options], part)
+        return Outcome(interpreter.version, verdict, time.monotonic() - begun, what=asked.what)
+    print(f"everywhere: python {interpreter.release}", flush=True)
+    return run_pytest(python, interpreter.version, asked)
 
 
 def warnings(outcomes: Iterable[Outcome]) -> list[str]:
@@ -191,20 +211,61 @@ def warnings(outcomes: Iterable[Outcome]) -> list[str]:
     return [f"UNSTEADY: {node} failed once and passed alone: mend it" for node in nodes]
 
 
-def main(options: Sequence[str]) -> int:
+def run_here(asked: Asked, part: str | None) -> list[Outcome]:
+    """Everything that is asked for, on this interpreter: first the tests, then the proofs."""
     here: Version = sys.version_info[:3]
-    limit = os.environ.get(LIMIT, "")
-    answers = [answer for path in candidates(os.environ) if (answer := ask(path))]
-    wanted = allowed(newer(answers, here), limit)
-    shared = bool(wanted) and not options and not limit
-    with ThreadPoolExecutor(max_workers=1) as beside:  # while the tests here still run
-        made = [beside.submit(environment_for, interpreter) for interpreter in wanted]
-        outcomes = [run_pytest(Path(sys.executable), here, options, STORED if shared else None)]
-        for interpreter, python in zip(wanted, made, strict=True):
-            part = IN_MEMORY if shared else None
-            outcomes.append(run_newer(interpreter, python.result, options, part))
+    runs = []
+    if asked.tests is not None:
+        runs.append(Run(asked.tests, workers(), part))
+    if asked.proofs is not None:
+        runs.append(Run(asked.proofs, PROOF_WORKERS, what="proofs"))
+    return [run_pytest(Path(sys.executable), here, each) for each in runs]
+
+
+def run_all(options: Sequence[str], limit: str) -> list[Outcome]:
+    """The tests here and elsewhere; the environments are made while the tests here still run."""
+    here: Version = sys.version_info[:3]
+    asked = split_proofs(options)
+    found = [answer for path in candidates(os.environ) if (answer := ask(path))]
+    later = allowed(newer(found, here), limit)
+    earlier = oldest(found, here, limit)
+    shared = bool(later) and not options and not limit
+    if asked.tests is None:  # proofs try processes and servers, not the language
+        later = earlier = []
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        made = [beside.submit(environment_for, each, each.series) for each in later]
+        made += [beside.submit(environment_for, each, each.release) for each in earlier]
+        outcomes = run_here(asked, STORED if shared else None)
+        runs = [Run(asked.tests or [], workers(), IN_MEMORY if shared else None)] * len(later)
+        runs += [Run((asked.tests or []) if options else quick_tests(), workers())] * len(earlier)
+        for interpreter, python, each in zip([*later, *earlier], made, runs, strict=True):
+            part_of = replace(each, options=["-m", "not slow", *each.options])
+            outcomes.append(run_other(interpreter, python.result, part_of))
+    return outcomes
+
+
+def quick_tests() -> list[str]:
+    """`QUICK` without the proofs."""
+    return split_proofs(QUICK).tests or []
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """0 if all that ran has passed; a run without tests counts only where there is no other."""
+    verdicts = {outcome.verdict for outcome in outcomes}
+    if verdicts == {NOTHING}:
+        return NO_TESTS
+    return int(not verdicts <= {PASSED, NOTHING})
+
+
+def main(options: Sequence[str]) -> int:
+    quick = list(options) == ["--quick"]
+    outcomes = (
+        run_here(split_proofs(QUICK), None)
+        if quick
+        else run_all(options, os.environ.get(LIMIT, ""))
+    )
     print("", *outcomes, *warnings(outcomes), sep="\n", flush=True)
-    return int(any(outcome.verdict != PASSED for outcome in outcomes))
+    return exit_code(outcomes)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 The second look is tried on small suites that pytest really runs.
 """
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,16 +13,19 @@ import pytest
 from tests.conftest import elsewhere
 from tests.everywhere import (
     FAILED,
+    NOTHING,
     PASSED,
-    Interpreter,
+    QUICK,
+    Asked,
     Outcome,
-    allowed,
-    candidates,
-    newer,
+    Run,
+    exit_code,
     run_pytest,
+    split_proofs,
     warnings,
 )
 from tests.failing import ungrouped
+from tests.interpreters import ROOT, Interpreter, allowed, candidates, newer, oldest
 
 HERE = (3, 11, 7)
 
@@ -47,6 +51,87 @@ def test_the_newest_is_tried_unless_a_limit_names_series_and_main_names_none() -
     assert allowed(found, "all") == found
     assert allowed(found, "3.13, 3.14") == [python(3, 13, 0)]
     assert allowed(found, "main") == []
+
+
+def test_the_oldest_release_that_duly_takes_is_tried_if_it_is_older_than_this_one() -> None:
+    found = [python(3, 10, 13), python(3, 13, 0), python(3, 11, 7), python(3, 11, 2)]
+    assert oldest(found, HERE, "") == [python(3, 11, 2)]
+    assert oldest(found, (3, 11, 2), "") == []
+    assert oldest(found, (3, 13, 0), "") == [python(3, 11, 2)]
+
+
+def test_a_limit_leaves_the_oldest_out_unless_it_names_it() -> None:
+    found = [python(3, 11, 2), python(3, 12, 1)]
+    assert oldest(found, HERE, "main") == []
+    assert oldest(found, HERE, "3.12") == []
+    assert oldest(found, HERE, "3.12, 3.11.2") == [python(3, 11, 2)]
+    assert oldest(found, HERE, "all") == [python(3, 11, 2)]
+
+
+@pytest.mark.parametrize(
+    ("options", "tests", "proofs"),
+    [
+        ([], [], ["tests/proving"]),
+        (["-k", "once", "-x"], ["-k", "once", "-x"], ["tests/proving", "-k", "once", "-x"]),
+        (["-k", "tests"], ["-k", "tests"], ["tests/proving", "-k", "tests"]),
+        (["tests", "-x"], ["tests", "-x"], ["tests/proving", "-x"]),
+        (["tests/gate", "-q"], ["tests/gate", "-q"], None),
+        (["tests/test_kernel.py::test_a"], ["tests/test_kernel.py::test_a"], None),
+        (["tests/proving"], None, ["tests/proving"]),
+        (["tests/proving/test_page.py::test_a", "-x"], None,
+         ["tests/proving/test_page.py::test_a", "-x"]),
+        (["tests/gate", "tests/proving/test_page.py"], ["tests/gate"],
+         ["tests/proving/test_page.py"]),
+    ],
+)  # fmt: skip
+def test_proofs_run_in_a_pytest_of_their_own_whatever_is_asked_for(
+    options: list[str], tests: list[str] | None, proofs: list[str] | None
+) -> None:
+    assert split_proofs(options) == Asked(tests, proofs)
+
+
+def test_a_run_with_other_tests_leaves_the_proofs_to_another_pytest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also by hand, with a single Python on the machine, and on every interpreter."""
+    monkeypatch.delenv("DULY_TEST_PART", raising=False)
+    mixed = collected("tests/test_kernel.py", "tests/proving/test_page.py")
+    assert "tests/test_kernel.py" in mixed
+    assert "tests/proving/" not in mixed
+    assert "tests/proving/test_page.py" in collected("tests/proving/test_page.py")
+
+
+def collected(*paths: str) -> str:
+    """What pytest would run."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", *paths]
+    told = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return told.stdout
+
+
+def test_the_quick_part_is_there_and_has_a_proof() -> None:
+    assert [name for name in QUICK if not (ROOT / name).is_file()] == []
+    assert split_proofs(QUICK).proofs
+
+
+def outcome_of(verdict: str) -> Outcome:
+    return Outcome(HERE, verdict, 1.0)
+
+
+def test_a_run_passes_if_nothing_failed_and_something_ran() -> None:
+    assert exit_code([outcome_of(PASSED), outcome_of(NOTHING)]) == 0
+    assert exit_code([outcome_of(PASSED), outcome_of(FAILED)]) == 1
+    assert exit_code([outcome_of(PASSED), outcome_of(f"{FAILED} (no environment)")]) == 1
+    assert exit_code([outcome_of(NOTHING), outcome_of(NOTHING)]) == 5
+
+
+@pytest.mark.parametrize("name", ["locked", "x" * 300])
+def test_a_folder_that_cannot_be_read_has_no_pythons(tmp_path: Path, name: str) -> None:
+    """Root's own pyenv, seen by another user; root reads every folder, but no name of 300."""
+    folder = tmp_path / name
+    if name == "locked":
+        folder.mkdir(mode=0)
+    found = candidates({"PATH": f"{folder}/bin", "PYENV_ROOT": str(folder)})
+    assert not [path for path in found if path.is_relative_to(tmp_path)]
 
 
 def test_candidates_come_from_path_and_from_pyenv_and_are_programs(tmp_path: Path) -> None:
@@ -110,7 +195,7 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tried:
 
     def run(text: str, *options: str) -> Outcome:
         (tmp_path / "test_one.py").write_text(text)
-        return run_pytest(Path(sys.executable), HERE, options, None)
+        return run_pytest(Path(sys.executable), HERE, Run(options, 0))
 
     return run
 

@@ -8,7 +8,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import pytest
 
 import duly
-from duly._kernel.redaction import MARK, shown
+from duly._kernel.redaction import MARK, places, shown
+from tests.growth import LINEAR, growth
 from tests.joining.places import Place
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -53,6 +54,40 @@ def test_the_key_of_a_storage_account_is_hidden() -> None:
 )
 def test_what_only_looks_a_little_like_a_key_is_kept(said: str) -> None:
     assert shown(said, (), 1000, 0) == said
+
+
+@pytest.mark.parametrize(
+    ("begun", "unit"),
+    [
+        ("", "-----BEGIN PRIVATE KEY-----"),
+        ("-----BEGIN PRIVATE KEY-----", "-a"),
+        ("-----BEGIN PRIVATE KEY-----", "--"),
+        ("SG.", "abcdefgh-"),
+        ("", "SG.abcdefgh-"),
+        ("eyJ", "abcdefgh."),
+        ("", "bearer "),
+        ("basic", " "),
+        ("cookie:", " "),
+        ("cookie:", " \n"),
+        ("", "authorization: "),
+        ("token=", " "),
+        ("", "secret: "),
+        ('password="', "\\a"),
+        ('password=\\"', "\\"),
+        ("password=", "\\x"),
+        ("", "://a:"),
+    ],
+)
+def test_no_text_makes_the_search_for_secrets_grow_faster_than_itself(
+    begun: str, unit: str
+) -> None:
+    def made(size: int) -> str:
+        return begun + unit * (size // len(unit))
+
+    def search(text: str) -> None:
+        list(places(text, []))
+
+    assert growth(made, search, 80_000) < LINEAR
 
 
 def test_the_password_of_the_database_is_in_no_error_of_a_job(

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from duly._kernel.onestep import finish
 from duly.jobs.handlers import handler_of
 from duly.jobs.registry import Registry
 from duly.jobs.running import HandlerFailed, run_inside
-from duly.jobs.tx import ENDINGS, AsyncTx, Tx, unending
+from duly.jobs.tx import ENDINGS, AsyncTx, Tx, checked_statement, unending
 from tests.gate.genuine import keys
+from tests.growth import LINEAR, growth
 from tests.inboxes import done, found
 from tests.openings import WRITE, Colour, Site, a_site
 
@@ -233,6 +235,36 @@ def test_the_calls_that_end_a_transaction_are_back_afterwards_whatever_happened(
         getattr(target, name)()
     assert target.ended == list(ENDINGS)
     assert vars(target) == {"ended": target.ended}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["COMMIT", " \n-- done\ncommit", "/* a * b */ /**/ END", "-- x\n/* y */rollback", "Begin "],
+)
+def test_a_statement_that_ends_the_transaction_is_refused_behind_any_comment(
+    statement: str,
+) -> None:
+    with pytest.raises(duly.Misuse, match="ended by duly"):
+        checked_statement(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["--commit", "/* begin */ SELECT 1", "--x\n-- rollback\nSELECT 1", "/*commit", "ROLLBACK TO a"],
+)
+def test_a_comment_about_the_end_of_a_transaction_ends_none(statement: str) -> None:
+    assert checked_statement(statement) == statement
+
+
+def test_no_comment_makes_the_look_at_a_statement_grow_faster_than_itself() -> None:
+    for unit in (" ", "--", "-- \n", "/*", "/* * */", "*"):
+        begun = "/*" if unit == "*" else ""
+        made = partial(repeated, begun, unit)
+        assert growth(made, checked_statement, 80_000) < LINEAR
+
+
+def repeated(begun: str, unit: str, size: int) -> str:
+    return begun + unit * (size // len(unit)) + "SELECT 1"
 
 
 def test_what_takes_no_attributes_is_left_alone() -> None:

@@ -5,79 +5,122 @@ the gate that tells genuine deliveries from others, and the ledger that claims t
 code that blocks; `duly.aio` holds the verbs of the ledger awaited.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from duly import aio
-from duly._kernel.errors import (
-    DulyError,
-    Held,
-    LeaseLost,
-    Misuse,
-    NotJoinable,
-    NotStorable,
-    Rejected,
-    SchemaMismatch,
-    StaleSnapshot,
-    StoreRefused,
-    StoreUnavailable,
-    UnsafeStore,
-    WrongColour,
-)
-from duly._kernel.records import Duplicate, First
-from duly._kernel.retry import Backoff, Dead, NotYet, Retry
-from duly._ledger.replaying import Replayed
-from duly.app import Duly
-from duly.gate.explaining import explain
-from duly.gate.provider import Provider
-from duly.gate.secrets import Secret
-from duly.gate.signing import Signed, sign
-from duly.gate.source import Source
-from duly.gate.verification import verify
-from duly.gate.verified import Verified
-from duly.inbox.events import Event
-from duly.inbox.forget import Forgotten, StillAtWork
-from duly.jobs.context import Job
-from duly.jobs.dead import DeadLetter
-from duly.jobs.enqueue import Enqueued
-from duly.jobs.stats import Stats
-from duly.jobs.tx import Tx
-from duly.outbox.egress import Egress, EgressRefused
-from duly.outbox.letters import DeadMessage, OutboxMessage
-from duly.outbox.messages import Message, Staged
-from duly.outbox.stats import OutboxStats
-from duly.runtime.relaying.tally import Relayed
-from duly.runtime.tally import Worked
-from duly.stores.base import Store
-from duly.stores.begins import django
-from duly.stores.opening import store
-from duly.verbs import dedup, dedup_many, fence, migrate, newer, once, prune
+if TYPE_CHECKING:
+    from duly import aio
+    from duly._kernel.errors import (
+        DulyError,
+        Held,
+        LeaseLost,
+        Misuse,
+        NotJoinable,
+        NotStorable,
+        Rejected,
+        SchemaMismatch,
+        StaleSnapshot,
+        StoreRefused,
+        StoreUnavailable,
+        UnsafeStore,
+        WrongColour,
+    )
+    from duly._kernel.records import Duplicate, First
+    from duly._kernel.retry import Backoff, Dead, NotYet, Retry
+    from duly._ledger.replaying import Replayed
+    from duly.app import Duly
+    from duly.gate.explaining import explain
+    from duly.gate.provider import Provider
+    from duly.gate.secrets import Secret
+    from duly.gate.signing import Signed, sign
+    from duly.gate.source import Source
+    from duly.gate.verification import verify
+    from duly.gate.verified import Verified
+    from duly.inbox.events import Event
+    from duly.inbox.forget import Forgotten, StillAtWork
+    from duly.jobs.context import Job
+    from duly.jobs.dead import DeadLetter
+    from duly.jobs.enqueue import Enqueued
+    from duly.jobs.stats import Stats
+    from duly.jobs.tx import Tx
+    from duly.outbox.egress import Egress, EgressRefused
+    from duly.outbox.letters import DeadMessage, OutboxMessage
+    from duly.outbox.messages import Message, Staged
+    from duly.outbox.stats import OutboxStats
+    from duly.runtime.relaying.tally import Relayed
+    from duly.runtime.tally import Worked
+    from duly.stores.base import Store
+    from duly.stores.begins import django
+    from duly.stores.opening import store
+    from duly.tools.proving.asserting import assert_effectively_once
+    from duly.verbs import dedup, dedup_many, fence, migrate, newer, once, prune
 
 __version__ = "0.1.0"
 
-# Tracebacks and help() show where a name is to be imported from.
-for _public in (
-    *(Duly, Event, Forgotten, Tx, StoreRefused),
-    *(DeadLetter, Replayed, Stats),
-    *(DeadMessage, Egress, EgressRefused, Message, OutboxMessage, OutboxStats, Relayed, Staged),
-    *(Backoff, Dead, Enqueued, Job, NotYet, Retry, Worked),
-    *(First, Duplicate, Store, Provider, Secret, Signed, Source, Verified),
-    *DulyError.__subclasses__(),
-    *Misuse.__subclasses__(),
-):
-    _public.__module__ = "duly"
-DulyError.__module__ = "duly"
+# Where each name is written. `import duly` loads none of these modules: each is loaded when one of
+# its names is asked for, so that a program pays for the app, the worker, the relay and the gate
+# only if it uses them. The imports above tell the same to type checkers (tests/test_importing.py).
+_NAMES = {
+    "duly._kernel.errors": (
+        "DulyError",
+        "Held",
+        "LeaseLost",
+        "Misuse",
+        "NotJoinable",
+        "NotStorable",
+        "Rejected",
+        "SchemaMismatch",
+        "StaleSnapshot",
+        "StoreRefused",
+        "StoreUnavailable",
+        "UnsafeStore",
+        "WrongColour",
+    ),
+    "duly._kernel.records": ("Duplicate", "First"),
+    "duly._kernel.retry": ("Backoff", "Dead", "NotYet", "Retry"),
+    "duly._ledger.replaying": ("Replayed",),
+    "duly.app": ("Duly",),
+    "duly.gate.explaining": ("explain",),
+    "duly.gate.provider": ("Provider",),
+    "duly.gate.secrets": ("Secret",),
+    "duly.gate.signing": ("Signed", "sign"),
+    "duly.gate.source": ("Source",),
+    "duly.gate.verification": ("verify",),
+    "duly.gate.verified": ("Verified",),
+    "duly.inbox.events": ("Event",),
+    "duly.inbox.forget": ("Forgotten", "StillAtWork"),
+    "duly.jobs.context": ("Job",),
+    "duly.jobs.dead": ("DeadLetter",),
+    "duly.jobs.enqueue": ("Enqueued",),
+    "duly.jobs.stats": ("Stats",),
+    "duly.jobs.tx": ("Tx",),
+    "duly.outbox.egress": ("Egress", "EgressRefused"),
+    "duly.outbox.letters": ("DeadMessage", "OutboxMessage"),
+    "duly.outbox.messages": ("Message", "Staged"),
+    "duly.outbox.stats": ("OutboxStats",),
+    "duly.runtime.relaying.tally": ("Relayed",),
+    "duly.runtime.tally": ("Worked",),
+    "duly.stores.base": ("Store",),
+    "duly.stores.begins": ("django",),
+    "duly.stores.opening": ("store",),
+    "duly.tools.proving.asserting": ("assert_effectively_once",),
+    "duly.verbs": ("dedup", "dedup_many", "fence", "migrate", "newer", "once", "prune"),
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
-if TYPE_CHECKING:
-    from duly.tools.proving.asserting import assert_effectively_once
-else:
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """What only tests need is imported when it is asked for."""
-        if name == "assert_effectively_once":
-            from duly.tools.proving.asserting import assert_effectively_once
-
-            return assert_effectively_once
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        """Load a public name when it is asked for, and keep it."""
+        if name == "aio":
+            return import_module("duly.aio")
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_MODULES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from duly._kernel.errors import Misuse
+from duly._kernel.exports import export
 from duly._kernel.inputs import (
     checked_clock,
     checked_count,
@@ -75,6 +76,7 @@ BODY_DEADLINE = timedelta(seconds=10)
 QUEUE = 2000
 
 
+@export
 class Duly(JobVerbs):
     """An application that receives webhooks and runs jobs: ASGI as it stands, WSGI as ``app.wsgi``.
 

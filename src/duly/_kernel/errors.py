@@ -9,27 +9,35 @@ from __future__ import annotations
 from datetime import timedelta
 from enum import StrEnum
 
+from duly._kernel.exports import export
 
+
+@export
 class DulyError(Exception):
     """The root of every error that duly raises on purpose."""
 
 
+@export
 class Misuse(DulyError):
     """A call that cannot work as written; the message says what to write instead."""
 
 
+@export
 class NotJoinable(Misuse):
     """The object handed over is not a transaction that duly can take part in."""
 
 
+@export
 class WrongColour(Misuse):
     """A sync verb was given something that must be awaited, or the reverse."""
 
 
+@export
 class NotStorable(Misuse):
     """A result that would not come back from JSON as the value it was."""
 
 
+@export
 class Held(DulyError):
     """Somebody else is working on this key right now, and the wait for them is over.
 
@@ -61,6 +69,7 @@ class Code(StrEnum):
         return 400 if self is Code.MALFORMED else 403
 
 
+@export
 class Rejected(DulyError):
     """A delivery that is not genuine, or cannot be told to be: answer ``status``, store nothing.
 
@@ -77,6 +86,7 @@ class Rejected(DulyError):
         return f"{self.code}: {self.reason}"
 
 
+@export
 class LeaseLost(DulyError):
     """The lease ran out and somebody newer holds it. Stop: whatever you do now must not count."""
 
@@ -84,21 +94,26 @@ class LeaseLost(DulyError):
     lease: tuple[str, int] | None = None
 
 
+@export
 class SchemaMismatch(DulyError):
     """The tables are missing, older or newer than this duly; the message says which way to move."""
 
 
+@export
 class StaleSnapshot(DulyError):
     """SQLite cannot write in a transaction whose view of the data is no longer the newest."""
 
 
+@export
 class StoreUnavailable(DulyError):
     """The database could not be reached or did not answer. Nothing may be acknowledged."""
 
 
+@export
 class StoreRefused(StoreUnavailable):
     """The database is there and refused what was to be written; it would refuse it again."""
 
 
+@export
 class UnsafeStore(DulyError):
     """The database is set up so that an acknowledged event could be lost; duly will not start."""

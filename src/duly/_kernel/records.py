@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
+from duly._kernel.exports import export
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -21,6 +22,7 @@ def not_a_boolean(answer: object) -> Misuse:
     )
 
 
+@export
 @dataclass(frozen=True, slots=True)
 class First:
     """Nobody had claimed this key: do the work.
@@ -45,6 +47,7 @@ class First:
         raise not_a_boolean(self)
 
 
+@export
 @dataclass(frozen=True, slots=True)
 class Duplicate:
     """The key was claimed before: the work is done, or will be by the one who was first.

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from duly._kernel.clock import MICROSECOND, to_microseconds
 from duly._kernel.errors import Misuse
+from duly._kernel.exports import export
 from duly._kernel.inputs import checked_duration, kind
 
 # A look costs no attempt, so nothing but this keeps a job from asking without a pause.
@@ -27,6 +28,7 @@ class Outcome(Exception):
         return self.reason or type(self).__name__
 
 
+@export
 class Retry(Outcome):
     """Run the job again, ``after`` that long or by its backoff; this run counts as an attempt."""
 
@@ -43,6 +45,7 @@ class Retry(Outcome):
         return f"Retry(after={self.after!r}, reason={self.reason!r})"
 
 
+@export
 class Dead(Outcome):
     """Never run the job again: it becomes a dead letter, with the reason for people to read."""
 
@@ -56,6 +59,7 @@ class Dead(Outcome):
         return f"Dead({self.reason!r})"
 
 
+@export
 class NotYet(Outcome):
     """Something must happen elsewhere first: look again ``after`` that long, at no attempt's cost.
 
@@ -86,6 +90,7 @@ class NotYet(Outcome):
         return f"NotYet({self.reason!r}, after={self.after!r}, until={self.until!r})"
 
 
+@export
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """How long a job waits after each failed attempt: exponential, capped, with full jitter.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from duly._kernel.errors import Misuse
+from duly._kernel.exports import export
 from duly._kernel.options import WAIT
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ FIRST_ID = "00000000-0000-0000-0000-000000000000"
 Told = Callable[[int], None]
 
 
+@export
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """What is ready again, in the order in which it runs.

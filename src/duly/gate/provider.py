@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from duly._kernel.errors import Misuse
+from duly._kernel.exports import export
 from duly._kernel.inputs import kind
 from duly.gate.places import FORM, Place, Spot, place_of, spot_of
 from duly.gate.schemes.base import Scheme
@@ -22,6 +23,7 @@ NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 TOLERANCE: Final = timedelta(seconds=300)
 
 
+@export
 @dataclass(frozen=True, slots=True)
 class Provider:
     """A sender of webhooks. Only the first two are needed; the rest makes its events readable.

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import NoReturn, TypeAlias
 
 from duly._kernel.errors import Misuse
+from duly._kernel.exports import export
 from duly._kernel.inputs import kind
 
 # How often a name is seen in a log line, and how rarely a person needs more.
@@ -26,6 +27,7 @@ NOT_PICKLED = (
 Value: TypeAlias = "str | bytes | Mapping[str, object]"
 
 
+@export
 class Secret:
     """One secret, or one public key, of a source: its value, its name, and when it ends.
 

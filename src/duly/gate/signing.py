@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly._kernel.errors import Misuse, Rejected
+from duly._kernel.exports import export
 from duly.gate.delivery import checked_body, seconds_of
 from duly.gate.schemes.base import Draft
 from duly.gate.secrets import Secret, hide, secrets_of
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 WORD = re.compile(r"(?=.*[!-~])[ -~]+")
 
 
+@export
 class Signed(NamedTuple):
     """A delivery ready to be sent. Some providers sign inside the body or through the URL."""
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from duly._kernel.errors import Misuse
+from duly._kernel.exports import export
 from duly._kernel.inputs import checked_scope, kind
 from duly.gate.provider import Provider
 from duly.gate.providers import provider_named
@@ -24,6 +25,7 @@ AS_THE_PROVIDER: Final = "provider"
 AHEAD: Final = 300.0
 
 
+@export
 class Source:
     """A provider with its secrets, made ready once and used for every delivery.
 

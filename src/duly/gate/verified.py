@@ -6,6 +6,7 @@ import hashlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from duly._kernel.exports import export
 from duly.gate.facts import Facts, digest_key, facts_of
 from duly.gate.places import Reading
 
@@ -29,6 +30,7 @@ def secret_headers(provider: Provider) -> set[str]:
     return {name for scheme in provider.schemes for name in scheme.secret_headers()}
 
 
+@export
 class Verified:
     """A genuine delivery.
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from duly._kernel.exports import export
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
 
+@export
 @dataclass(frozen=True, slots=True)
 class Event:
     """What happened, by the account of its verified sender.

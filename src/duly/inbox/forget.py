@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
+from duly._kernel.exports import export
 from duly._kernel.options import WAIT
 from duly.inbox.arrivals import Flag, event_key
 from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG, GUARDS_FORGET
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from duly._kernel.session import Row, Runner, Session
 
 
+@export
 @dataclass(frozen=True, slots=True)
 class Forgotten:
     """What was forgotten, and what it leads to."""
@@ -29,6 +31,7 @@ class Forgotten:
     too_old: bool = False
 
 
+@export
 class StillAtWork(Misuse):
     """The event has a job that is ready or leased: it is processed without being sent again."""
 

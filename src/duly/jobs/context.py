@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from duly._kernel.clock import from_microseconds
 from duly._kernel.errors import Misuse
+from duly._kernel.exports import export
 from duly._kernel.inputs import checked_scope, kind
 from duly._kernel.keys import as_bytes, digest
 from duly._kernel.onestep import finish
@@ -108,6 +109,7 @@ class OneJob:
         """Refuse a handler that forgot an ``await``; what blocks cannot be forgotten."""
 
 
+@export
 class Job(OneJob):
     """A job in a handler that blocks."""
 

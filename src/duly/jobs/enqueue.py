@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from duly._kernel.exports import export
 from duly._kernel.ids import new_id
 from duly._ledger.keyed import Keyed, first_with_key
 from duly.jobs.statements import JOBS_INSERT, KEYS_RETAKE
@@ -44,6 +45,7 @@ class NewJob(NamedTuple):
     window: int
 
 
+@export
 class Enqueued(NamedTuple):
     """The job that does the work: a new one, or the one that a first caller enqueued."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from duly._kernel.exports import export
 from duly._kernel.options import WAIT
 from duly.jobs.statements import JOBS_COUNTS, WORKERS_LIVE
 
@@ -47,6 +48,7 @@ class LiveWorker:
     queues: tuple[str, ...]
 
 
+@export
 @dataclass(frozen=True, slots=True)
 class Stats:
     """What there is to do in all queues, and who does it.

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from duly._kernel.errors import Misuse
+from duly._kernel.exports import export
 from duly._kernel.onestep import finish
 from duly._kernel.options import ORDER_SCOPE
 from duly._ledger import order
@@ -32,7 +33,7 @@ T = TypeVar("T")
 ENDINGS = ("commit", "rollback", "close")
 # A statement that begins or ends a transaction, whatever comments stand before it.
 ENDS = re.compile(
-    r"(?:\s|--[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*+"
+    r"\s*(?:(?:--[^\n]*\n|/\*[^*]*(?:\*(?!/)[^*]*)*\*/)\s*)*"
     r"(?:commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!\s.*\bto\b))\b",
     re.IGNORECASE | re.DOTALL,
 )
@@ -86,6 +87,7 @@ class OpenTransaction:
         """Refuse a handler that forgot an ``await``; what blocks cannot be forgotten."""
 
 
+@export
 class Tx(OpenTransaction):
     """The transaction of a handler that blocks."""
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from duly._kernel.errors import Misuse
+from duly._kernel.exports import export
 from duly._kernel.inputs import checked_count, checked_duration, kind
 from duly.outbox.addresses import refusal
 
@@ -43,6 +44,7 @@ BRACKETS = re.compile(r"\[[0-9a-fA-F:.]+\](:[0-9]*)?")
 NUMERIC = re.compile(r"(.*\.)?([0-9]+|0[xX][0-9a-fA-F]*)\.?")
 
 
+@export
 class EgressRefused(Misuse):
     """A destination that the egress guard does not let out; the message says what would."""
 
@@ -62,6 +64,7 @@ class Target(NamedTuple):
         return f"{self.scheme}://{host}{port}"
 
 
+@export
 @dataclass(frozen=True)
 class Egress:
     """What may leave this machine, and for how long.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from duly._kernel.clock import from_microseconds
 from duly._kernel.errors import Misuse
+from duly._kernel.exports import export
 from duly._kernel.failures import Failure, read
 from duly._kernel.options import WAIT
 from duly._ledger.letters import checked_id, checked_text, checked_time
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 TIMES = ("since", "until")
 
 
+@export
 @dataclass(frozen=True, slots=True)
 class DeadMessage:
     """A message that was given up.
@@ -70,6 +72,7 @@ class DeadMessage:
     failure: Failure | None
 
 
+@export
 @dataclass(frozen=True, slots=True)
 class OutboxMessage:
     """A message that was staged and has not been sent, whatever keeps it.

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from duly._kernel import results
 from duly._kernel.clock import from_microseconds
 from duly._kernel.errors import Misuse, NotStorable
+from duly._kernel.exports import export
 from duly._kernel.inputs import kind
 from duly._kernel.retry import Backoff
 
@@ -57,6 +58,7 @@ class NewMessage(NamedTuple):
     window: int
 
 
+@export
 class Staged(NamedTuple):
     """The message that will be sent: a new one, or the one that a first caller staged."""
 
@@ -69,6 +71,7 @@ class Staged(NamedTuple):
         return not self.first
 
 
+@export
 @dataclass(frozen=True, slots=True)
 class Message:
     """A message as a transport sees it.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from duly._kernel.exports import export
 from duly._kernel.options import WAIT
 from duly.outbox.statements import OUTBOX_COUNTS
 
@@ -34,6 +35,7 @@ class DestinationStats:
     oldest: timedelta | None
 
 
+@export
 @dataclass(frozen=True, slots=True)
 class OutboxStats:
     """What there is to send: by destination, and in all."""

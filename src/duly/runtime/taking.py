@@ -34,6 +34,8 @@ SOONEST, LATEST = 0.02, 0.5
 LISTENING = 1.0
 # Seconds between two looks for jobs that come due, while there is other work.
 STAGE = 0.25
+# Not zero: that is when the machine was started, which may be a moment ago.
+LONG_AGO = float("-inf")
 # Beside its timeout, a job may be held, and its end may wait for a database that is away.
 SLACK = 5 * 60 * 1_000_000
 # Stands for the handler of a job that nobody here knows.
@@ -59,7 +61,7 @@ class Taker:
         # A notification came: something fresh is there, and whoever enqueued it may be waiting.
         self._rung = False
         self._put_off = False
-        self._staged = 0.0
+        self._staged = LONG_AGO
         self._pause = SOONEST
         self._unknown: set[str] = set()
 
@@ -169,7 +171,7 @@ class Taker:
         soon = seen.next_in is not None and seen.next_in <= 0
         if seen.due or soon:
             # It has come due since the last look, or others have it, or it must not run just now.
-            self._staged = 0.0 if soon else self._staged
+            self._staged = LONG_AGO if soon else self._staged
             await self.nap(pause)
             return False
         if until == "idle" and not self._crew.desk and not self.stirred.is_set():

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from duly._kernel.exports import export
 from duly._kernel.failures import read
 from duly.inbox.tally import Tally, flush
 
@@ -47,6 +48,7 @@ def tell_again(leased: Leased, ended: Ended) -> None:
     )
 
 
+@export
 @dataclass(slots=True)
 class Worked:
     """What became of the jobs that a worker had.

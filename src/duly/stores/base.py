@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from duly._kernel.exports import export
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -26,6 +28,7 @@ class Capabilities:
     many_machines: bool
 
 
+@export
 class Store(ABC):
     """An opened database. Use it from any thread and any event loop; close it when done.
 

@@ -1,7 +1,7 @@
 """The command ``duly``: finds the command asked for, runs it, and turns errors into one line.
 
 Only the standard library, so that it works with the core alone. To add a command, write a module
-with the shape of `Command` under ``commands`` and name it in ``COMMANDS``.
+with the shape of `Command` under ``commands`` and say in ``COMMANDS`` what it is for.
 """
 
 from __future__ import annotations
@@ -9,30 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sqlite3
 import sys
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import duly
 from duly._kernel.errors import DulyError, Misuse
-from duly.tools.commands import (
-    dead,
-    demo,
-    forget,
-    init,
-    jobs,
-    migrate,
-    outbox,
-    prove,
-    prune,
-    relay,
-    replay,
-    resolve,
-    send,
-    serve,
-    storm,
-    worker,
-)
 from duly.tools.output import one_line, without_passwords
 
 if TYPE_CHECKING:
@@ -70,7 +52,6 @@ command that cannot work as written."""
 class Command(Protocol):
     """The shape of a command's module."""
 
-    SUMMARY: str
     EXAMPLES: str
 
     def add(self, parser: argparse.ArgumentParser) -> None:
@@ -80,23 +61,24 @@ class Command(Protocol):
         """Do it, and return the exit code."""
 
 
-COMMANDS: dict[str, Command] = {
-    "dead": dead,
-    "demo": demo,
-    "forget": forget,
-    "init": init,
-    "jobs": jobs,
-    "migrate": migrate,
-    "outbox": outbox,
-    "prove": prove,
-    "prune": prune,
-    "relay": relay,
-    "replay": replay,
-    "resolve": resolve,
-    "send": send,
-    "serve": serve,
-    "storm": storm,
-    "worker": worker,
+# What each command is for. Its module is loaded when it is asked for, and no other.
+COMMANDS = {
+    "dead": "List dead letters: jobs that were given up. Show one, or discard it.",
+    "demo": "Twenty seconds of webhooks while processes are killed; then the books.",
+    "forget": "Forget an event, so that it is processed again when it is delivered again.",
+    "init": "Write a small commented app to start from.",
+    "jobs": "Count the jobs of each queue: ready, waiting, leased and dead; and who works.",
+    "migrate": "Make duly's tables, or bring them to the schema of this version.",
+    "outbox": "Count messages by destination, show one; list, replay or discard dead ones.",
+    "prove": "Prove that a handler takes effect once, whatever happens to it.",
+    "prune": "Remove claims, bodies and events whose time is over.",
+    "relay": "Send the messages of an application: what was staged with tx.send and app.send.",
+    "replay": "Let dead jobs run again: one, those that a filter chooses, or all.",
+    "resolve": "Say whether an effect happened of which nobody knew, after you found out.",
+    "send": "Send a genuine signed delivery, as the provider would.",
+    "serve": "Serve an application: receive deliveries, run its jobs, send its messages.",
+    "storm": "Try duly on this machine: deliver badly, kill, crash, and balance the books.",
+    "worker": "Run the jobs of an application.",
 }
 
 
@@ -106,6 +88,21 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say how the command is used, and exit with 2."""
         super().error(without_passwords(without_values(message)))
+
+
+class CommandParser(Parser):
+    """The parser of one command, which learns what the command takes when it is chosen."""
+
+    name: str
+    command: Command | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Load the command's module before the first word is read."""
+        if self.command is None:
+            self.command = load_command(self.name)
+            self.epilog = self.command.EXAMPLES
+            self.command.add(self)
+        return super().parse_known_args(args, namespace)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -134,7 +131,13 @@ def run(arguments: Sequence[str] | None) -> int:
     if parsed.command is None:
         parser.print_help(sys.stderr)
         return USAGE
-    return COMMANDS[parsed.command].run(parsed)
+    return load_command(parsed.command).run(parsed)
+
+
+def load_command(name: str) -> Command:
+    """The module of one command."""
+    module: Command = import_module(f"duly.tools.commands.{name}")
+    return module
 
 
 def command_line() -> Parser:
@@ -148,18 +151,18 @@ def command_line() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"duly {duly.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
-    for name, command in COMMANDS.items():
-        command.add(
-            commands.add_parser(
-                name,
-                help=command.SUMMARY,
-                description=command.SUMMARY,
-                epilog=command.EXAMPLES,
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-                allow_abbrev=False,
-            )
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command", parser_class=CommandParser
+    )
+    for name, summary in COMMANDS.items():
+        added = commands.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
         )
+        added.name = name
     return parser
 
 
@@ -177,4 +180,6 @@ def expected(problem: Exception) -> bool:
 
     Drivers are told by the SQLSTATE they carry, so that none has to be imported here.
     """
+    import sqlite3  # here, because most commands end without an error
+
     return isinstance(problem, DulyError | OSError | sqlite3.Error) or hasattr(problem, "sqlstate")

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from duly._kernel.exports import export
 from duly.inbox.tally import Tally, flush
 from duly.runtime.tally import reason
 
@@ -19,6 +20,7 @@ logger = logging.getLogger("duly")
 told = logging.getLogger("duly.relay")
 
 
+@export
 @dataclass(slots=True)
 class Relayed:
     """What became of the messages that a relay had.

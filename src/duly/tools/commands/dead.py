@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from duly._kernel.results import Json
     from duly.jobs.dead import DeadLetter
 
-SUMMARY = "List dead letters: jobs that were given up. Show one, or discard it."
 EXAMPLES = """\
 examples:
   duly dead shop:app                                       the latest first

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-SUMMARY = "Twenty seconds of webhooks while processes are killed; then the books."
 EXAMPLES = """\
 examples:
   duly demo                 in a temporary folder (needs the extras serve and http)

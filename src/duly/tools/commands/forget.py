@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from duly.inbox.forget import Forgotten
 
-SUMMARY = "Forget an event, so that it is processed again when it is delivered again."
 EXAMPLES = f"""\
 examples:
   duly forget shop:app stripe evt_1

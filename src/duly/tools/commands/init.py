@@ -18,7 +18,6 @@ from duly.tools.templates.rendering import App
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "Write a small commented app to start from."
 EXAMPLES = """\
 examples:
   duly init                                  app.py: Stripe, on SQLite

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from duly._kernel.results import Json
     from duly.jobs.stats import QueueStats, Stats
 
-SUMMARY = "Count the jobs of each queue: ready, waiting, leased and dead; and who works."
 EXAMPLES = """\
 examples:
   duly jobs shop:app

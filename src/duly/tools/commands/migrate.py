@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from duly._kernel.session import Dialect
 
-SUMMARY = "Make duly's tables, or bring them to the schema of this version."
 EXAMPLES = """\
 examples:
   duly migrate postgresql://shop@db/shop

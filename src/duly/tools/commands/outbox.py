@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from duly._kernel.results import Json
     from duly.outbox.stats import DestinationStats, OutboxStats
 
-SUMMARY = "Count messages by destination, show one; list, replay or discard dead ones."
 EXAMPLES = """\
 examples:
   duly outbox shop:app                      counts for each destination

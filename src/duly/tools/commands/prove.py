@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 MOST_PATIENCE = 86_400.0
 
-SUMMARY = "Prove that a handler takes effect once, whatever happens to it."
 EXAMPLES = """\
 examples:
   duly prove shop:app --event payment.json

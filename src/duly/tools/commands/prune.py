@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from duly.stores.base import Store
 
-SUMMARY = "Remove claims, bodies and events whose time is over."
 EXAMPLES = """\
 examples:
   duly prune postgresql://shop@db/shop

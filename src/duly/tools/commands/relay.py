@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from duly.app import Duly
     from duly.runtime.relaying.settings import RelaySettings
 
-SUMMARY = "Send the messages of an application: what was staged with tx.send and app.send."
 EXAMPLES = f"""\
 examples:
   duly relay shop:app                 {CONCURRENCY} at a time, {PER_DESTINATION} of them to one host

@@ -21,7 +21,6 @@ from duly.tools.output import add_json_option
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "Let dead jobs run again: one, those that a filter chooses, or all."
 EXAMPLES = """\
 examples:
   duly replay shop:app 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305

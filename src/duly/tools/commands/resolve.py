@@ -15,7 +15,6 @@ from duly.tools.output import add_json_option, answer
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "Say whether an effect happened of which nobody knew, after you found out."
 EXAMPLES = """\
 examples:
   duly resolve shop:app 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305 charge --done --result '"ch_1"'

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from duly._kernel.results import Json
     from duly.tools.sending.parcels import Manner
 
-SUMMARY = "Send a genuine signed delivery, as the provider would."
 EXAMPLES = """\
 examples:
   duly send stripe --secret whsec_example       to http://127.0.0.1:8000/stripe

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from duly.app import Duly
 
-SUMMARY = "Serve an application: receive deliveries, run its jobs, send its messages."
 EXAMPLES = f"""\
 examples:
   duly serve shop:app                        the Duly called app in shop.py, on port 8000

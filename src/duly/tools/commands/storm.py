@@ -15,7 +15,6 @@ from duly.tools.storm.settings import Settings, file_url
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "Try duly on this machine: deliver badly, kill, crash, and balance the books."
 EXAMPLES = """\
 examples:
   duly storm                                20,000 deliveries on SQLite

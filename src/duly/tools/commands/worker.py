@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from duly.app import Duly
     from duly.tools.working.plans import Plan
 
-SUMMARY = "Run the jobs of an application."
 EXAMPLES = f"""\
 examples:
   duly worker shop:app                       the jobs of all its queues, ten of each at a time
