@@ -145,6 +145,7 @@ class Duly(JobVerbs):
             deadline=self._deadline,
             queue=self._queue,
             enqueued=self.bell.ring,
+            sources=lambda: [route.source for route in self.site.routes.values()],
         )
 
     @contextmanager

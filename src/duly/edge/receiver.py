@@ -15,12 +15,13 @@ from duly.edge.batch import Batcher
 from duly.edge.followers import Followers
 from duly.edge.inline import InlineLane, OrmTransactions, OwnTransactions
 from duly.edge.judging import acknowledged, failed, prepared, works_of
+from duly.edge.rejections import Rejections
 from duly.edge.replies import Refused, Reply
 from duly.edge.reports import Reports
 from duly.inbox.arrivals import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
     from datetime import timedelta
 
     from duly._kernel.clock import Clock
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from duly.edge.intake import Delivery
     from duly.edge.requests import Request
     from duly.edge.routes import Route
+    from duly.gate.source import Source
     from duly.inbox.arrivals import Arrival, Outcome
     from duly.inbox.inline import Opener
 
@@ -60,6 +62,7 @@ class Receiver:
         deadline: timedelta,
         queue: int,
         enqueued: Callable[[], None] = lambda: None,
+        sources: Callable[[], Iterable[Source]] = tuple,
     ) -> None:
         # Called after a commit that holds jobs: a worker of this process need not look for them.
         self._enqueued = enqueued
@@ -83,6 +86,7 @@ class Receiver:
             deadline=self._deadline,
         )
         self.reports = Reports(database.blocking, database.awaited)
+        self.rejections = Rejections(sources)
 
     def now(self) -> float:
         """The time by which deliveries are judged."""
@@ -90,12 +94,13 @@ class Receiver:
 
     async def receive(self, route: Route, request: Request, body: bytes) -> Reply:
         """Judge a delivery and answer it after its commit."""
+        note = self.rejections.note
         arrivals: list[Arrival] = []
         try:
             if len(body) > LARGE or request.encoding is not None:
-                found = await asyncio.to_thread(prepared, route, request, body, self.now())
+                found = await asyncio.to_thread(prepared, route, request, body, self.now(), note)
             else:
-                found = prepared(route, request, body, self.now())
+                found = prepared(route, request, body, self.now(), note)
             delivery, arrivals = found
             outcomes = await self._commit(delivery, arrivals)
         except Exception as problem:
@@ -118,7 +123,7 @@ class Receiver:
         """The same on the calling thread."""
         arrivals: list[Arrival] = []
         try:
-            delivery, arrivals = prepared(route, request, body, self.now())
+            delivery, arrivals = prepared(route, request, body, self.now(), self.rejections.note)
             outcomes = self._commit_blocking(delivery, arrivals)
         except Exception as problem:
             reply = self._refused(route, problem, arrivals)
@@ -168,11 +173,13 @@ class Receiver:
     def close(self) -> None:
         """Write what is counted, and end the threads."""
         self.reports.close()
+        self.rejections.close()
         self._inline.close(self._release)
 
     async def aclose(self) -> None:
         """The same, awaited."""
         await self.reports.aclose()
+        await asyncio.to_thread(self.rejections.close)
         await asyncio.to_thread(self._inline.close, self._release)
 
 
