@@ -21,12 +21,13 @@ import duly
 from duly._kernel.errors import Code
 from duly.edge import rejections
 from duly.gate.explaining import KINDS
-from duly.gate.signing import Signed
 from tests.faults.doors import PATIENCE, WAYS, AsgiDoor
 from tests.processes import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from duly.gate.signing import Signed
 
 SECRET, OLD = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_aGVsbG8gb2xkIHNlY3JldCBvZiBteXNob3A="
 WRONG = "whsec_bm90IHRoZSBzZWNyZXQgb2YgdGhlIHNob3A="
@@ -85,7 +86,7 @@ def shop(
     app.source("shop", secret=[duly.Secret(SECRET, name="new"), ended], provider=PROVIDER)
     app.source("later", secret="whsec_bGF0ZXIgYW5kIGxhdGVyIGFuZCBsYXRlcg==", provider=PROVIDER)
     for name in ("shop", "later"):
-        app.on(name, name=f"take_{name}")(lambda event: None)
+        app.on(name, name=f"take_{name}")(take)
     caplog.set_level(logging.WARNING, "duly")
     shop = Shop(app, WAYS[request.param](app), caplog)
     app.receiver.rejections._seconds = shop.time
@@ -98,6 +99,11 @@ def shop(
     monkeypatch.setattr(rejections, "diagnose", watched)
     yield shop
     shop.door.close()
+
+
+def take(event: duly.Event) -> None:
+    """A handler, so that no warning is about its absence."""
+    assert event.id
 
 
 def signed(secret: str = WRONG, size: int = 0, **members: object) -> Signed:
@@ -280,14 +286,3 @@ def test_what_a_sender_wrote_stays_on_one_line_and_moves_no_terminal(text: str) 
     said = rejections.shown(f"{text}{SECRET}{text}", [source])
     assert said.isprintable()
     assert SECRET not in said
-
-
-def test_a_header_that_a_sender_named_is_escaped_in_the_log(shop: Shop) -> None:
-    delivery = signed(SECRET)
-    name = "x-\x1b[31mred\nERROR forged line"
-    source = shop.app.site.routes["/shop"].source
-    twice = [(one, value) for one, value in delivery.headers.items()] * 2
-    shop.app.receive("shop", [*twice, (name, "1"), (name, "2")], delivery.body)
-    [(_, _, _, said)] = shop.told(1)
-    assert said.isprintable()
-    assert source.texts_to_hide()[0] not in said
