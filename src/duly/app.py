@@ -126,7 +126,7 @@ class Duly(JobVerbs):
         self._given_begin = begin
         self._begin_jobs(egress)
         self._bind(database, orm)
-        self.site = Site(self.receiver, database.blocking, database.awaited, body_deadline)
+        self.site = Site(self.receiver, database.awaited, body_deadline)
         self.aio = Awaited(self)
 
     def _bind(self, database: Store, begin: Begin | None) -> None:
@@ -167,14 +167,14 @@ class Duly(JobVerbs):
         kept = self._given_begin, self.store, self._begin, self._opener, self.receiver
         self._given_begin = given
         self._bind(database, orm)
-        self.site.move(self.receiver, database.blocking, database.awaited)
+        self.site.move(self.receiver, database.awaited)
         try:
             yield self
         finally:
             self.receiver.close()
             self._callers.close()
             self._given_begin, self.store, self._begin, self._opener, self.receiver = kept
-            self.site.move(self.receiver, self.store.blocking, self.store.awaited)
+            self.site.move(self.receiver, self.store.awaited)
 
     def source(
         self,

@@ -15,8 +15,9 @@ from duly.edge.batch import Batcher
 from duly.edge.followers import Followers
 from duly.edge.inline import InlineLane, OrmTransactions, OwnTransactions
 from duly.edge.judging import acknowledged, failed, prepared, works_of
+from duly.edge.readiness import Readiness
 from duly.edge.rejections import Rejections
-from duly.edge.replies import Refused, Reply
+from duly.edge.replies import Fault, Refused, Reply
 from duly.edge.reports import Reports
 from duly.inbox.arrivals import Status
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from duly._kernel.clock import Clock
     from duly._kernel.session import Runner
     from duly.edge.intake import Delivery
+    from duly.edge.readiness import Lane
     from duly.edge.requests import Request
     from duly.edge.routes import Route
     from duly.gate.source import Source
@@ -87,6 +89,7 @@ class Receiver:
         )
         self.reports = Reports(database.blocking, database.awaited)
         self.rejections = Rejections(sources)
+        self.readiness = Readiness(database.blocking, database.awaited, self._inline)
 
     def now(self) -> float:
         """The time by which deliveries are judged."""
@@ -107,6 +110,7 @@ class Receiver:
             reply = self._refused(route, problem, arrivals)
             self.reports.flush_soon()
             return reply
+        self.readiness.note_commit(lane_of(route))
         self.reports.awaited(delivery, arrivals, outcomes)
         if with_jobs(delivery, arrivals, outcomes):
             self._enqueued()
@@ -129,6 +133,7 @@ class Receiver:
             reply = self._refused(route, problem, arrivals)
             self.reports.flush_soon_blocking()
             return reply
+        self.readiness.note_commit(lane_of(route))
         self.reports.blocking(delivery, arrivals, outcomes)
         if with_jobs(delivery, arrivals, outcomes):
             self._enqueued()
@@ -146,6 +151,8 @@ class Receiver:
         event = arrivals[0].event_id if len(arrivals) == 1 else None
         known = problem.reply if isinstance(problem, Refused) else None
         reply = failed(route, problem, event) if known is None else known
+        if reply.said == Fault.STORE_UNAVAILABLE:
+            self.readiness.note_refusal(lane_of(route), problem)
         self.reports.refused(route, reply)
         return reply
 
@@ -181,6 +188,11 @@ class Receiver:
         await self.reports.aclose()
         await asyncio.to_thread(self.rejections.close)
         await asyncio.to_thread(self._inline.close, self._release)
+
+
+def lane_of(route: Route) -> Lane:
+    """Where the deliveries of a source wait for their commit."""
+    return "inline" if route.inline else "deferred"
 
 
 def with_jobs(delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> bool:
