@@ -17,6 +17,9 @@ from urllib.parse import urlsplit
 from tests.servers.databases import moved
 
 READY, COMPLETE, ERROR, AUTHENTICATION = b"Z", b"C", b"E", b"R"
+# What a description of a statement ends with: its parameters, then its columns or their absence.
+# asyncpg asks for one with a Flush, and waits for it before the server is ready again.
+PARAMETERS, COLUMNS, NO_COLUMNS = b"t", b"T", b"n"
 
 
 class Cut(Enum):
@@ -125,7 +128,7 @@ class Link:
 
     def _replies(self) -> None:
         """Carry what the server answers, one whole answer at a time."""
-        waiting, answer = b"", b""
+        waiting, answer, before = b"", b"", b""
         while sent := received(self._server):
             waiting += sent
             while (found := next_message(waiting)) is not None:
@@ -134,7 +137,9 @@ class Link:
                 answer += message
                 if kind == ERROR:
                     self._wire.errors.append(sqlstate(message))
-                if kind in (READY, AUTHENTICATION):
+                described = before == PARAMETERS and kind in (COLUMNS, NO_COLUMNS)
+                before = kind
+                if described or kind in (READY, AUTHENTICATION):
                     if not self._passed_on(answer):
                         return
                     answer = b""

@@ -19,8 +19,7 @@ from sqlalchemy.orm import sessionmaker
 
 import duly
 from duly.edge import readiness
-from duly.gate.signing import Signed
-from tests.faults.doors import PATIENCE, Answer, AsgiDoor, answer_of, scope_of
+from tests.faults.doors import PATIENCE, Answer, AsgiDoor, answer_of
 from tests.faults.shops import Mode, Shop
 from tests.faults.test_troubled_files import resize
 from tests.processes import until
@@ -51,7 +50,7 @@ async def asked_awaited(app: duly.Duly) -> Answer:
     async def send(message: Any) -> None:
         told.append(message)
 
-    scope = {**scope_of(Signed({}, b""), "/readyz"), "method": "GET"}
+    scope = {"type": "http", "method": "GET", "path": "/readyz", "headers": []}
     await app(scope, receive, send)
     return answer_of(told[0]["status"], [], told[1]["body"])
 
@@ -227,7 +226,7 @@ def test_a_server_that_never_answers_a_write_makes_it_unready_with_one_probe_und
         assert ready(shop) == READY
         until(lambda: True if shop.app.receiver.reports._due is None else None)  # its INSERTs
         wire.set(Cut.HOLE, "INSERT", times=1000)
-        becomes(shop, unready("no_answer"))
+        until(lambda: True if ready(shop)[0] == 503 else None)
         begun = len(writes)
         answers = [probe(shop) for _ in range(50)]
         assert {one.result(PATIENCE).status for one in answers} == {503}
@@ -266,6 +265,7 @@ def test_commits_of_the_orm_that_are_never_answered_make_it_unready_until_they_a
         wire.cut()
         for one in stuck:
             one.exception(PATIENCE)
+        shop.retried(shop.delivery())
         becomes(shop, READY)
         dispose(begin, shop)
 
