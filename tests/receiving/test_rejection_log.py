@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import duly
 from duly._kernel.errors import Code
 from duly.edge import rejections
+from duly.gate import explaining
 from duly.gate.explaining import KINDS
 from tests.faults.doors import PATIENCE, WAYS, AsgiDoor
 from tests.processes import until
@@ -90,7 +91,7 @@ def shop(
     caplog.set_level(logging.WARNING, "duly")
     shop = Shop(app, WAYS[request.param](app), caplog)
     app.receiver.rejections._seconds = shop.time
-    diagnose = rejections.diagnose
+    diagnose = explaining.diagnose
 
     def watched(case: Any, *more: Any) -> Any:
         shop.diagnosed.append((threading.get_ident(), len(case.delivery.body)))
@@ -203,7 +204,10 @@ def test_bodies_up_to_the_limit_are_diagnosed_and_larger_ones_are_not(shop: Shop
     assert [size for _, size in shop.diagnosed] == [rejections.DIAGNOSED]
 
 
-def test_one_cause_is_told_at_most_once_a_minute_with_the_number_left_out(shop: Shop) -> None:
+def test_one_cause_is_told_at_most_once_a_minute_with_the_number_left_out(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rejections, "REST", 0)
     for _ in range(5):
         shop.post(signed())
         shop.rest(11)

@@ -36,10 +36,11 @@ DIAGNOSED: Final = 64 * 1024
 BETWEEN: Final = 1.0
 PAUSE: Final = 60.0
 # Seconds of computing: of one diagnosis, and at a stretch before others get the interpreter.
-BUDGET: Final = 0.05
+BUDGET: Final = 0.03
 STRETCH: Final = 0.001
-# How much longer than it has computed the thread rests: it takes half a percent of the interpreter.
-REST: Final = 200
+# How much longer than it has computed the thread rests: it takes a five-hundredth of the
+# interpreter, and with its pauses others have it beside them for less than a hundredth of the time.
+REST: Final = 500
 # How many other sources of the application a delivery is tried with.
 OTHERS: Final = 8
 # Characters of a line that came from a diagnosis.
