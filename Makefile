@@ -50,7 +50,7 @@ docs: $(READY) ## write the page of all providers from their profiles
 	@$(BIN)/python -m duly.tools.shelf > $(VENV)/providers.md
 	@mv $(VENV)/providers.md docs/providers.md
 
-bench: $(READY) ## SUITE=claims, verify, ingest, jobs or outbox: ratios in one run, JSON last; ARGS=
+bench: $(READY) ## SUITE=claims, verify, ingest, rejections, jobs or outbox: ratios in one run, JSON last; ARGS=
 	@$(if $(filter verify,$(SUITE)),,$(BIN)/python -m tests.servers --) \
 	  $(BIN)/python -m benchmarks $(SUITE) $(ARGS)
 

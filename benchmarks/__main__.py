@@ -21,6 +21,7 @@ SUITES = {
     "claims": "claims per second, one durable commit each",
     "verify": "verifications per second, next to the libraries of three senders",
     "ingest": "deliveries accepted per second over HTTP; has options of its own, ingest --help",
+    "rejections": "p99 of deliveries in a flood of forged ones; options: rejections --help",
     "jobs": "jobs per second on PostgreSQL; has options of its own, jobs --help",
     "outbox": "messages sent per second; has options of its own, outbox --help",
 }
@@ -28,7 +29,7 @@ STORES = ("sqlite", "postgres")
 # The suites that measure stores; the others have no use for the options of a store.
 STORED = ("claims",)
 # The suites that are no duels: each reads its own options and reports in its own words.
-APART = ("ingest", "jobs", "outbox")
+APART = ("ingest", "jobs", "outbox", "rejections")
 
 
 class Suite(Protocol):

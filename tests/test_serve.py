@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
+from tests.processes import until
 from tests.serving import APP, SECRET, asked, refused, rows, served
 
 if TYPE_CHECKING:
@@ -284,3 +285,28 @@ def test_a_proxy_is_believed_only_if_it_is_told(here: Path) -> None:
             headers["X-Forwarded-For"] = "203.0.113.9"
             assert asked(server.url, "POST", "/stripe", body, headers).status == 200
         assert rows(url_in(here), "SELECT remote FROM duly_deliveries") == [(remote,)]
+
+
+def test_the_log_tells_why_a_delivery_was_rejected_and_the_answer_does_not(here: Path) -> None:
+    body = b'{"id": "evt_1", "type": "paid"}'
+    forged = duly.sign("stripe", body, "whsec_another_secret")
+    written_again = duly.sign("stripe", body, SECRET)
+    with served(here, "shop:app", SHOP_URL=url_in(here)) as server:
+        first = asked(server.url, "POST", "/stripe", body, dict(forged.headers))
+        server.log_tells("rejected (BAD_SIGNATURE, unexplained): The signature fits none")
+        compact = json.dumps(json.loads(body), separators=(",", ":")).encode()
+        headers = dict(written_again.headers)
+        # The diagnosis rests for a while after each: the sender comes again, as senders do.
+        until(
+            lambda: (
+                (
+                    asked(server.url, "POST", "/stripe", compact, headers).body == first.body
+                    and "(BAD_SIGNATURE, changed_body): The body was parsed and written again"
+                    in server.log()
+                )
+                or None
+            )
+        )
+        log = server.log()
+    assert SECRET not in log
+    assert "whsec_another_secret" not in log

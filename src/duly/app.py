@@ -134,7 +134,7 @@ class Duly(JobVerbs):
         self._given_begin = begin
         self._begin_jobs(egress)
         self._bind(database, orm)
-        self.site = Site(self.receiver, database.blocking, database.awaited, body_deadline)
+        self.site = Site(self.receiver, database.awaited, body_deadline)
         self.aio = Awaited(self)
 
     def _bind(self, database: Store, begin: Begin | None) -> None:
@@ -161,6 +161,7 @@ class Duly(JobVerbs):
             deadline=self._deadline,
             queue=self._queue,
             enqueued=self.bell.ring,
+            sources=lambda: [route.source for route in self.site.routes.values()],
         )
 
     @contextmanager
@@ -182,14 +183,14 @@ class Duly(JobVerbs):
         kept = self._given_begin, self.store, self._begin, self._opener, self.receiver
         self._given_begin = given
         self._bind(database, orm)
-        self.site.move(self.receiver, database.blocking, database.awaited)
+        self.site.move(self.receiver, database.awaited)
         try:
             yield self
         finally:
             self.receiver.close()
             self._callers.close()
             self._given_begin, self.store, self._begin, self._opener, self.receiver = kept
-            self.site.move(self.receiver, self.store.blocking, self.store.awaited)
+            self.site.move(self.receiver, self.store.awaited)
 
     def source(
         self,

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from duly._kernel.errors import DulyError, Held, Rejected, StoreUnavailable
 from duly.edge.intake import arrivals_of, delivery_of, event_of
 from duly.edge.lanes import RETRY_AFTER, Overloaded
+from duly.edge.rejections import Rejection
 from duly.edge.replies import Fault, Refused, greeting, refusal, rejection, taken, taken_many
 from duly.edge.requests import plain
 from duly.edge.seldom import Seldom
@@ -19,7 +20,7 @@ from duly.inbox.inline import Work
 from duly.jobs.running import HandlerFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from duly.edge.intake import Delivery
     from duly.edge.replies import Reply
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from duly.edge.routes import Route
     from duly.gate.source import Source
     from duly.inbox.arrivals import Arrival, Outcome
+
+    Note = Callable[[Rejection], None]
 
 logger = logging.getLogger("duly")
 SELDOM = Seldom(logger)
@@ -40,38 +43,36 @@ def allows(route: Route, method: str) -> bool:
 
 
 def prepared(
-    route: Route, request: Request, body: bytes, now: float
+    route: Route, request: Request, body: bytes, now: float, note: Note
 ) -> tuple[Delivery, list[Arrival]]:
     """A genuine delivery and its events; `Refused` has the answer to anything else."""
-    delivery = judged(route, request, body, now)
+    delivery = judged(route, request, body, now, note)
     arrivals = arrivals_of(delivery)
     if not route.inline:
         delivery.verified.let_go()  # or much JSON would be held by many that wait for a commit
     return delivery, arrivals
 
 
-def judged(route: Route, request: Request, body: bytes, now: float) -> Delivery:
-    """Ask the gate. What is not genuine, and what is only a question, is answered at once."""
-    source = route.source
+def judged(route: Route, request: Request, body: bytes, now: float, note: Note) -> Delivery:
+    """Ask the gate. What is not genuine, and what is only a question, is answered at once.
+
+    ``note`` is told of what is not genuine, for the log; the answer is the same without it.
+    """
+    source, url = route.source, called_by(route.source, request)
+    raw = plain(body, request.encoding, route.limit)
     try:
-        raw = plain(body, request.encoding, route.limit)
         if route.asks:
-            reply = greeted(
-                source, request.headers, raw, now=now, url=called_by(source, request),
-                method=request.method,
-            )  # fmt: skip
+            reply = greeted(source, request.headers, raw, now=now, url=url, method=request.method)
             if reply is not None:
                 raise Refused(greeting(reply))
         if request.method != "POST":
             raise Refused(not_allowed(route))
-        verified = verify(
-            source, request.headers, raw, now=now, url=called_by(source, request),
-            method=request.method,
-        )  # fmt: skip
+        verified = verify(source, request.headers, raw, now=now, url=url, method=request.method)
         if verified.handshake is not None:
             raise Refused(greeting(verified.handshake))
         return delivery_of(route, verified, request.remote, now)
     except Rejected as problem:
+        note(Rejection(source, request.headers, raw, url, request.method, now, problem))
         raise Refused(rejection(problem)) from None
 
 

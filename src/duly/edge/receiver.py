@@ -15,20 +15,24 @@ from duly.edge.batch import Batcher
 from duly.edge.followers import Followers
 from duly.edge.inline import InlineLane
 from duly.edge.judging import acknowledged, failed, prepared, works_of
-from duly.edge.replies import Refused, Reply
+from duly.edge.readiness import Readiness
+from duly.edge.rejections import Rejections
+from duly.edge.replies import Fault, Refused, Reply
 from duly.edge.reports import Reports
 from duly.inbox.arrivals import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
     from datetime import timedelta
 
     from duly._kernel.clock import Clock
     from duly._kernel.session import Runner
     from duly.edge.inline import OrmOpener
     from duly.edge.intake import Delivery
+    from duly.edge.readiness import Lane
     from duly.edge.requests import Request
     from duly.edge.routes import Route
+    from duly.gate.source import Source
     from duly.inbox.arrivals import Arrival, Outcome
 
 # A body larger than this, or compressed, is judged on a thread: it would hold up the event loop.
@@ -60,6 +64,7 @@ class Receiver:
         deadline: timedelta,
         queue: int,
         enqueued: Callable[[], None] = lambda: None,
+        sources: Callable[[], Iterable[Source]] = tuple,
     ) -> None:
         # Called after a commit that holds jobs: a worker of this process need not look for them.
         self._enqueued = enqueued
@@ -83,6 +88,8 @@ class Receiver:
             deadline=self._deadline,
         )
         self.reports = Reports(database.blocking, database.awaited)
+        self.rejections = Rejections(sources)
+        self.readiness = Readiness(database.blocking, database.awaited, self._inline)
 
     def enter_loop(self) -> None:
         """Refuse the running event loop where the pool of ``begin=`` belongs to another one."""
@@ -95,18 +102,20 @@ class Receiver:
 
     async def receive(self, route: Route, request: Request, body: bytes) -> Reply:
         """Judge a delivery and answer it after its commit."""
+        note = self.rejections.note
         arrivals: list[Arrival] = []
         try:
             if len(body) > LARGE or request.encoding is not None:
-                found = await asyncio.to_thread(prepared, route, request, body, self.now())
+                found = await asyncio.to_thread(prepared, route, request, body, self.now(), note)
             else:
-                found = prepared(route, request, body, self.now())
+                found = prepared(route, request, body, self.now(), note)
             delivery, arrivals = found
             outcomes = await self._commit(delivery, arrivals)
         except Exception as problem:
             reply = self._refused(route, problem, arrivals)
             self.reports.flush_soon()
             return reply
+        self.readiness.note_commit(lane_of(route))
         self.reports.awaited(delivery, arrivals, outcomes)
         if with_jobs(delivery, arrivals, outcomes):
             self._enqueued()
@@ -123,12 +132,13 @@ class Receiver:
         """The same on the calling thread."""
         arrivals: list[Arrival] = []
         try:
-            delivery, arrivals = prepared(route, request, body, self.now())
+            delivery, arrivals = prepared(route, request, body, self.now(), self.rejections.note)
             outcomes = self._commit_blocking(delivery, arrivals)
         except Exception as problem:
             reply = self._refused(route, problem, arrivals)
             self.reports.flush_soon_blocking()
             return reply
+        self.readiness.note_commit(lane_of(route))
         self.reports.blocking(delivery, arrivals, outcomes)
         if with_jobs(delivery, arrivals, outcomes):
             self._enqueued()
@@ -146,6 +156,8 @@ class Receiver:
         event = arrivals[0].event_id if len(arrivals) == 1 else None
         known = problem.reply if isinstance(problem, Refused) else None
         reply = failed(route, problem, event) if known is None else known
+        if reply.said == Fault.STORE_UNAVAILABLE:
+            self.readiness.note_refusal(lane_of(route), problem)
         self.reports.refused(route, reply)
         return reply
 
@@ -173,12 +185,19 @@ class Receiver:
     def close(self) -> None:
         """Write what is counted, and end the threads."""
         self.reports.close()
+        self.rejections.close()
         self._inline.close(self._release)
 
     async def aclose(self) -> None:
         """The same, awaited."""
         await self.reports.aclose()
+        await asyncio.to_thread(self.rejections.close)
         await asyncio.to_thread(self._inline.close, self._release)
+
+
+def lane_of(route: Route) -> Lane:
+    """Where the deliveries of a source wait for their commit."""
+    return "inline" if route.inline else "deferred"
 
 
 def with_jobs(delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> bool:

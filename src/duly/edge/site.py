@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 import threading
 from typing import TYPE_CHECKING, Final, Self
 
-from duly._kernel.errors import DulyError
-from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
 from duly.edge.lanes import RETRY_AFTER
 from duly.edge.replies import Fault, Reply, refused
@@ -18,11 +14,11 @@ from duly.edge.reports import alive
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from duly._kernel.functions import Colour
     from duly._kernel.session import Runner
     from duly.edge.receiver import Receiver
     from duly.edge.routes import Route
 
-logger = logging.getLogger("duly")
 # What bodies may take in memory while they arrive and are judged, all together.
 BODY_ROOM: Final = 256 * 1024 * 1024
 # Kept for bodies as most providers send them, whatever large ones take.
@@ -61,19 +57,16 @@ class Room:
 class Site:
     """What is served: sources by their path, health and readiness."""
 
-    def __init__(
-        self, receiver: Receiver, blocking: Runner, awaited: Runner, body_deadline: timedelta
-    ) -> None:
+    def __init__(self, receiver: Receiver, awaited: Runner, body_deadline: timedelta) -> None:
         self.body_deadline = body_deadline.total_seconds()
         self.routes: dict[str, Route] = {}
-        self.move(receiver, blocking, awaited)
+        self.move(receiver, awaited)
         self._lock = threading.Lock()
         self._taken = 0
 
-    def move(self, receiver: Receiver, blocking: Runner, awaited: Runner) -> None:
+    def move(self, receiver: Receiver, awaited: Runner) -> None:
         """Answer from this database from now on."""
         self.receiver = receiver
-        self._blocking = blocking
         self._awaited = awaited
         self.draining = False
 
@@ -99,13 +92,8 @@ class Site:
         if path == HEALTH:
             return health()
         if self.draining:
-            return self.readiness(None)
-        try:
-            async with asyncio.timeout(WAIT.total_seconds()):
-                await self._awaited.run_single(alive, wait=WAIT)
-        except (DulyError, TimeoutError) as problem:
-            return self.readiness(problem)
-        return self.readiness(None)
+            return draining()
+        return ready(await self.receiver.readiness.check(self._inline_colours()))
 
     def own_blocking(self, path: str, method: str) -> Reply | None:
         """The same on the calling thread."""
@@ -114,20 +102,16 @@ class Site:
         if path == HEALTH:
             return health()
         if self.draining:
-            return self.readiness(None)
-        try:
-            finish(self._blocking.run_single(alive, wait=WAIT))
-        except DulyError as problem:
-            return self.readiness(problem)
-        return self.readiness(None)
+            return draining()
+        return ready(self.receiver.readiness.check_blocking(self._inline_colours()))
 
-    def readiness(self, problem: Exception | None) -> Reply:
-        """Whether deliveries would be taken now; the log tells why not, the answer does not."""
-        if problem is not None:
-            logger.warning("not ready: %s", str(problem) or "the database did not answer in time")
-        said = "draining" if self.draining else "unavailable" if problem is not None else "ready"
-        body = json.dumps({"status": said}).encode()
-        return Reply(200 if said == "ready" else 503, body, said=said)
+    def _inline_colours(self) -> set[Colour]:
+        """The colours in which inline deliveries open their transactions."""
+        return {
+            route.handlers.colour
+            for route in self.routes.values()
+            if route.inline and route.handlers
+        }
 
     async def start(self) -> None:
         """Reach the database now, so that a mistake in its address is told at once."""
@@ -144,3 +128,16 @@ class Site:
 def health() -> Reply:
     """The process lives."""
     return Reply(200, b'{"status": "alive"}', said="alive")
+
+
+def draining() -> Reply:
+    """The server ends, and wants no more."""
+    return Reply(503, b'{"status": "draining"}', said="draining")
+
+
+def ready(reason: str | None) -> Reply:
+    """Whether deliveries would be taken now; the answer has a word for why not, the log more."""
+    if reason is None:
+        return Reply(200, b'{"status": "ready"}', said="ready")
+    body = json.dumps({"status": "unavailable", "reason": reason}).encode()
+    return Reply(503, body, said="unavailable")

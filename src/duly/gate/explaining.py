@@ -2,14 +2,15 @@
 
 The delivery is verified again, and again with one thing changed at a time, until the signature
 comes out right: what had to be changed is what went wrong. It takes many times as long as to
-verify, so ask for it when a person asks, not for every delivery that is rejected.
+verify, so ask for it when a person asks, not for every delivery that is rejected. A server that
+asks by itself hands over a `pace`, which ends the search when it has taken long enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from duly._kernel.errors import Code, Misuse, Rejected
 from duly._kernel.inputs import kind
@@ -27,6 +28,21 @@ if TYPE_CHECKING:
 
 # More names than this help nobody.
 MOST_NAMES = 8
+UNEXPLAINED, UNFINISHED = "unexplained", "unfinished"
+# Every kind of diagnosis there is.
+KINDS: Final = frozenset({*(kind for kind, _ in SUSPICIONS), UNEXPLAINED, UNFINISHED})
+
+
+class Diagnosis(NamedTuple):
+    """The most likely mistake: its kind, one of `KINDS`, and the sentence for people."""
+
+    kind: str
+    sentence: str
+
+
+def run_to_the_end() -> bool:
+    """The pace of a person who asks: as long as it takes."""
+    return True
 
 
 def explain(  # noqa: PLR0913  # what a request is made of, each by its name
@@ -64,8 +80,7 @@ def explain(  # noqa: PLR0913  # what a request is made of, each by its name
     if isinstance(found, Verified):
         return f"Nothing is wrong: the delivery is genuine, by the secret {found.secret!r}."
     problem = found or Rejected(Code.BAD_SIGNATURE, "the URL that was signed is not known")
-    case = Case(trusted, delivery, problem, known)
-    return suspected(case) or unexplained(case)
+    return diagnose(Case(trusted, delivery, problem, known)).sentence
 
 
 def delivery_of(
@@ -91,15 +106,28 @@ def checked_others(others: object) -> tuple[Source, ...]:
     return found
 
 
-def suspected(case: Case) -> str | None:
-    """The first guess that is evident, or that makes the signature good."""
-    for suspicion in SUSPICIONS:
+def diagnose(case: Case, pace: Callable[[], bool] = run_to_the_end) -> Diagnosis:
+    """The first guess that is evident, or that makes the signature good.
+
+    ``pace`` is called before each guess; the search ends where it returns False.
+    """
+    for suspected, suspicion in SUSPICIONS:
         for guess in suspicion(case):
             if isinstance(guess, str):
-                return guess
+                return Diagnosis(suspected, guess)
+            if not pace():
+                return Diagnosis(UNFINISHED, unfinished(case))
             if verifies(guess.source, guess.delivery):
-                return guess.sentence
-    return None
+                return Diagnosis(suspected, guess.sentence)
+    return Diagnosis(UNEXPLAINED, unexplained(case))
+
+
+def unfinished(case: Case) -> str:
+    """What is left to say when the search was ended."""
+    return (
+        f"{case.problem.reason}. The search for the cause was ended before it tried everything: "
+        "pass a recorded delivery to duly.explain()."
+    )
 
 
 def unexplained(case: Case) -> str:

@@ -17,3 +17,5 @@ EVENTS_STRIP = "events_strip"
 GUARDS_FORGET = "guards_forget"
 # One statement for many events; PostgreSQL only.
 INBOX_ACCEPT = "inbox_accept"
+# Not of the inbox alone: the migrations note the version with it, the readiness probe its time.
+META_WRITE = "meta_write"
