@@ -145,6 +145,7 @@ class Duly(JobVerbs):
             deadline=self._deadline,
             queue=self._queue,
             enqueued=self.bell.ring,
+            attendance=self.jobs.outgoing.attendance,
         )
 
     @contextmanager

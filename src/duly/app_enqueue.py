@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from duly._kernel.functions import Colour
     from duly._kernel.results import Json
     from duly._kernel.session import Runner, Session
+    from duly.edge.receiver import Receiver
     from duly.jobs.bell import Bell
     from duly.jobs.enqueue import Enqueued, NewJob
     from duly.jobs.registry import Registry
@@ -38,6 +39,7 @@ class EnqueueVerbs:
     store: Store
     jobs: Registry
     bell: Bell
+    receiver: Receiver
     _begin: Begin | None
     _opener: SameDatabase | None
 
@@ -136,6 +138,7 @@ class EnqueueVerbs:
             raise
         finish(opening.__aexit__(None, None, None))
         self.bell.ring()
+        self.receiver.reports.staged()
 
     def _opener_for(self, colour: Colour) -> Opener:
         """Who opens transactions of a colour."""
@@ -217,6 +220,7 @@ class AwaitedEnqueueVerbs:
             with tx.lasting(), inside(BLOCK):
                 yield tx
         self._jobs_of.bell.ring()
+        self._jobs_of.receiver.reports.staged()
 
 
 async def joined(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:

@@ -18,6 +18,7 @@ from duly.edge.judging import acknowledged, failed, prepared, works_of
 from duly.edge.replies import Refused, Reply
 from duly.edge.reports import Reports
 from duly.inbox.arrivals import Status
+from duly.outbox.attendance import Attendance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -60,6 +61,7 @@ class Receiver:
         deadline: timedelta,
         queue: int,
         enqueued: Callable[[], None] = lambda: None,
+        attendance: Attendance | None = None,
     ) -> None:
         # Called after a commit that holds jobs: a worker of this process need not look for them.
         self._enqueued = enqueued
@@ -82,7 +84,7 @@ class Receiver:
             most=queue,
             deadline=self._deadline,
         )
-        self.reports = Reports(database.blocking, database.awaited)
+        self.reports = Reports(database.blocking, database.awaited, attendance or Attendance())
 
     def now(self) -> float:
         """The time by which deliveries are judged."""
