@@ -9,6 +9,9 @@ from __future__ import annotations
 from datetime import timedelta
 from enum import StrEnum
 
+# Beside the message, so that only callers read it: a worker or a command has no sender to answer.
+FOR_RECEIVERS = "In a receiver: acknowledge nothing, answer 503 and let the sender retry."
+
 
 class DulyError(Exception):
     """The root of every error that duly raises on purpose."""

@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import duly
-from duly._kernel.errors import DulyError, Misuse
+from duly._kernel.errors import DulyError, Misuse, StoreRefused, StoreUnavailable
 from duly.tools.commands import (
     dead,
     demo,
@@ -122,9 +122,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as problem:
         if not expected(problem):
             raise
-        print(f"duly: {one_line(problem)}", file=sys.stderr)
+        print(f"duly: {one_line(problem)}{remedy(problem)}", file=sys.stderr)
         return USAGE if isinstance(problem, Misuse) else FAILED
     return code
+
+
+def remedy(problem: Exception) -> str:
+    """What the caller of a command can do where the database does not answer."""
+    if isinstance(problem, StoreUnavailable) and not isinstance(problem, StoreRefused):
+        return " (run the command again once the database answers)"
+    return ""
 
 
 def run(arguments: Sequence[str] | None) -> int:
