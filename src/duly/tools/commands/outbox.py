@@ -64,9 +64,10 @@ examples:
   duly outbox discard shop:app ID           delete it for good
 
 READY can be sent now, and OLDEST is how long the first of them could have
-been; WAITING is sent later; LEASED is on its way; DEAD was given up. The relays
-that live are named below, and where there is none that is said on stderr. What was
-sent is not here any more: `show` says when that was, while the history knows.
+been; WAITING is sent later; LEASED is on its way; DEAD was given up. Below, the
+relays that live are named; if messages wait and there is none, stderr says so.
+What was sent is not here any more: `show` says when that was, while the
+history knows.
 The list of dead messages shows no addresses and no bodies: they are shown one
 by one. With --rate the times are written with the messages: this command does
 not wait, and may be closed."""
@@ -162,7 +163,7 @@ def count(arguments: argparse.Namespace, place: str | None) -> int:
     with store_at(arguments, place, MESSAGES) as store:
         stats = finish(counted(store.blocking))
     answer(arguments, counts_table(stats), counts_document(stats))
-    if not stats.relays:
+    if not stats.relays and stats.ready + stats.waiting + stats.leased:
         print(NO_RELAY, file=sys.stderr)
     return 0
 
