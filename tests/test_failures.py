@@ -10,7 +10,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as some
 
 from duly import Misuse
-from duly._kernel.failures import Failure, described, plain, read
+from duly._kernel.errors import FOR_RECEIVERS
+from duly._kernel.failures import Failure, described, plain, read, shorten
 from duly._kernel.inputs import checked_clock
 from duly._kernel.redaction import MARK, REACH
 from duly._kernel.retry import Dead
@@ -100,6 +101,68 @@ def test_it_is_stored_as_a_json_object_with_four_fields() -> None:
         "traceback": None,
         "attempt": 2,
     }
+
+
+def failed_because(first: Exception) -> Exception:
+    """An error whose chain began with another."""
+    middle, last = KeyError("order"), ValueError("it cannot be booked")
+    middle.__context__, last.__cause__ = first, middle
+    return last
+
+
+def test_the_exception_that_began_a_chain_is_kept_as_the_cause() -> None:
+    first = RuntimeError("a future attached to a different loop")
+    assert kept(first).cause is None
+    told = kept(failed_because(first))
+    assert told.message == "it cannot be booked"
+    assert told.cause == "RuntimeError: a future attached to a different loop"
+    assert kept(failed_because(OSError())).cause == "OSError"
+
+
+def test_a_cause_that_the_message_repeats_is_not_kept() -> None:
+    outer = RuntimeError("the server said: refused")
+    outer.__cause__ = OSError("refused\nIs it running?")
+    assert kept(outer).cause is None
+
+
+def test_a_circle_of_causes_has_an_end() -> None:
+    one, two = ValueError("one"), ValueError("two")
+    one.__cause__, two.__cause__ = two, one
+    assert kept(one).cause == "ValueError: two"
+
+
+def test_a_cause_shows_no_secret_and_is_bounded() -> None:
+    told = kept(failed_because(OSError(f"Bearer {KEY} " + "x" * 5_000))).cause
+    assert told is not None
+    assert KEY not in told
+    assert MARK in told
+    assert len(told) <= 1_000
+
+
+def test_a_record_without_a_cause_is_read_as_one() -> None:
+    assert read(b'{"type":"A","message":"b","traceback":null,"attempt":1}') == Failure(
+        "A", "b", None, 1
+    )
+
+
+def test_what_a_receiver_should_answer_is_no_part_of_why_a_job_failed() -> None:
+    problem = OSError("gone")
+    problem.add_note(FOR_RECEIVERS)
+    problem.add_note("after the third try")
+    text = trace(problem)
+    assert FOR_RECEIVERS not in text
+    assert "after the third try" in text
+
+
+@given(some.text(max_size=400), some.integers(20, 300))
+def test_a_shortened_text_is_one_line_and_keeps_both_ends(text: str, most: int) -> None:
+    whole, told = " ".join(text.split()), shorten(text, most)
+    assert len(told) <= most
+    assert "\n" not in told
+    if told != whole:
+        head, _, tail = told.partition(" … ")
+        assert whole.startswith(head)
+        assert whole.endswith(tail)
 
 
 def test_types_have_the_names_they_are_imported_by() -> None:

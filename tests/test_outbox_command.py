@@ -252,7 +252,7 @@ def test_a_reason_has_no_type_that_nobody_could_import_and_shows_where_it_is_cut
         change(app, message, plain(told, 1, kind))
     assert f"\nerror     {long}\n" in run("show", ids["mail"][0])
     text = run("dead")
-    assert f"mail         {long[:119]}…\n" in text
+    assert re.search(r"mail         the receiver answered 302 x+ … x+\n", text)
     assert "sms          there was no answer\n" in text
     assert "sms          duly.Dead: no such number\n" in text
 

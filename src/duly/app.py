@@ -162,6 +162,7 @@ class Duly(JobVerbs):
             queue=self._queue,
             enqueued=self.bell.ring,
             sources=lambda: [route.source for route in self.site.routes.values()],
+            attendance=self.jobs.outgoing.attendance,
         )
 
     @contextmanager

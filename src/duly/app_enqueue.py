@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from duly._kernel.functions import Colour
     from duly._kernel.results import Json
     from duly._kernel.session import Opened, Runner, Session
+    from duly.edge.receiver import Receiver
     from duly.jobs.bell import Bell
     from duly.jobs.enqueue import Enqueued, NewJob
     from duly.jobs.registry import Registry
@@ -39,6 +40,7 @@ class EnqueueVerbs:
     store: Store
     jobs: Registry
     bell: Bell
+    receiver: Receiver
     _begin: Begin | None
     _opener: SameDatabase | None
 
@@ -153,6 +155,7 @@ class EnqueueVerbs:
             raise
         finish(opening.__aexit__(None, None, None))
         self.bell.ring()
+        self.receiver.reports.staged()
 
     def _opening(self) -> AbstractAsyncContextManager[Opened]:
         """A transaction that blocks, or a savepoint in the one that the caller has open."""
@@ -241,6 +244,7 @@ class AwaitedEnqueueVerbs:
             with tx.lasting(), inside(BLOCK):
                 yield tx
         self._jobs_of.bell.ring()
+        self._jobs_of.receiver.reports.staged()
 
 
 async def joined(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:

@@ -73,6 +73,7 @@ class SendVerbs(EnqueueVerbs):
             return finish(joined(session, new))
         done = finish(committed(self.store.blocking, new))
         self.bell.ring()
+        self.receiver.reports.staged()
         return done
 
     @property
@@ -113,6 +114,7 @@ class AwaitedSendVerbs(AwaitedEnqueueVerbs):
             return await joined(session, new)
         done = await committed(app.store.awaited, new)
         app.bell.ring()
+        app.receiver.reports.staged()
         return done
 
     @property

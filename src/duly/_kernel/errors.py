@@ -11,6 +11,9 @@ from enum import StrEnum
 
 from duly._kernel.exports import export
 
+# Beside the message, so that only callers read it: a worker or a command has no sender to answer.
+FOR_RECEIVERS = "In a receiver: acknowledge nothing, answer 503 and let the sender retry."
+
 
 @export
 class DulyError(Exception):

@@ -10,6 +10,7 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from duly._kernel.errors import FOR_RECEIVERS
 from duly._kernel.redaction import cleaned, shown
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 # 100 that are left of the round number.
 TYPE = (200, 0)
 MESSAGE = (1_400, 500)  # 2,000 in all
+CAUSE = (400, 500)  # 1,000 in all
 # 8,000 in all: the end says what failed, the beginning how it came there.
 TRACEBACK = (2_900, 5_000)
 # Of frames, as many as the text has room for, and of exceptions, what a person would still read.
@@ -40,6 +42,8 @@ class Failure:
     message: str
     traceback: str | None
     attempt: int
+    # The first exception of the chain that led to it; None where its message says that already.
+    cause: str | None = None
 
 
 def described(problem: BaseException, attempt: int, secrets: Sequence[str] = ()) -> bytes:
@@ -47,14 +51,17 @@ def described(problem: BaseException, attempt: int, secrets: Sequence[str] = ())
     message = text_of(problem)
     try:
         trace = "".join(Account(secrets).chain(problem))
+        cause = cause_of(problem, message)
     except Exception as other:  # a class may lie about all it is made of
         trace = f"The traceback could not be read: {name_of(other)}\n"
+        cause = None
     return stored(
         Failure(
             type=shown(name_of(problem), secrets, *TYPE),
             message=shown(message, secrets, *MESSAGE),
             traceback=shown(cleaned(trace), secrets, *TRACEBACK),
             attempt=attempt,
+            cause=None if cause is None else shown(cause, secrets, *CAUSE),
         )
     )
 
@@ -67,12 +74,14 @@ def plain(reason: str, attempt: int, kind: str = "duly.Dead", secrets: Sequence[
 
 def stored(failure: Failure) -> bytes:
     """The bytes that `read` reads."""
-    fields = {
+    fields: dict[str, str | int | None] = {
         "type": failure.type,
         "message": failure.message,
         "traceback": failure.traceback,
         "attempt": failure.attempt,
     }
+    if failure.cause is not None:
+        fields["cause"] = failure.cause
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -83,14 +92,15 @@ def read(stored: bytes | memoryview | None) -> Failure | None:
     text = bytes(stored).decode("utf-8", "backslashreplace")
     try:
         fields = json.loads(text)
-        trace = fields["traceback"]
+        trace, cause = fields["traceback"], fields.get("cause")
         return Failure(
             type=str(fields["type"]),
             message=str(fields["message"]),
             traceback=None if trace is None else str(trace),
             attempt=int(fields["attempt"]),
+            cause=None if cause is None else str(cause),
         )
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return Failure(type="unknown", message=shown(text, (), *MESSAGE), traceback=None, attempt=0)
 
 
@@ -127,7 +137,8 @@ class Account:
         yield f"{name_of(problem)}: {message}\n" if message else f"{name_of(problem)}\n"
         notes = getattr(problem, "__notes__", None)
         for note in notes[:MOST_NOTES] if isinstance(notes, list) else ():
-            yield f"{self.told(note)}\n"
+            if not (type(note) is str and note == FOR_RECEIVERS):
+                yield f"{self.told(note)}\n"
         if isinstance(problem, BaseExceptionGroup):
             yield from self.members(problem.exceptions)
 
@@ -144,6 +155,29 @@ class Account:
     def told(self, value: object) -> str:
         """A message, trimmed and redacted before it is indented: a secret may have many lines."""
         return shown(text_of(value), self.secrets, *MESSAGE)
+
+
+def cause_of(problem: BaseException, message: str) -> str | None:
+    """The exception that began the chain, on one line, unless the message repeats it."""
+    first = problem
+    for _ in range(MOST_EXCEPTIONS):
+        before, _joint = led_to(first)
+        if before is None or before is problem:
+            break
+        first = before
+    told = text_of(first)
+    if first is problem or (told and told.splitlines()[0] in message):
+        return None
+    return f"{name_of(first)}: {told}" if told else name_of(first)
+
+
+def shorten(text: str, most: int) -> str:
+    """A text on one line: all of it, or its two ends. The end often says what was wrong."""
+    line = " ".join(text.split())
+    if len(line) <= most:
+        return line
+    tail = most * 3 // 5
+    return f"{line[: most - tail - 3].rstrip()} … {line[-tail:].lstrip()}"
 
 
 def led_to(problem: BaseException) -> tuple[BaseException | None, str]:

@@ -162,7 +162,8 @@ def reason_to_retry(route: Route, problem: Exception, event: str | None) -> Repl
             {"retry_after": str(seconds)},
         )
     # The sender learns no more than that; the log tells why.
-    SELDOM.error(f"a delivery to {route.name} could not be written: {safe(problem)}")
+    told = f"a delivery to {route.name} could not be written, and was answered 503"
+    SELDOM.error(f"{told}, so that its sender comes again: {safe(problem)}")
     return refusal(
         Fault.STORE_UNAVAILABLE, "the delivery could not be written: send it again", again
     )

@@ -20,6 +20,7 @@ from duly.edge.rejections import Rejections
 from duly.edge.replies import Fault, Refused, Reply
 from duly.edge.reports import Reports
 from duly.inbox.arrivals import Status
+from duly.outbox.attendance import Attendance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -65,6 +66,7 @@ class Receiver:
         queue: int,
         enqueued: Callable[[], None] = lambda: None,
         sources: Callable[[], Iterable[Source]] = tuple,
+        attendance: Attendance | None = None,
     ) -> None:
         # Called after a commit that holds jobs: a worker of this process need not look for them.
         self._enqueued = enqueued
@@ -87,7 +89,7 @@ class Receiver:
             most=queue,
             deadline=self._deadline,
         )
-        self.reports = Reports(database.blocking, database.awaited)
+        self.reports = Reports(database.blocking, database.awaited, attendance or Attendance())
         self.rejections = Rejections(sources)
         self.readiness = Readiness(database.blocking, database.awaited, self._inline)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from duly.edge.replies import Reply
     from duly.edge.routes import Route
     from duly.inbox.arrivals import Arrival, Outcome
+    from duly.outbox.attendance import Attendance
 
 logger = logging.getLogger("duly")
 NO_WORKER = (
@@ -40,7 +41,8 @@ ALIVE = 60 * 1_000_000
 class Reports:
     """Sums what happened in this process and writes it when there is time."""
 
-    def __init__(self, blocking: Runner, awaited: Runner) -> None:
+    def __init__(self, blocking: Runner, awaited: Runner, attendance: Attendance) -> None:
+        self._attendance = attendance
         self._blocking = blocking
         self._awaited = awaited
         self._lock = threading.Lock()
@@ -118,8 +120,19 @@ class Reports:
             self._said.add(warning)
             logger.warning(warning)
 
+    def staged(self) -> None:
+        """A message was staged by this process: look soon whether a relay is there to send it."""
+        if not self._attendance.look_is_wanted():
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self.flush_soon_blocking()
+        else:
+            self.flush_soon()
+
     def _begin_flush(self, loop: asyncio.AbstractEventLoop) -> None:
-        task = loop.create_task(self.flush_awaited())
+        task = loop.create_task(self._flush_and_look())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -136,6 +149,16 @@ class Reports:
         if under_way is not None and under_way.is_alive():
             under_way.join()
         self.flush_blocking()
+
+    async def _flush_and_look(self) -> None:
+        """What the event loop's timer does."""
+        await self.flush_awaited()
+        if self._attendance.look_is_due():
+            with suppress(DulyError):  # then the next flush looks
+                look = self._awaited.run_single(self._attendance.look, wait=WAIT)
+                self._attendance.tell(unattended=await look)
+        elif self._attendance.look_is_wanted():
+            self.flush_soon()
 
     async def flush_awaited(self) -> None:
         """Write the sums; what cannot be written now is kept for the next time."""
@@ -155,6 +178,12 @@ class Reports:
         """What the timer's thread does; whoever closes waits for it."""
         self._flushing = threading.current_thread()
         self.flush_blocking()
+        if self._attendance.look_is_due():
+            with suppress(DulyError):  # then the next flush looks
+                look = self._blocking.run_single(self._attendance.look, wait=WAIT)
+                self._attendance.tell(unattended=finish(look))
+        elif self._attendance.look_is_wanted():
+            self.flush_soon_blocking()
 
     def flush_blocking(self) -> None:
         """The same on a thread."""

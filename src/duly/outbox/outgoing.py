@@ -13,6 +13,7 @@ from duly._kernel.ids import new_id
 from duly._kernel.inputs import checked_count, checked_duration, checked_key, kind, when
 from duly._kernel.keys import Key, as_bytes, digest
 from duly._kernel.retry import Backoff
+from duly.outbox.attendance import Attendance
 from duly.outbox.egress import Egress
 from duly.outbox.messages import (
     ATTEMPTS,
@@ -81,6 +82,7 @@ class Outgoing:
         self.egress = Egress()
         self.transports: dict[str, Transport] = {}
         self.signers: dict[str, Signer] = {}
+        self.attendance = Attendance()
 
     @property
     def used(self) -> bool:
@@ -129,6 +131,7 @@ class Outgoing:
         if content is not None and "content-type" not in {name.lower() for name in told}:
             told = {"Content-Type": content, **told}
         message = new_id()
+        self.attendance.note_staged()
         claim = None if key is None else claim_of(url, key)
         return NewMessage(
             message,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly._kernel.exports import export
 from duly._kernel.options import WAIT
-from duly.outbox.statements import OUTBOX_COUNTS
+from duly.outbox.statements import OUTBOX_COUNTS, RELAYS_LIVE
 
 if TYPE_CHECKING:
     from duly._kernel.session import Row, Runner, Session
@@ -37,10 +37,25 @@ class DestinationStats:
 
 @export
 @dataclass(frozen=True, slots=True)
+class LiveRelay:
+    """A process that sends until it is stopped, and was seen within its lease."""
+
+    id: str
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
 class OutboxStats:
-    """What there is to send: by destination, and in all."""
+    """What there is to send: by destination, and in all; and who sends it.
+
+    Args:
+        destinations: the destinations that have messages, by name.
+        relays: the relays that live.
+    """
 
     destinations: dict[str, DestinationStats]
+    relays: tuple[LiveRelay, ...] = ()
 
     @property
     def ready(self) -> int:
@@ -68,7 +83,10 @@ async def counted(runner: Runner) -> OutboxStats:
 
     async def look(session: Session) -> OutboxStats:
         found = [destination_from(row) for row in await session.rows(OUTBOX_COUNTS)]
-        return OutboxStats({one.destination: one for one in found})
+        relays = [
+            LiveRelay(row["id"], row["host"], row["pid"]) for row in await session.rows(RELAYS_LIVE)
+        ]
+        return OutboxStats({one.destination: one for one in found}, tuple(relays))
 
     return await runner.run_single(look, wait=WAIT)
 

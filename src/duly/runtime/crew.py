@@ -23,7 +23,7 @@ from duly.runtime.hands import Hands
 from duly.runtime.performing import perform
 from duly.runtime.recorder import Recorder
 from duly.runtime.settler import Settler
-from duly.runtime.tally import Worked
+from duly.runtime.tally import Worked, tell_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -131,6 +131,7 @@ class Crew:
     def _decide(self, run: Run, ended: Ended) -> None:
         """How a run ended; decided once."""
         run.ended = ended
+        run.took = run.ran
         if ended.kind in ("settled", "lost"):
             self._settled(run, ended, held=True)
             self.start()
@@ -150,6 +151,7 @@ class Crew:
         if lane is not None and run.started is not None:
             self._transactions[lane] -= 1
         self.worked.count(run.leased, ended, held=held)
+        tell_end(run, ended, held=held)
 
     def refuse(self, run: Run, problem: Exception) -> None:
         """It cannot even begin: what is wrong with it counts as its error."""

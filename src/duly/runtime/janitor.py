@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from duly._kernel.session import Row, Runner, Session
     from duly.jobs.workers import Identity
+    from duly.outbox.attendance import Attendance
     from duly.runtime.relaying.tally import Relayed
     from duly.runtime.tally import Worked
 
@@ -100,6 +101,19 @@ async def counting(runner: Runner, worked: Worked | Relayed) -> None:
             await worked.flush(runner)
         except DulyError as problem:
             logger.debug("counters could not be written, they are kept: %s", problem)
+
+
+async def watching_relays(runner: Runner, attendance: Attendance) -> None:
+    """Say that no relay is alive if handlers stage messages, for as long as the worker works."""
+    while True:
+        await asyncio.sleep(COUNTING)
+        if attendance.look_is_due():
+            try:
+                unattended = await runner.run_single(attendance.look, wait=WAIT)
+            except DulyError as problem:
+                logger.debug("relays could not be looked for: %s", problem)
+            else:
+                attendance.tell(unattended=unattended)
 
 
 async def pruning(runner: Runner) -> None:

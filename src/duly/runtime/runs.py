@@ -19,6 +19,7 @@ class Run:
 
     __slots__ = (
         *("begun", "ended", "event", "handler", "held", "leased", "revoke", "started", "task"),
+        "took",
     )
 
     def __init__(self, leased: Leased, handler: Handler, event: Any) -> None:
@@ -32,6 +33,8 @@ class Run:
         self.begun: float | None = None
         # How it ended, once somebody has decided so: the handler, a timeout, a lost lease.
         self.ended: Ended | None = None
+        # For how many microseconds its handler ran.
+        self.took = 0
         self.task: asyncio.Task[None] | None = None
         # Takes the connection from a handler that does not let go.
         self.revoke: Callable[[], None] | None = None

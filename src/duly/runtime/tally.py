@@ -7,15 +7,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly._kernel.exports import export
-from duly._kernel.failures import read
+from duly._kernel.failures import read, shorten
 from duly.inbox.tally import Tally, flush
 
 if TYPE_CHECKING:
     from duly._kernel.session import Runner
     from duly.jobs.endings import Ended
     from duly.jobs.leases import Leased
+    from duly.runtime.runs import Run
 
 logger = logging.getLogger("duly")
+# A line for each run, as the access log has one for each delivery; at debug, for there are many.
+run_log = logging.getLogger("duly.worker")
+# Characters of a message, and of its cause, on one line of the log.
+LONGEST = 300
 # Types of failures that say nothing to a person beside their message.
 OURS = frozenset(
     f"duly.{name}" for name in ("Answered", "Unreached", "Unsigned", "Unsendable", "Stuck")
@@ -27,10 +32,30 @@ def reason(error: bytes | None) -> str:
     failure = read(error)
     if failure is None:
         return "no reason was given"
-    told = (failure.message.splitlines() or [""])[0][:200].rstrip(".")
-    if told and failure.type in OURS:
-        return told
-    return f"{failure.type}: {told}" if told else failure.type
+    told = shorten((failure.message.splitlines() or [""])[0], LONGEST).rstrip(".")
+    if not told or failure.type not in OURS:
+        told = f"{failure.type}: {told}" if told else failure.type
+    return told if failure.cause is None else f"{told} (cause: {shorten(failure.cause, LONGEST)})"
+
+
+def tell_end(run: Run, ended: Ended, *, held: bool) -> None:
+    """Tell of one run whose end is committed, whatever it is."""
+    if not run_log.isEnabledFor(logging.DEBUG):
+        return
+    outcome = ended.outcome if ended.kind == "settled" else ended.kind
+    members = {
+        "job": run.leased.id,
+        "name": run.leased.name,
+        "outcome": outcome if held else "lost",
+        "milliseconds": round(run.took / 1000, 1),
+        "attempt": run.leased.attempts + 1,
+    }
+    run_log.debug(
+        "job %s (%s): %s after %.1f ms, attempt %d of %d",
+        *members.values(),
+        run.leased.max_attempts,
+        extra={"members": members},
+    )
 
 
 def tell_again(leased: Leased, ended: Ended) -> None:

@@ -17,7 +17,7 @@ from duly.jobs.leases import names_of
 from duly.jobs.workers import Identity, leave, unpark
 from duly.runtime.crew import Crew
 from duly.runtime.heart import Heart
-from duly.runtime.janitor import counting, pruning, rescue_now, rescuing
+from duly.runtime.janitor import counting, pruning, rescue_now, rescuing, watching_relays
 from duly.runtime.schedule import Scheduler
 from duly.runtime.taking import LATEST, Taker
 from duly.stores.surely import end_surely, surely
@@ -199,6 +199,7 @@ class Worker:
             rescuing(runner, self._identity, self.worked, self.wake, pause),
             pruning(runner),
             counting(runner, self.worked),
+            watching_relays(runner, self._parts.jobs.outgoing.attendance),
             self._scheduler.run(),
         ]
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import duly
-from duly._kernel.errors import DulyError, Misuse
+from duly._kernel.errors import DulyError, Misuse, StoreRefused, StoreUnavailable
 from duly.tools.output import one_line, without_passwords
 
 if TYPE_CHECKING:
@@ -119,9 +119,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as problem:
         if not expected(problem):
             raise
-        print(f"duly: {one_line(problem)}", file=sys.stderr)
+        print(f"duly: {one_line(problem)}{remedy(problem)}", file=sys.stderr)
         return USAGE if isinstance(problem, Misuse) else FAILED
     return code
+
+
+def remedy(problem: Exception) -> str:
+    """What the caller of a command can do where the database does not answer."""
+    if isinstance(problem, StoreUnavailable) and not isinstance(problem, StoreRefused):
+        return " (run the command again once the database answers)"
+    return ""
 
 
 def run(arguments: Sequence[str] | None) -> int:

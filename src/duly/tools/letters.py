@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import duly
 from duly._kernel.errors import Misuse
+from duly._kernel.failures import shorten
 from duly._kernel.inputs import checked_count
 from duly._kernel.onestep import finish
 from duly._ledger.letters import ID, MOST_SHOWN, SHOWN
@@ -223,20 +224,25 @@ def why(failure: Failure | None) -> str:
         return "-"
     package, _, name = failure.type.rpartition(".")
     inner = package == "duly" and name not in duly.__all__
-    return on_one_line(failure.message if inner else f"{failure.type}: {failure.message}")
+    told = failure.message if inner else f"{failure.type}: {failure.message}"
+    return on_one_line(told if failure.cause is None else f"{told} (cause: {failure.cause})")
 
 
 def shortly(failure: Failure | None) -> str:
     """As much of it as a list has room for."""
-    told = why(failure)
-    return told if len(told) <= LONGEST_REASON else f"{told[: LONGEST_REASON - 1]}…"
+    return shorten(why(failure), LONGEST_REASON)
 
 
 def failed(failure: Failure | None) -> Json:
     """The last error, for programs; without what may be long."""
     if failure is None:
         return None
-    return {"type": failure.type, "message": failure.message, "attempt": failure.attempt}
+    return {
+        "type": failure.type,
+        "message": failure.message,
+        "cause": failure.cause,
+        "attempt": failure.attempt,
+    }
 
 
 def at(time: datetime) -> str:

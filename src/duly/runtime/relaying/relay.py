@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from duly._kernel.errors import DulyError, Held, StoreUnavailable
 from duly.runtime.janitor import counting, pruning
 from duly.runtime.relaying.dispatching import Dispatcher
+from duly.runtime.relaying.heartbeat import Heartbeat
 from duly.runtime.relaying.looking import Lookout
 from duly.runtime.relaying.rescuing import Rescuer
 from duly.runtime.relaying.sending import Sender
@@ -50,6 +51,7 @@ class Relay:
         self._rescuer = Rescuer(self._runner, self.relayed)
         self._lookout = Lookout(parts, settings, self._dispatcher.depot, self._rescuer)
         self._taker = Taker(parts, self._lookout, self._dispatcher)
+        self._heartbeat = Heartbeat(self._runner)
         self._hurried = False
         self._failed: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -97,7 +99,7 @@ class Relay:
         """Send until there is nothing to send now, or until told to stop."""
         self._loop = asyncio.get_running_loop()
         self._bell.add(self.wake)
-        helpers = [self._loop.create_task(work) for work in self._helpers()]
+        helpers = [self._loop.create_task(work) for work in self._helpers(until)]
         for helper in helpers:
             helper.add_done_callback(self._hear_helper)
         try:
@@ -114,10 +116,14 @@ class Relay:
             raise self._failed
         return self.relayed
 
-    def _helpers(self) -> list[Coroutine[Any, Any, None]]:
-        """What goes on beside the sending itself."""
+    def _helpers(self, until: Until) -> list[Coroutine[Any, Any, None]]:
+        """What goes on beside the sending itself.
+
+        A relay that ends by itself has no heartbeat: messages that are staged later wait again.
+        """
         pause = min(self._dispatcher.term.seconds / 4, RESCUING)
         return [
+            *([self._heartbeat.run()] if until == "stopped" else []),
             self._rescuer.run(lambda: self._lookout.patience(pause)),
             counting(self._runner, self.relayed),
             pruning(self._runner),
@@ -167,5 +173,6 @@ class Relay:
         await self._sender.close()
         try:
             await self.relayed.flush(self._runner)
+            await self._heartbeat.end()
         except DulyError as problem:
             logger.warning("the last counters could not be written: %s", problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import psycopg
@@ -21,6 +21,42 @@ if TYPE_CHECKING:
 RECONNECT = 2.0
 # How long a caller waits for a free connection before it is told that the store is unavailable.
 POOL_WAIT = 5.0
+
+
+class CancellableQueue:
+    """The queue of one pool worker: the worker gets nothing more once it has been cancelled."""
+
+    def __init__(self, queue: asyncio.Queue[Any]) -> None:
+        self._queue = queue
+
+    async def get(self) -> Any:
+        """The next task of the pool."""
+        worker = asyncio.current_task()
+        if worker is not None and worker.cancelling():
+            raise asyncio.CancelledError
+        return await self._queue.get()
+
+
+class CancellablePool(AsyncConnectionPool[PatientAsyncConnection]):
+    """A pool whose background tasks end when their loop does, whatever they are doing.
+
+    psycopg_pool takes a cancellation for one more failure to connect: a worker that was cancelled
+    while it opened a connection logs it and waits for its next task. ``asyncio.run`` cancels each
+    task once and then waits for all of them, so it would never return.
+    """
+
+    @classmethod
+    async def worker(cls, q: Any) -> None:
+        """Run the pool's tasks until one of them is told to stop, or until cancelled."""
+        await super().worker(CancellableQueue(q))  # type: ignore[arg-type]  # it only gets
+
+    async def schedule_task(self, task: Any, delay: float) -> None:
+        """Run a task of the pool later.
+
+        By a timer of the loop. The pool's own scheduler waits with ``asyncio.wait_for``, which on
+        Python 3.11 loses a cancellation that arrives together with a new task.
+        """
+        asyncio.get_running_loop().call_later(delay, self.run_task, task)
 
 
 class LoopPool:
@@ -47,7 +83,7 @@ class LoopPool:
             async with await connecting as connection:
                 wire = AwaitedWire(connection)
                 kwargs = await self._target.first_look(wire, connection.info.backend_pid)
-            pool: AsyncConnectionPool[PatientAsyncConnection] = AsyncConnectionPool(
+            pool = CancellablePool(
                 kwargs=kwargs,
                 connection_class=PatientAsyncConnection,
                 configure=self._remember,
@@ -58,8 +94,7 @@ class LoopPool:
                 name="duly",
                 open=False,
             )
-            # Not in the background: a loop that ends while a connection is still being made would
-            # wait for it for ever.
+            # Not in the background: the caller is told at once if the server takes no second one.
             await pool.open(wait=True, timeout=POOL_WAIT)
         except psycopg.Error as problem:
             give_up(problem)

@@ -11,7 +11,7 @@ from typing import NoReturn
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from duly._kernel.errors import Held, StoreRefused, StoreUnavailable
+from duly._kernel.errors import FOR_RECEIVERS, Held, StoreRefused, StoreUnavailable
 from duly.stores.postgres.errors import RERUN
 from duly.stores.postgres.patience import NoAnswer
 
@@ -67,10 +67,9 @@ def give_up(problem: psycopg.Error) -> NoReturn:
         reason = "cannot do it now"
     else:
         kind, reason = StoreRefused, "refused the statement"
-    raise kind(
-        f"PostgreSQL {reason}: {first_line(problem)}. Nothing may be acknowledged; answer 503 and "
-        "let the sender retry"
-    ) from problem
+    told = kind(f"PostgreSQL {reason}: {first_line(problem)}")
+    told.add_note(FOR_RECEIVERS)
+    raise told from problem
 
 
 def first_line(problem: Exception) -> str:

@@ -10,7 +10,6 @@ from duly._kernel.onestep import finish
 from duly.jobs.dead import Selection, discarded, listed, selection
 from duly.tools.letters import (
     JOBS,
-    LONGEST_REASON,
     PLACE,
     add_limit,
     add_table_options,
@@ -23,6 +22,7 @@ from duly.tools.letters import (
     more_than,
     not_dead,
     shell_words,
+    shortly,
     sorted_words,
     store_at,
     why,
@@ -170,7 +170,7 @@ def line(letter: DeadLetter) -> tuple[str, ...]:
         f"{letter.attempts} of {letter.max_attempts}",
         on_one_line(letter.name),
         for_whom(letter),
-        why(letter.failure)[:LONGEST_REASON],
+        shortly(letter.failure),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
@@ -62,8 +63,10 @@ examples:
   duly outbox discard shop:app ID           delete it for good
 
 READY can be sent now, and OLDEST is how long the first of them could have
-been; WAITING is sent later; LEASED is on its way; DEAD was given up. What was
-sent is not here any more: `show` says when that was, while the history knows.
+been; WAITING is sent later; LEASED is on its way; DEAD was given up. Below, the
+relays that live are named; if messages wait and there is none, stderr says so.
+What was sent is not here any more: `show` says when that was, while the
+history knows.
 The list of dead messages shows no addresses and no bodies: they are shown one
 by one. With --rate the times are written with the messages: this command does
 not wait, and may be closed."""
@@ -81,6 +84,10 @@ ACTIONS: dict[str | None, tuple[str, ...]] = {
     "replay": (*FILTERS, "all", "dry_run", "rate"),
     "discard": (),
 }
+NO_RELAY = (
+    "no relay is running, so messages wait: run `duly relay shop:app`, or `duly serve shop:app`, "
+    "which has one in it"
+)
 HEADINGS = ("DESTINATION", "READY", "OLDEST", "WAITING", "LEASED", "DEAD")
 
 
@@ -155,6 +162,8 @@ def count(arguments: argparse.Namespace, place: str | None) -> int:
     with store_at(arguments, place, MESSAGES) as store:
         stats = finish(counted(store.blocking))
     answer(arguments, counts_table(stats), counts_document(stats))
+    if not stats.relays and stats.ready + stats.waiting + stats.leased:
+        print(NO_RELAY, file=sys.stderr)
     return 0
 
 
@@ -209,9 +218,11 @@ def which_of(arguments: argparse.Namespace, message: str | None) -> Chosen:
 
 def counts_table(stats: OutboxStats) -> str:
     """A line for each destination."""
-    if not stats.destinations:
-        return "no messages"
-    return "\n".join(counts([HEADINGS, *(line(one) for one in stats.destinations.values())]))
+    lines = ["no messages"]
+    if stats.destinations:
+        lines = counts([HEADINGS, *(line(one) for one in stats.destinations.values())])
+    lines += [f"relay {on_one_line(one.host)}, process {one.pid}" for one in stats.relays]
+    return "\n".join(lines)
 
 
 def line(one: DestinationStats) -> tuple[str, ...]:
@@ -238,5 +249,6 @@ def counts_document(stats: OutboxStats) -> Json:
                 "dead": one.dead,
             }
             for one in stats.destinations.values()
-        ]
+        ],
+        "relays": [{"id": one.id, "host": one.host, "pid": one.pid} for one in stats.relays],
     }

@@ -14,15 +14,19 @@ from duly.runtime.relaying.settings import (
     GRACE,
     MOST_AT_ONCE,
     PER_DESTINATION,
-    SHORTEST_LEASE,
-    SLACK,
     relay_settings,
 )
 from duly.tools.serving.endings import noticed_signals
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, app_name, loaded
 from duly.tools.serving.logs import begin_log, secrets_of
 from duly.tools.serving.opening import address
-from duly.tools.serving.options import add_grace, add_log, add_until_idle, lease, whole
+from duly.tools.serving.options import (
+    add_grace,
+    add_log,
+    add_relay_lease,
+    add_until_idle,
+    whole,
+)
 from duly.tools.working.minding import MESSAGES, Minder
 from duly.tools.working.relays import hosted_relay, relay_members, relay_text
 
@@ -66,13 +70,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"how many of them to one host; a transport has its own (default {PER_DESTINATION})",
     )
-    parser.add_argument(
-        "--lease",
-        type=lease(SHORTEST_LEASE),
-        metavar="SECONDS",
-        help="how long this relay may have a message before it is given to another "
-        f"(default: the longest call, and {SLACK.total_seconds():g} more)",
-    )
+    add_relay_lease(parser, "--lease", "this relay")
     add_grace(parser, "messages on their way", GRACE)
     add_until_idle(parser)
     add_log(parser)

@@ -13,7 +13,14 @@ from duly.tools.serving.listening import base_url, listening, reachable
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, app_name, loaded
 from duly.tools.serving.logs import begin_log, secrets_of
 from duly.tools.serving.opening import Opening
-from duly.tools.serving.options import add_concurrency, add_log, seconds, whole
+from duly.tools.serving.options import (
+    add_concurrency,
+    add_lease,
+    add_log,
+    add_relay_lease,
+    seconds,
+    whole,
+)
 from duly.tools.serving.settings import DRAIN, Settings
 
 if TYPE_CHECKING:
@@ -76,6 +83,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--no-relay", action="store_true", help="send no messages here: `duly relay` does"
     )
     add_concurrency(parser)
+    add_lease(parser, "the worker of a process")
+    add_relay_lease(parser, "--relay-lease", "the relay of a process")
     add_ending(parser)
     add_proxy(parser)
     add_log(parser)
@@ -197,6 +206,8 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         most=arguments.limit_concurrency,
         concurrency=None if arguments.no_worker else arguments.concurrency,
         relay=not arguments.no_relay,
+        lease=arguments.lease,
+        relay_lease=arguments.relay_lease,
         proxies=(arguments.forwarded_allow_ips or "127.0.0.1,::1")
         if arguments.proxy_headers
         else None,

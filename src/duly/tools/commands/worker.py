@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
 from duly.jobs.handlers import checked_queue
-from duly.runtime.settings import GRACE, LEASE, MOST_AT_ONCE, SHORTEST_LEASE
+from duly.runtime.settings import GRACE, MOST_AT_ONCE
 from duly.tools.serving.endings import noticed_signals
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, app_name, loaded
 from duly.tools.serving.logs import begin_log, secrets_of
@@ -16,9 +16,9 @@ from duly.tools.serving.opening import address
 from duly.tools.serving.options import (
     add_concurrency,
     add_grace,
+    add_lease,
     add_log,
     add_until_idle,
-    lease,
     whole,
 )
 from duly.tools.working.minding import Minder
@@ -55,14 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[=N]",
         help="only the jobs of this queue, N at a time; may be given several times",
     )
-    parser.add_argument(
-        "--lease",
-        type=lease(SHORTEST_LEASE),
-        default=LEASE,
-        metavar="SECONDS",
-        help="how long this worker may be silent before its jobs are given to others "
-        f"(default {LEASE.total_seconds():g})",
-    )
+    add_lease(parser, "this worker")
     add_grace(parser, "jobs", GRACE)
     add_until_idle(parser)
     add_log(parser)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from duly.app import Duly
 
 ACCESS = "duly.access"
+POOL = "psycopg.pool"
+# Seconds in which a connection pool says the same once.
+POOL_PAUSE = 60.0
 HIDDEN = "***"
 # A very short secret would be found in any word.
 SHORTEST_HIDDEN = 6
@@ -136,6 +140,35 @@ class Objects(Form):
         return text
 
 
+class SeldomPool(logging.Filter):
+    """Lets each warning of a connection pool through once a minute, with how often it came.
+
+    A pool warns of every connection that it loses and of every attempt to replace it: in an outage
+    that hides the lines that say what the outage means.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[object, tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is logged; one that is says how many were not."""
+        if record.levelno < logging.WARNING:
+            return True
+        first = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        # The name of the pool is text. Some warnings name a connection instead, a new one each.
+        subject = (record.msg, first if isinstance(first, str) else None)
+        now = time.monotonic()
+        said, hidden = self._said.get(subject, (None, 0))
+        if said is not None and now - said < POOL_PAUSE:
+            self._said[subject] = (said, hidden + 1)
+            return False
+        self._said[subject] = (now, 0)
+        if hidden:
+            record.msg, record.args = f"{record.getMessage()} (and {hidden} times before)", ()
+        return True
+
+
 def moment(record: logging.LogRecord) -> str:
     """The time of a record, for machines in any time zone."""
     told = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -154,6 +187,10 @@ def begin_log(*, level: str, objects: bool, access: bool = True) -> Form:
     # What the server beneath says in passing is said better by the lines of this one.
     beneath = number if number < logging.INFO else max(number, logging.WARNING)
     logging.getLogger("uvicorn").setLevel(beneath)
+    pool = logging.getLogger(POOL)
+    for known in [one for one in pool.filters if isinstance(one, SeldomPool)]:
+        pool.removeFilter(known)
+    pool.addFilter(SeldomPool())
     if not access:
         logging.getLogger(ACCESS).setLevel(logging.CRITICAL)
     return form

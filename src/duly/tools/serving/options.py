@@ -6,7 +6,9 @@ import argparse
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from duly.runtime.settings import CONCURRENCY, MOST_AT_ONCE
+from duly.runtime.relaying.settings import SHORTEST_LEASE as SHORTEST_RELAY_LEASE
+from duly.runtime.relaying.settings import SLACK
+from duly.runtime.settings import CONCURRENCY, LEASE, MOST_AT_ONCE, SHORTEST_LEASE
 from duly.tools.serving.settings import LEVELS
 
 if TYPE_CHECKING:
@@ -60,6 +62,29 @@ def add_until_idle(parser: argparse.ArgumentParser) -> None:
     """When it ends by itself."""
     parser.add_argument(
         "--until-idle", action="store_true", help="end when there is nothing to do now"
+    )
+
+
+def add_lease(parser: argparse.ArgumentParser, worker: str) -> None:
+    """How long a worker is believed to live."""
+    parser.add_argument(
+        "--lease",
+        type=lease(SHORTEST_LEASE),
+        default=LEASE,
+        metavar="SECONDS",
+        help=f"how long {worker} may be silent before its jobs are given to others "
+        f"(default {LEASE.total_seconds():g})",
+    )
+
+
+def add_relay_lease(parser: argparse.ArgumentParser, option: str, relay: str) -> None:
+    """How long a relay may have a message."""
+    parser.add_argument(
+        option,
+        type=lease(SHORTEST_RELAY_LEASE),
+        metavar="SECONDS",
+        help=f"how long {relay} may have a message before it is given to another "
+        f"(default: the longest call, and {SLACK.total_seconds():g} more)",
     )
 
 

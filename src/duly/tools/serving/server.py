@@ -153,7 +153,7 @@ class Server(uvicorn.Server):
         if plan is not None:
             self._worker = hosted(
                 self._app,
-                plan.settings(self._settings.drain),
+                plan.settings(self._settings.drain, self._settings.lease),
                 over=lambda: self._loop.call_soon_threadsafe(self._host_over, self._worker),
                 lasting=True,
                 in_loop=self._app.in_one_loop,
@@ -165,7 +165,7 @@ class Server(uvicorn.Server):
             grace = timedelta(seconds=self._settings.drain)
             self._relay = hosted_relay(
                 self._app,
-                RelaySettings(grace=grace),
+                RelaySettings(lease=self._settings.relay_lease, grace=grace),
                 over=lambda: self._loop.call_soon_threadsafe(self._host_over, self._relay),
                 lasting=True,
                 in_loop=self._app.in_one_loop,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from duly.runtime.settings import CONCURRENCY
+from duly.runtime.settings import CONCURRENCY, LEASE
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 # Shorter than the 30 seconds after which container platforms kill, with room to linger.
 DRAIN: Final = 20.0
@@ -34,3 +37,7 @@ class Settings:
     concurrency: int | None = CONCURRENCY
     # Whether each process also sends what is staged in the outbox.
     relay: bool = True
+    # How long the worker of a process may be silent, and its relay have a message; None: the
+    # relay's own default.
+    lease: timedelta = LEASE
+    relay_lease: timedelta | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.edge import reports
+from duly.outbox.attendance import NO_RELAY
 from duly.tools.testing.applications import application, bound
 from duly.tools.testing.clocks import HandClock
 from duly.tools.testing.databases import databases_on
@@ -51,10 +52,10 @@ class Trial:
 
 @contextmanager
 def unwarned_of_workers() -> Iterator[None]:
-    """Do not say that no worker is alive: in a test jobs run when `run_jobs` is called."""
+    """Do not say that no worker or relay is alive: in a test they run when they are called."""
 
     def telling(record: logging.LogRecord) -> bool:
-        return record.msg != reports.NO_WORKER
+        return record.msg not in (reports.NO_WORKER, NO_RELAY)
 
     reports.logger.addFilter(telling)
     try:

@@ -1,4 +1,4 @@
--- The workers that were seen lately.
+-- The workers that were seen lately; a relay has a row here, too, without queues.
 -- params: age (microseconds), now
 -- columns: id
 WITH moment AS (
@@ -7,4 +7,4 @@ WITH moment AS (
 )
 SELECT id::text AS id
   FROM {workers}, moment
- WHERE seen_at > moment.now - :age::bigint * interval '1 microsecond'
+ WHERE queues <> '[]' AND seen_at > moment.now - :age::bigint * interval '1 microsecond'

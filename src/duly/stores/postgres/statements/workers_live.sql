@@ -1,4 +1,5 @@
--- The workers that were seen within their lease, and are believed to be at work.
+-- The workers that were seen within their lease, and are believed to be at work. A relay has a
+-- row here, too, without queues.
 -- params: now
 -- columns: id, host, pid, queues (JSON array)
 WITH moment AS (
@@ -7,5 +8,5 @@ WITH moment AS (
 )
 SELECT id::text AS id, host, pid, queues
   FROM {workers}, moment
- WHERE seen_at > moment.now - lease * interval '1 microsecond'
+ WHERE queues <> '[]' AND seen_at > moment.now - lease * interval '1 microsecond'
  ORDER BY id

@@ -1,4 +1,8 @@
--- The workers that were seen within their lease, and are believed to be at work.
+-- The workers that were seen within their lease, and are believed to be at work. A relay has a
+-- row here, too, without queues.
 -- params: now
 -- columns: id, host, pid, queues (JSON array)
-SELECT id, host, pid, queues FROM {workers} WHERE seen_at > :now - lease ORDER BY id
+SELECT id, host, pid, queues
+  FROM {workers}
+ WHERE queues <> '[]' AND seen_at > :now - lease
+ ORDER BY id

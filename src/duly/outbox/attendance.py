@@ -1,0 +1,59 @@
+"""Whether a relay is alive while messages wait: looked at seldom, and never on a caller's way."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from duly.outbox.statements import OUTBOX_UNATTENDED
+
+if TYPE_CHECKING:
+    from duly._kernel.session import Session
+
+logger = logging.getLogger("duly")
+NO_RELAY = (
+    "messages are staged and no relay is alive: they are safe in the database and wait for one. "
+    "Run `duly relay shop:app`, or serve the app with `duly serve shop:app`, which has a relay in "
+    "it (shop:app names your Duly)"
+)
+# Seconds between two looks of one process, and between two warnings.
+LOOK, WARN = 60.0, 600.0
+# Seconds between a message and the look: for its transaction to commit, and for a relay to send it.
+SETTLE = 1.0
+
+
+class Attendance:
+    """What one process knows of the relays that send its messages."""
+
+    def __init__(self) -> None:
+        # When the first message since the last look was staged.
+        self._staged: float | None = None
+        self._next = 0.0
+
+    def note_staged(self) -> None:
+        """A message is being staged; whether it is committed, the database knows."""
+        if self._staged is None:
+            self._staged = time.monotonic()
+
+    def look_is_wanted(self) -> bool:
+        """Whether messages were staged, and the last look was long enough ago."""
+        return self._staged is not None and time.monotonic() >= self._next
+
+    def look_is_due(self) -> bool:
+        """The same, once those messages have had time to be committed and sent."""
+        staged = self._staged
+        now = time.monotonic()
+        return staged is not None and now >= self._next and now >= staged + SETTLE
+
+    async def look(self, session: Session) -> bool:
+        """Ask the database whether messages wait and no relay is alive."""
+        [row] = await session.rows(OUTBOX_UNATTENDED)
+        return bool(row["unattended"])
+
+    def tell(self, *, unattended: bool) -> None:
+        """Warn of what a look found, with the remedy."""
+        self._staged = None
+        self._next = time.monotonic() + (WARN if unattended else LOOK)
+        if unattended:
+            logger.warning(NO_RELAY)
