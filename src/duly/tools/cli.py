@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sqlite3
 import sys
 from typing import TYPE_CHECKING, NoReturn, Protocol
@@ -34,16 +33,14 @@ from duly.tools.commands import (
     worker,
 )
 from duly.tools.output import one_line, without_passwords
+from duly.tools.suggestions import UNRECOGNIZED, without_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 FAILED, USAGE = 1, 2
 # What a shell reports for a program that was ended by SIGINT or SIGPIPE.
 INTERRUPTED, NOBODY_READS = 130, 141
-
-# What was chosen instead may be a secret whose option came before the command.
-INVALID_CHOICE = re.compile(r"invalid choice: .*(?= \(choose from)", re.DOTALL)
 
 EXAMPLES = """\
 examples:
@@ -103,9 +100,12 @@ COMMANDS: dict[str, Command] = {
 class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints never repeat a password or a secret."""
 
+    commands: Mapping[str, Parser]
+
     def error(self, message: str) -> NoReturn:
         """Say how the command is used, and exit with 2."""
-        super().error(without_passwords(without_values(message)))
+        options = [one for action in self._actions for one in action.option_strings]
+        super().error(without_passwords(without_values(message, options)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -130,7 +130,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(arguments: Sequence[str] | None) -> int:
     """Parse the command line and run what it names."""
     parser = command_line()
-    parsed = parser.parse_args(arguments)
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        # Complained of by the parser of the command, which knows what it takes.
+        refusing = parser.commands.get(parsed.command, parser)
+        refusing.error(UNRECOGNIZED + " ".join(unknown))
     if parsed.command is None:
         parser.print_help(sys.stderr)
         return USAGE
@@ -149,6 +153,7 @@ def command_line() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"duly {duly.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    parser.commands = commands.choices
     for name, command in COMMANDS.items():
         command.add(
             commands.add_parser(
@@ -161,15 +166,6 @@ def command_line() -> Parser:
             )
         )
     return parser
-
-
-def without_values(message: str) -> str:
-    """A complaint of argparse that names options, and not what stood behind a mistyped one."""
-    start, told, words = message.partition("unrecognized arguments: ")
-    if told:
-        options = [word.partition("=")[0] for word in words.split() if word.startswith("-")]
-        message = start + told + (" ".join(options) or "there are more than the command takes")
-    return INVALID_CHOICE.sub("this is not one of them", message)
 
 
 def expected(problem: Exception) -> bool:

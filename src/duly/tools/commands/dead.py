@@ -11,9 +11,7 @@ from duly.jobs.dead import Selection, discarded, listed, selection
 from duly.tools.letters import (
     JOBS,
     LONGEST_REASON,
-    PLACE,
     add_limit,
-    add_table_options,
     add_times,
     add_words,
     at,
@@ -29,6 +27,7 @@ from duly.tools.letters import (
 )
 from duly.tools.output import add_json_option, answer, on_one_line, printable
 from duly.tools.tables import texts
+from duly.tools.where import PLACE, add_table_options
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +44,7 @@ examples:
   duly dead discard shop:app 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305   delete it for good
 
 The list shows no payloads: they are shown one by one. `duly replay` lets dead jobs run again."""
-ACTIONS = ("show", "discard")
+ACTIONS = JOBS.actions
 FILTERS = ("source", "type", "name", "since", "until")
 ASKED = "did it happen? Tell with `duly resolve`"
 HEADINGS = ("ID", "DIED", "ATTEMPTS", "JOB", "EVENT", "WHY")
