@@ -117,16 +117,17 @@ def test_what_cannot_be_stored_is_named_by_its_path_and_its_type(value: Any, tol
 def test_what_is_refused_is_named_as_the_caller_names_it() -> None:
     app = duly.Duly("memory:")
 
-    @app.job
+    @app.job(name="sell")
     def sell(job: duly.Job) -> None:
         """Never run."""
 
+    priced: Any = {"price": Decimal(3)}
     with pytest.raises(NotStorable, match=r'^payload\["price"\] is of type Decimal'):
-        app.enqueue(sell, {"price": Decimal(3)})
+        app.enqueue(sell, priced)
     with pytest.raises(NotStorable, match=r'^json\["price"\] is of type Decimal'):
-        app.send("https://shop.example/hook", json={"price": Decimal(3)})
+        app.send("https://shop.example/hook", json=priced)
     with duly.store("memory:") as store, pytest.raises(NotStorable, match=r"^result is of type"):
-        duly.fence(store, "scope", "key", lambda: Decimal(3))
+        duly.fence(store, "scope", "key", lambda: priced["price"])
     app.close()
 
 

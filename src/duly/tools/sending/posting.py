@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from duly.gate.signing import Signed
 
 # Replies of duly are a few dozen bytes; whatever else answers is not read to its end.
-MOST_READ, MOST_SHOWN = 64 * 1024, 200
+MOST_READ, MOST_SHOWN = 64 * 1024, 400
 
 MISHAPS: tuple[tuple[type[Exception], str], ...] = (
     (ConnectionRefusedError, "nobody listens there; start the receiver: duly serve app:app"),
