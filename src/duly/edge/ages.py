@@ -47,7 +47,7 @@ def first_too_old(arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> A
 
 def explain_too_old(delivery: Delivery, arrival: Arrival) -> str:
     """Why an event was parked, and what to do: for its sender, and for the log."""
-    memory = timedelta(microseconds=delivery.route.keep or 0)
+    memory = str(timedelta(microseconds=delivery.route.keep or 0)).removesuffix(", 0:00:00")
     return (
         f"{age_of(delivery, arrival)}, and the ledger remembers {memory}: it is stored and not "
         "processed, because nobody can tell whether it was handled before. To process it, raise "

@@ -126,7 +126,9 @@ def acknowledged(
         for rank in RANKS
         if (n := sum(outcome.status is rank for outcome in outcomes))
     }
-    return taken_many(success, counts, next(iter(counts)), reason)
+    old = first_too_old(arrivals, outcomes)
+    which = "" if old is None else f"event {old.event_id!r:.80}: "
+    return taken_many(success, counts, next(iter(counts)), which + reason)
 
 
 def tell_too_old(

@@ -38,12 +38,12 @@ examples:
   duly send stripe --tamper                     must be refused
   duly send --list                              every provider, and what its secret looks like
 
-The secret is taken from --secret, from DULY_SECRET_STRIPE and the like, or asked for; a command
-line can be seen by other users of the machine. Without --body the event is the profile's sample
-under a fresh id; a file is sent as it stands, unless --id or --type has to be written into it,
-but for the event's own time, where its body has one: a recorded event would be older than the
-receiver remembers, and be answered `too_old`. It becomes the beginning of this hour, unless
---keep-time is given.
+The secret is taken from --secret, from STRIPE_WEBHOOK_SECRET and the like, or asked for; a
+command line can be seen by other users of the machine. Without --body the event is the profile's
+sample under a fresh id. A file is sent as it stands, but for an --id or --type that has to be
+written into it, and for the event's own time where its body has one: that becomes the beginning of
+this hour, unless --keep-time is given. A recorded event would be older than what the receiver
+remembers, and be answered `too_old`.
 Of more than 20 copies only the unusual replies are shown, and the summary.
 The exit code is 0 if what was to be expected came (2xx, or a refusal of what was changed or stale,
 and no event accepted twice), 1 if not, or if the event was `too_old` and so not processed, and 2

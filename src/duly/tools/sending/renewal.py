@@ -139,23 +139,26 @@ def span_of(text: str, path: Path) -> tuple[int, int] | None:
 
 
 def start_of(text: str, at: int, key: str) -> int | None:
-    """Where the value of a key begins, in the object or list that begins here."""
+    """Where the value of a key begins, in the object or list that begins here.
+
+    Of a key that is there twice the last one counts, as for every reader of JSON in Python.
+    """
     listed = text[at] == "["
     if not listed and text[at] != "{":
         return None
-    at, number = skipped(text, at + 1), 0
+    at, number, found = skipped(text, at + 1), 0, None
     while text[at] not in "}]":
         name = str(number)
         if not listed:
             name, at = DECODER.raw_decode(text, at)
             at = skipped(text, skipped(text, at) + 1)  # behind the colon
         if name == key:
-            return at
+            found = at
         _, at = DECODER.raw_decode(text, at)
         at, number = skipped(text, at), number + 1
         if text[at] == ",":
             at = skipped(text, at + 1)
-    return None
+    return found
 
 
 def skipped(text: str, at: int) -> int:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 ACCEPTED = "accepted"
 # In a summary these come first, in this order; whatever else was said follows by its name.
 ORDER = (ACCEPTED, "duplicate", "conflict", "ignored", "too_old")
-TOO_OLD = "too_old"
 # Taken, and yet nothing was done.
 NOTABLE = frozenset({"conflict", "ignored", "too_old"})
 DIFFERS = "body_differs: this id came with another body before"
@@ -75,7 +74,7 @@ class Verdict:
 
     def surprise(self) -> str | None:
         """What was not to be expected, if anything."""
-        if any(parked(one) for one in self.answers):
+        if any(one.too_old for one in self.answers):
             return PARKED
         unexpected = [one for one in self.answers if not expected(one, self.parcel)]
         if any(one.status is not None for one in unexpected):
@@ -130,17 +129,12 @@ def member(answer: Answer) -> Json:
     }
 
 
-def parked(answer: Answer) -> bool:
-    """True for a reply that says the event is stored for its age, and not processed."""
-    return answer.word == TOO_OLD and not answer.error
-
-
 def expected(answer: Answer, parcel: Parcel) -> bool:
     """Whether a receiver that does its work answers like this."""
     if answer.status is None:
         return False
     if parcel.manner == "genuine":
-        return 200 <= answer.status < 300 and not parked(answer)
+        return 200 <= answer.status < 300 and not answer.too_old
     if answer.error and answer.word in set(Code):
         return answer.word in REASONS[parcel.manner]
     return answer.status in REFUSALS or answer.status == parcel.provider.reject
