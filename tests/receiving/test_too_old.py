@@ -6,6 +6,7 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from duly.edge import seldom
 from tests.receiving.senders import PAID, text
 
 if TYPE_CHECKING:
@@ -62,8 +63,13 @@ async def test_a_delivery_that_was_signed_before_the_memory_is_parked(
 
 
 async def test_the_log_tells_of_old_events_once_in_a_while_for_each_source(
-    stored: Case, place: DatabaseOf, clock: HandClock, caplog: pytest.LogCaptureFixture
+    stored: Case,
+    place: DatabaseOf,
+    clock: HandClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(seldom, "PAUSE", 3600.0)
     async with stored.open(place, clock) as subject:
         stripe = subject.source("stripe", now=clock, keep=KEEP)
         with caplog.at_level(logging.WARNING, logger="duly"):
