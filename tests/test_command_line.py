@@ -29,7 +29,7 @@ MIGRATIONS = [migration.name for migration in migrations("sqlite")]
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of whoever runs the tests."""
-    for name in ("DULY_URL", "DULY_PREFIX", "DULY_SCHEMA"):
+    for name in ("DULY_APP", "DULY_URL", "DULY_PREFIX", "DULY_SCHEMA"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -84,6 +84,85 @@ def test_the_environment_names_the_database_unless_the_argument_does(
     assert capsys.readouterr().out.count("applied") == 2 * len(MIGRATIONS)
     assert facts(empty_url)
     assert (tmp_path / "other.db").exists()
+
+
+def write_app(folder: Path, url: str) -> str:
+    """An application on this database, and how a command names it."""
+    path = folder / "bookshop.py"
+    path.write_text(f"import duly\n\napp = duly.Duly({url!r}, prefix='shop_')\n")
+    return f"{path}:app"
+
+
+def in_app(app: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, because it imports the application."""
+    return subprocess.run(
+        [*DULY, *arguments, app] if app else [*DULY, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **more},
+    )
+
+
+def test_migrate_and_prune_take_an_application_as_well_as_an_address(
+    empty_url: str, tmp_path: Path
+) -> None:
+    app = write_app(tmp_path, empty_url)
+    missing = in_app(app, "migrate", "--check")
+    assert (missing.returncode, facts(empty_url)) == (1, {})
+    printed = in_app(app, "migrate", "--print")
+    assert "shop_claims" in printed.stdout, printed.stderr
+    assert facts(empty_url) == {}
+
+    done = in_app(app, "migrate")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(f"now at schema version {CURRENT}\n")
+    assert catalog(empty_url, "shop_")["columns"]
+    checked = in_app("", "migrate", "--check", DULY_APP=app)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    pruned = in_app(app, "prune", "--json")
+    assert (pruned.returncode, json.loads(pruned.stdout)["claims"]) == (0, 0)
+
+
+def test_an_application_names_its_tables_itself(sqlite_url: str, tmp_path: Path) -> None:
+    refused = in_app(write_app(tmp_path, sqlite_url), "migrate", "--prefix", "other_")
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        "duly: an application names its tables itself: leave out --prefix and --schema\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["serv"], "did you mean serve?"),
+        (["migrat", "sqlite:///shop.db"], "did you mean migrate?"),
+        (["serve", "shop:app", "--prot", "8000"], "--prot: did you mean --port?"),
+        (["worker", "shop:app", "--concurency=3"], "--concurency: did you mean --concurrency?"),
+        (["migrate", "sqlite:///x.db", "--durability", "anny"], "did you mean any?"),
+        (["dead", "shwo", "shop:app", "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"],
+         "did you mean `duly dead show`?"),
+        (["outbox", "replya", "shop:app", "--all"], "write dead, show, replay or discard"),
+    ],
+)  # fmt: skip
+def test_a_mistyped_word_is_told_what_it_was_meant_to_be(
+    arguments: list[str], told: str, capsys: Output
+) -> None:
+    try:
+        code = main(arguments)
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    assert code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_word_that_resembles_nothing_is_neither_repeated_nor_guessed(capsys: Output) -> None:
+    for arguments in (["whsec_canary"], ["serve", "shop:app", "--zzz=whsec_canary"]):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        told = capsys.readouterr().err
+        assert "canary" not in told
+        assert "did you mean" not in told
 
 
 def test_prefix_and_schema_name_the_tables(empty_postgres_url: str) -> None:

@@ -106,6 +106,29 @@ def test_a_tenants_event_is_forgotten_for_that_tenant_alone(here: Path, url: str
         assert server.send("evt_1", "paid", tenant="zeta").body["status"] == "duplicate"
 
 
+def test_an_event_is_forgotten_by_the_address_of_its_database_as_well(here: Path, url: str) -> None:
+    with served(here, "tenants:app", SHOP_URL=url) as server:
+        for tenant in ("acme", "zeta"):
+            assert server.send("evt_1", "paid", tenant=tenant).body["status"] == "accepted"
+        refused = forget(here, url, url, "stripe", "evt_1")
+        assert (refused.returncode, "there is no event 'evt_1' in stripe" in refused.stderr) == (
+            2,
+            True,
+        )
+        assert "--tenant where the source has one" in refused.stderr
+        done = forget(here, url, "stripe", "evt_1", "--tenant", "acme", "--json", DULY_URL=url)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(done.stdout)["handlers"] is None
+        assert server.send("evt_1", "paid", tenant="acme").body["status"] == "accepted"
+        assert server.send("evt_1", "paid", tenant="zeta").body["status"] == "duplicate"
+
+
+def test_a_mistyped_path_makes_no_database(here: Path, sqlite_url: str) -> None:
+    missing = here / "missing.db"
+    assert forget(here, sqlite_url, f"sqlite:///{missing}", "stripe", "evt_1").returncode == 1
+    assert not missing.exists()
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

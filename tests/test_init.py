@@ -51,7 +51,7 @@ def test_an_app_has_its_provider_its_type_its_secret_and_its_commands(
     assert main(["init", "shop.py", "--provider", "github", *options]) == 0
     text = Path("shop.py").read_text()
     assert '@app.on("github", "pull_request.opened")' in text
-    assert '"DULY_SECRET_GITHUB"' in text
+    assert '"GITHUB_WEBHOOK_SECRET"' in text
     assert "development only" in text
     assert ("DATABASE_URL" in text) == bool(options)
     assert ("sqlite" in text) == (not options)

@@ -37,7 +37,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    for name in [name for name in os.environ if name.startswith("DULY_SECRET_")]:
+    for name in [name for name in os.environ if name.endswith(("_SECRET", "_PRIVATE_KEY"))]:
         monkeypatch.delenv(name)
 
 
@@ -136,7 +136,7 @@ def test_a_secret_of_the_environment_takes_the_place_of_the_one_in_the_file(
     monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     words = written(capsys)
-    monkeypatch.setenv("DULY_SECRET_STRIPE", "a-secret-of-our-own")
+    monkeypatch.setenv("STRIPE_WEBHOOK_SECRET", "a-secret-of-our-own")
     with serving(monkeypatch) as (base, _):
         assert main([*words[1:], f"{base}/stripe"]) == 1
         assert main(["send", "stripe", f"{base}/stripe"]) == 0

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+import duly
 from duly import NotStorable, WrongColour
 from duly._kernel import results, versions
 from duly._kernel.clock import from_microseconds, to_microseconds
@@ -83,6 +85,57 @@ def test_a_result_too_large_or_too_deep_is_refused() -> None:
     for value in ("x" * (results.MOST_BYTES + 1), deep, 10**5000):
         with pytest.raises(NotStorable):
             results.encode(value)
+
+
+class Point(NamedTuple):
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (
+            {"items": [1, 2, {"price": Decimal(3)}]},
+            'payload["items"][2]["price"] is of type Decimal',
+        ),
+        ({"at": datetime(2026, 1, 1, tzinfo=UTC)}, 'payload["at"] is of type datetime'),
+        ([{"a": (1,)}], 'payload[0]["a"] is of type tuple'),
+        (Point(1), "payload is of type Point"),
+        ({"by": {7: "x"}}, 'payload["by"] has a key of type int'),
+        ({"by": {7: object()}}, 'payload["by"] has a key of type int'),
+        ({"rate": float("nan")}, 'payload["rate"] is nan'),
+        ({"k" * 5000: b"x"}, "payload"),
+    ],
+)
+def test_what_cannot_be_stored_is_named_by_its_path_and_its_type(value: Any, told: str) -> None:
+    with pytest.raises(NotStorable) as raised:
+        results.encode(value, "payload")
+    assert str(raised.value).startswith(told)
+    assert len(str(raised.value)) < 400
+
+
+def test_what_is_refused_is_named_as_the_caller_names_it() -> None:
+    app = duly.Duly("memory:")
+
+    @app.job(name="sell")
+    def sell(job: duly.Job) -> None:
+        """Never run."""
+
+    priced: Any = {"price": Decimal(3)}
+    with pytest.raises(NotStorable, match=r'^payload\["price"\] is of type Decimal'):
+        app.enqueue(sell, priced)
+    with pytest.raises(NotStorable, match=r'^json\["price"\] is of type Decimal'):
+        app.send("https://shop.example/hook", json=priced)
+    with duly.store("memory:") as store, pytest.raises(NotStorable, match=r"^result is of type"):
+        duly.fence(store, "scope", "key", lambda: priced["price"])
+    app.close()
+
+
+def test_a_value_that_holds_itself_is_refused_at_once() -> None:
+    value: list[Any] = []
+    value += [value, value]
+    with pytest.raises(NotStorable, match="or holds itself"):
+        results.encode(value)
 
 
 @given(some.lists(some.binary(), min_size=1), some.lists(some.binary(), min_size=1))

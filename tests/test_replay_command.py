@@ -137,6 +137,63 @@ def test_one_is_shown_with_all_that_is_known(run: Run, ids: dict[str, list[str]]
     assert f"there is no dead letter {NOT_THERE}" in run("dead", "show", NOT_THERE, code=2)
 
 
+@pytest.fixture
+def event_job(app: duly.Duly) -> str:
+    """A dead job of an event whose body holds a secret, a line break and an escape sequence."""
+    app.source("stripe", secret=CANARY)
+
+    @app.on("stripe", "invoice.paid", name="mark")
+    def mark(event: duly.Event) -> duly.Dead:
+        return duly.Dead("no such invoice")
+
+    body = json.dumps(
+        {
+            "id": "evt_7",
+            "type": "invoice.paid",
+            "created": int(datetime.now(UTC).timestamp()),
+            "client_secret": "pi_1_secret_hidden",
+            "data": {"object": {"id": "in_7", "note": "r\u00fcck\x1b[31m"}},
+            "long": "z" * 40_000,
+        },
+        ensure_ascii=False,
+        indent=1,
+    )
+    sent = duly.sign("stripe", body.encode(), CANARY)
+    taken = app.receive("stripe", sent.headers, sent.body)
+    assert taken.status == 200, taken.body
+    assert app.work().dead == 1
+    return app.dead(name="mark")[0].id
+
+
+def test_a_job_of_an_event_is_shown_with_its_event(
+    run: Run, app: duly.Duly, event_job: str
+) -> None:
+    text = run("dead", "show", event_job)
+    assert "event     stripe evt_7 (invoice.paid)\n" in text
+    assert "received  " in text
+    assert '"id": "in_7"' in text
+    assert "payload" not in text
+    assert "hidden" not in text
+    assert "\x1b" not in text
+    assert "bytes left out …]" in text
+    assert len(text) < 20_000
+
+    told = json.loads(run("dead", "show", event_job, "--json"))["event"]
+    assert (told["id"], told["type"], told["source"]) == ("evt_7", "invoice.paid", "stripe")
+    assert '"id": "in_7"' in told["body"]
+    assert "hidden" not in told["body"]
+    assert told["body_size"] > 40_000
+    assert (told["body_cut"], told["body_pruned"]) == (True, False)
+    assert "in_7" not in run("dead", "--json")
+
+    done(app.store, "UPDATE duly_events SET body = NULL")
+    assert "body      pruned: its source keeps bodies only for a while" in run(
+        "dead", "show", event_job
+    )
+    told = json.loads(run("dead", "show", event_job, "--json"))["event"]
+    assert (told["body"], told["body_size"], told["body_pruned"]) == (None, None, True)
+
+
 def test_one_is_discarded_for_good(run: Run, app: duly.Duly, ids: dict[str, list[str]]) -> None:
     [job] = ids["pay"]
     assert run("dead", "discard", job) == f"discarded {job}\n"

@@ -31,7 +31,7 @@ TIMED = [
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of whoever runs the tests."""
-    for name in [name for name in os.environ if name.startswith("DULY_SECRET_")]:
+    for name in [name for name in os.environ if name.endswith(("_SECRET", "_PRIVATE_KEY"))]:
         monkeypatch.delenv(name)
 
 
@@ -182,7 +182,7 @@ def test_the_list_names_every_provider_and_the_form_of_its_secret(capsys: Output
     assert main(["send", "--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert {one["name"]: one["variable"] for one in listed}["standard-webhooks"] == (
-        "DULY_SECRET_STANDARD_WEBHOOKS"
+        "STANDARD_WEBHOOKS_SECRET"
     )
 
 
@@ -198,10 +198,67 @@ def test_a_file_or_standard_input_is_sent_as_it_stands(tmp_path: Path) -> None:
             input=body,
             capture_output=True,
             check=True,
-            env={**os.environ, "DULY_SECRET_STRIPE": keys("stripe").sender},
+            env={**os.environ, "STRIPE_WEBHOOK_SECRET": keys("stripe").sender},
         )
     assert [request.body for request in receiver.seen] == [body, body]
     assert ran.stdout.startswith(b"200 duplicate  evt_file  ")
+
+
+OLD = b'{ "id":"evt_old", "type":"a.b",\n  "data":{"created":5}, "created": 1600000000 }\n'
+
+
+def test_a_recorded_event_is_sent_with_a_fresh_time_and_says_so(
+    tmp_path: Path, capsys: Output
+) -> None:
+    path = tmp_path / "recorded.json"
+    path.write_bytes(OLD)
+    with receiving(inbox("stripe")) as receiver:
+        assert send("stripe", receiver, "--body", str(path)) == 0
+        moved = capsys.readouterr().err
+        assert send("stripe", receiver, "--body", str(path), "--keep-time") == 0
+    fresh, kept = (request.body for request in receiver.seen)
+    assert kept == OLD
+    hour = json.loads(fresh)["created"]
+    assert hour % 3600 == 0
+    assert fresh == OLD.replace(b"1600000000", str(hour).encode())
+    assert moved.startswith("duly: the event's own time was moved from 2020-09-13T12:26:40Z to ")
+    assert capsys.readouterr().err == ""
+
+
+def test_an_event_that_was_too_old_is_a_failure_with_its_reason(
+    tmp_path: Path, capsys: Output
+) -> None:
+    path = tmp_path / "recorded.json"
+    path.write_bytes(OLD)
+    app = duly.Duly("memory:")
+    app.source("stripe", secret=keys("stripe").receiver)
+    app.on("stripe")(handle)
+
+    def answer(seen: Seen) -> tuple[int, bytes]:
+        reply = app.receive("stripe", seen.headers, seen.body)
+        return reply.status, reply.body
+
+    with receiving(answer) as receiver:
+        assert send("stripe", receiver, "--body", str(path), "--keep-time") == 1
+        parked = capsys.readouterr()
+        assert send("stripe", receiver, "--body", str(path), "--id", "evt_new") == 0
+    app.close()
+    assert parked.out.startswith("200 too_old  evt_old  ")
+    assert "its event time is 2020-09-13T12:26:40Z, and the ledger remembers 30 days" in parked.out
+    assert parked.out.endswith("`duly forget` the event and have it sent again\n")
+    assert parked.err.startswith("duly: the event was not processed: it is older than")
+    assert "200 accepted  evt_new" in capsys.readouterr().out
+
+
+def test_an_old_event_among_several_is_a_failure_as_well(capsys: Output) -> None:
+    reply = json.dumps({"status": "accepted", "events": 2, "accepted": 1, "too_old": 1}).encode()
+    with receiving(lambda _: (200, reply)) as receiver:
+        assert send("stripe", receiver) == 1
+    assert "it is older than the receiver's memory" in capsys.readouterr().err
+
+
+def handle(event: duly.Event) -> None:
+    """Do nothing."""
 
 
 @pytest.mark.parametrize(

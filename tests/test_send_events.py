@@ -69,8 +69,134 @@ def test_a_file_says_itself_which_event_it_is(provider: str) -> None:
     body = provider_named(provider).sample
     first, second = (arrived(provider, made(provider, body=body)) for _ in range(2))
     assert first.id == second.id
+    kept = arrived(provider, made(provider, body=body, keep_time=True))
     if provider not in ("adyen", "linear"):  # one signs inside the body, one dates it there
-        assert first.body == body
+        assert kept.body == body
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_time_of_a_file_is_renewed_where_the_body_has_it(provider: str) -> None:
+    body = provider_named(provider).sample
+    before, after = (
+        arrived(provider, made(provider, body=body, keep_time=kept)) for kept in (True, False)
+    )
+    assert after.type == before.type
+    if before.time is None or provider == "shopify":  # whose time is in a header, and not signed
+        assert after.body == before.body
+    else:
+        assert timedelta(0) <= NOW - after.time < timedelta(hours=1)  # type: ignore[operator]
+
+
+def test_events_of_one_batch_keep_their_order_and_their_bytes() -> None:
+    body = (
+        b'[ {"eventId": 1, "occurredAt": 1600000000000, "n\\u0061me": "\xc3\xbc"},\n'
+        b'  {"eventId": 2, "occurredAt":1600000001500 } ]\n'
+    )
+    event = made("hubspot", body=body)
+    first, second = json.loads(event.body)
+    assert second["occurredAt"] - first["occurredAt"] == 1500
+    hour = NOW.replace(minute=0, second=0, microsecond=0)
+    assert second["occurredAt"] == int(hour.timestamp()) * 1000 + 500
+    for one, old in ((first, b"1600000000000"), (second, b"1600000001500")):
+        event = Event(event.body.replace(str(one["occurredAt"]).encode(), old))
+    assert event.body == body
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"2020-01-01T02:00:00.123+02:00"', "%Y-%m-%dT{:02}:00:00.123+02:00"),
+        ('"1577836800"', None),
+        ("1577836800.5", None),
+        ('"2020-01-01T00:00Z"', None),
+    ],
+)
+def test_a_time_is_renewed_in_the_notation_that_it_had(old: str, new: str | None) -> None:
+    event = made("square", body=b'{"event_id":"1","created_at":' + old.encode() + b"}")
+    written = json.loads(event.body)["created_at"]
+    assert type(written) is type(json.loads(old))
+    there = arrived("square", event).time
+    assert there is not None
+    assert timedelta(0) <= NOW - there < timedelta(hours=1)
+    if new is not None:
+        assert written.endswith(":00:00.123+02:00")
+
+
+def test_of_a_time_that_is_told_twice_the_one_that_counts_is_renewed() -> None:
+    event = made("stripe", body=b'{"created":1,"created":2}')
+    assert event.body.startswith(b'{"created":1,"created":1')
+    assert json.loads(event.body)["created"] % 3600 == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b"\xff", b"[1]", b'{"created":"soon"}', b'{"created":{"a":1}}', b'{"id":1,"id":2}'],
+)
+def test_a_file_without_a_readable_time_is_left_alone(body: bytes) -> None:
+    assert made("stripe", body=body).body == body
+
+
+STRIPE_OBJECTS: dict[str, tuple[str, str, dict[str, object]]] = {
+    "payment_intent.succeeded": ("payment_intent", "pi_", {"status": "succeeded"}),
+    "payment_intent.payment_failed": (
+        "payment_intent", "pi_", {"status": "requires_payment_method"}),
+    "charge.refunded": ("charge", "ch_", {"refunded": True}),
+    "charge.dispute.created": ("dispute", "dp_", {}),
+    "invoice.paid": ("invoice", "in_", {"status": "paid", "amount_remaining": 0}),
+    "invoice.payment_failed": ("invoice", "in_", {"status": "open"}),
+    "customer.created": ("customer", "cus_", {}),
+    "customer.subscription.deleted": ("subscription", "sub_", {"status": "canceled"}),
+    "checkout.session.completed": ("checkout.session", "cs_", {"payment_status": "paid"}),
+    "something.new.happened": ("new", "new_", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("type", STRIPE_OBJECTS)
+def test_the_object_of_a_stripe_event_follows_its_type(type: str) -> None:
+    kind, prefix, members = STRIPE_OBJECTS[type]
+    event = json.loads(made("stripe", type=type).body)
+    about = event["data"]["object"]
+    assert (event["type"], event["object"], about["object"]) == (type, "event", kind)
+    assert about["id"].startswith(prefix)
+    assert {name: about[name] for name in members} == members
+    if kind not in ("customer", "dispute"):
+        assert about["customer"].startswith("cus_")
+
+
+def test_two_events_are_about_two_objects_of_one_customer() -> None:
+    one, other = (
+        json.loads(made("stripe", id=id).body)["data"]["object"] for id in ("evt_1", "evt_2")
+    )
+    assert one["id"] != other["id"]
+    assert one["customer"] == other["customer"]
+
+
+@pytest.mark.parametrize(
+    ("provider", "type", "member"),
+    [
+        ("github", "pull_request.closed", "pull_request"),
+        ("github", "issues.opened", "issue"),
+        ("github", "push", "head_commit"),
+        ("github", "release.published", "release"),
+        ("github", "workflow_run.completed", "workflow_run"),
+        ("github", "star.created", "repository"),
+        ("shopify", "orders/paid", "line_items"),
+        ("shopify", "products/update", "variants"),
+        ("shopify", "customers/create", "first_name"),
+        ("shopify", "refunds/create", "refund_line_items"),
+        ("shopify", "carts/create", "updated_at"),
+        ("gitlab", "Push Hook", "commits"),
+        ("gitlab", "Issue Hook", "object_attributes"),
+    ],
+)
+def test_the_sample_follows_the_type_and_no_other_type_has_it(
+    provider: str, type: str, member: str
+) -> None:
+    event = arrived(provider, made(provider, type=type))
+    assert event.type == type
+    assert member in event.json
+    kinds = {"pull_request", "issue", "head_commit", "release", "workflow_run", "line_items"}
+    assert kinds & set(event.json) <= {member}
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -154,4 +280,4 @@ def test_a_body_that_cannot_be_given_an_id_is_refused_with_a_way_out(
     with pytest.raises(Misuse, match="leave --id and --type out") as raised:
         made(provider, body=body, id="mine")
     assert told in str(raised.value)
-    assert made(provider, body=body).body == body
+    assert made(provider, body=body, keep_time=True).body == body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from duly.gate import provider_named
 from duly.tools.cli import main
+from duly.tools.sending.signers import variable_of
 from tests.gate.genuine import PROVIDERS, keys
 from tests.processes.forked import run_forked
 from tests.receivers import receiving, told
@@ -30,7 +32,7 @@ NOBODY = "http://127.0.0.1:1/hook"
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of whoever runs the tests."""
-    for name in [name for name in os.environ if name.startswith("DULY_SECRET_")]:
+    for name in [name for name in os.environ if name.endswith(("_SECRET", "_PRIVATE_KEY"))]:
         monkeypatch.delenv(name)
 
 
@@ -149,7 +151,7 @@ def test_without_the_library_that_signs_it_says_what_to_install(
     ran = subprocess.run(
         [sys.executable, "-c", program, *command, provider],
         cwd=tmp_path,
-        env={**os.environ, f"DULY_SECRET_{provider.upper()}": keys(provider).sender},
+        env={**os.environ, variable_of(provider_named(provider)): keys(provider).sender},
         capture_output=True,
         text=True,
         check=False,
@@ -255,7 +257,8 @@ def test_without_a_secret_and_a_terminal_its_form_and_its_variable_are_named(
     )
     assert ran.returncode == 2
     assert ran.stderr.startswith(f"duly: which secret? {provider_named(provider).title} signs with")
-    assert f"DULY_SECRET_{provider.upper().replace('-', '_')}" in ran.stderr
+    name = provider.upper().replace("-", "_")
+    assert re.search(rf"Set {name}_((WEBHOOK_)?SECRET|PRIVATE_KEY), or give --secret", ran.stderr)
     form = {"adyen": "hex", "discord": "Ed25519 private", "sendgrid": "ECDSA private"}
     assert form.get(provider, "whsec_" if keys(provider).sender[:3] == "whs" else "plain text") in (
         ran.stderr

@@ -119,13 +119,14 @@ def test_make_run_and_the_line_it_prints_record_each_event_once(make: str, tmp_p
         sent = pasted(f"{line} --duplicate 3")
         assert (sent.returncode, sent.stderr) == (0, "")
         assert "3 copies: 1 accepted, 2 duplicate" in sent.stdout
-        assert payments(database) == [("pi_1", 1)]
+        [(paid, times)] = payments(database)
+        assert (paid.startswith("pi_"), times) == (True, 1)
         [event] = set(re.findall(r"evt_\w+", sent.stdout))
         said = shop.tells("recorded the payment")
-        assert f"info {event}: recorded the payment of pi_1, once for this event" in said
+        assert f"info {event}: recorded the payment of {paid}, once for this event" in said
         assert "50 copies: 1 accepted, 49 duplicate" in pasted(f"{line} --concurrent 50").stdout
-        assert payments(database) == [("pi_1", 1), ("pi_1", 1)]
-        until(lambda: shop.read().count("mailed the receipt of pi_1") == 2 or None)
+        assert [times for _, times in payments(database)] == [1, 1]
+        until(lambda: shop.read().count("mailed the receipt of pi_") == 2 or None)
         assert pasted(github(line)).stdout.startswith("200 accepted")
         shop.tells("pull_request.opened: pull request ")
         shop.press_ctrl_c()
@@ -133,7 +134,7 @@ def test_make_run_and_the_line_it_prints_record_each_event_once(make: str, tmp_p
         said = shop.tells("ended: ")
     assert "200 accepted   POST /stripe evt_" in said
     assert "the worker has ended: 3 done" in said
-    assert said.count("mailed the receipt of pi_1") == 2
+    assert said.count("mailed the receipt of pi_") == 2
     assert "Traceback" not in said
     assert "Error" not in said
 
@@ -149,7 +150,7 @@ def test_ctrl_c_ends_all_workers_of_the_shop(make: str, tmp_path: Path) -> None:
         assert "nobody listens there" in pasted(line).stdout
     assert "Traceback" not in said
     assert "Error" not in said
-    assert payments(tmp_path / "shop.db") == [("pi_1", 1)]
+    assert [times for _, times in payments(tmp_path / "shop.db")] == [1]
 
 
 def test_a_payment_of_nobodys_order_is_not_kept_so_that_it_can_be_sent_again(
@@ -157,11 +158,12 @@ def test_a_payment_of_nobodys_order_is_not_kept_so_that_it_can_be_sent_again(
 ) -> None:
     with typed(make, "run", "ARGS=--port 0", SHOP_DATABASE=str(tmp_path / "shop.db")) as shop:
         body = tmp_path / "body.json"
+        payment = {"id": "pi_2", "metadata": {"order_id": "order-2"}}
         told = {"id": "evt_1", "type": "payment_intent.succeeded"}
-        body.write_text(json.dumps({**told, "data": {"object": {"id": "pi_2"}}}))
+        body.write_text(json.dumps({**told, "data": {"object": payment}}))
         line = shop.line_after(TRY)
         assert pasted(f"{line} --body {body}").stdout.startswith("500 HANDLER_FAILED")
         with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
-            connection.execute("INSERT INTO orders (payment, amount) VALUES ('pi_2', 700)")
+            connection.execute("INSERT INTO purchases (id, amount) VALUES ('order-2', 700)")
         assert pasted(f"{line} --body {body}").stdout.startswith("200 accepted")
     assert payments(tmp_path / "shop.db") == [("pi_2", 1)]

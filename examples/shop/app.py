@@ -17,16 +17,16 @@ log = logging.getLogger("shop")
 
 # Development only: these two are in the documentation, so anybody can sign with them. Set both
 # variables to the secrets that Stripe and GitHub show you before others can reach the shop.
-STRIPE_SECRET = os.environ.get("STRIPE_SECRET", "stripe-example-secret")
-GITHUB_SECRET = os.environ.get("GITHUB_SECRET", "github-example-secret")
+STRIPE_SECRET = os.environ.get("STRIPE_WEBHOOK_SECRET", "stripe-example-secret")
+GITHUB_SECRET = os.environ.get("GITHUB_WEBHOOK_SECRET", "github-example-secret")
 
 # The shop's tables and duly's are in one file, so that one transaction can hold both.
 DATABASE = Path(os.environ.get("SHOP_DATABASE", Path(__file__).with_name("shop.db"))).resolve()
 
 TABLES = """
-CREATE TABLE IF NOT EXISTS orders (
-    payment TEXT PRIMARY KEY,  -- Stripe's id of the payment that the customer was sent to
-    amount  INTEGER NOT NULL
+CREATE TABLE IF NOT EXISTS purchases (
+    id     TEXT PRIMARY KEY,  -- the order_id in the metadata that the shop gave to Stripe
+    amount INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS payments (
     event   TEXT NOT NULL,  -- nothing here keeps an event from standing twice: duly does
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS changes (
     event        TEXT NOT NULL,
     pull_request INTEGER NOT NULL
 );
-INSERT INTO orders (payment, amount) VALUES ('pi_1', 2000) ON CONFLICT DO NOTHING;
+INSERT INTO purchases (id, amount) VALUES ('order-1', 2000) ON CONFLICT DO NOTHING;
 """
 with closing(sqlite3.connect(DATABASE)) as connection:
     connection.executescript(TABLES)
@@ -73,9 +73,10 @@ def record_payment(event: duly.Event, tx: duly.Tx) -> None:
     Both are committed together with the job for the receipt, and then Stripe gets its 200. If this
     raises, nothing is kept, Stripe gets a 500, and its next attempt starts afresh.
     """
-    payment = event.json["data"]["object"]["id"]
-    if not tx.execute("SELECT amount FROM orders WHERE payment = :payment", payment=payment):
-        raise LookupError(f"no order has the payment {payment}")
+    paid = event.json["data"]["object"]
+    payment, order = paid["id"], paid["metadata"]["order_id"]
+    if not tx.execute("SELECT amount FROM purchases WHERE id = :order", order=order):
+        raise LookupError(f"there is no order {order}, for which {payment} pays")
     tx.execute(
         "INSERT INTO payments (event, payment) VALUES (:event, :payment)",
         event=event.id,

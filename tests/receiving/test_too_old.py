@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from duly.edge import seldom
 from tests.receiving.senders import PAID, text
 
 if TYPE_CHECKING:
+    import pytest
+
     from tests.conftest import HandClock
     from tests.receiving.senders import Sender
     from tests.receiving.subjects import Case, DatabaseOf
@@ -35,7 +39,12 @@ async def test_an_event_that_happened_before_the_memory_is_parked(
     async with woven.open(place, clock) as subject:
         stripe = subject.source("stripe", now=clock, keep=KEEP)
         answer = await stripe.send(created(clock, KEEP + SECOND))
-        assert (answer.status, answer.json) == (200, {"status": "too_old", "event": "evt_1"})
+        assert (answer.status, answer.said) == (200, "too_old")
+        assert answer.json["event"] == "evt_1"
+        happened = f"{clock() - KEEP - SECOND:%Y-%m-%dT%H:%M:%SZ}"
+        assert answer.json["reason"].startswith(
+            f"its event time is {happened}, and the ledger remembers 10 days: it is stored"
+        )
         assert parked(stripe)
         assert subject.seen == []
         assert (await stripe.send(created(clock, KEEP + SECOND))).said == "duplicate"
@@ -47,8 +56,29 @@ async def test_a_delivery_that_was_signed_before_the_memory_is_parked(
     async with woven.open(place, clock) as subject:
         shop = subject.source(now=clock, keep=KEEP, tolerance=None)
         answer = await shop.send(PAID, id="evt_1", now=clock() - KEEP - SECOND)
-        assert (answer.status, answer.json) == (200, {"status": "too_old", "event": "evt_1"})
+        assert (answer.status, answer.said) == (200, "too_old")
+        signed = f"{clock() - KEEP - SECOND:%Y-%m-%dT%H:%M:%SZ}"
+        assert answer.json["reason"].startswith(f"it was signed at {signed}, and the ledger")
         assert parked(shop)
+
+
+async def test_the_log_tells_of_old_events_once_in_a_while_for_each_source(
+    stored: Case,
+    place: DatabaseOf,
+    clock: HandClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(seldom, "PAUSE", 3600.0)
+    async with stored.open(place, clock) as subject:
+        stripe = subject.source("stripe", now=clock, keep=KEEP)
+        with caplog.at_level(logging.WARNING, logger="duly"):
+            for number in range(5):
+                old = created(clock, KEEP + SECOND, f"evt_{number}")
+                assert (await stripe.send(old)).said == "too_old"
+    [line] = [record.getMessage() for record in caplog.records if "too_old" in record.getMessage()]
+    assert line.startswith(f"event 'evt_0' of {stripe.name} is too_old: its event time is ")
+    assert "raise keep= of the source" in line
 
 
 async def test_what_the_memory_still_covers_is_not_too_old(
@@ -104,5 +134,7 @@ async def test_an_old_event_among_new_ones_is_parked_alone(
     async with woven.open(place, clock) as subject:
         mails = subject.source("sendgrid", now=clock, keep=KEEP)
         answer = await mails.send(text(batch))
-        assert answer.json == {"status": "accepted", "events": 3, "accepted": 2, "too_old": 1}
+        said = answer.json
+        assert said.pop("reason").startswith("event 'sg_2': its event time is ")
+        assert said == {"status": "accepted", "events": 3, "accepted": 2, "too_old": 1}
         assert mails.worked() == [("sg_1", "handle"), ("sg_3", "handle")]

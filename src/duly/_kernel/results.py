@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 
 from duly._kernel.errors import NotStorable
+from duly._kernel.faults import find_unstorable
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -15,30 +16,38 @@ MOST_BYTES = 1024 * 1024
 MOST_DEPTH = 100
 
 
-def encode(value: object) -> bytes:
+def encode(value: object, what: str = "result") -> bytes:
     """Turn a JSON value into bytes, or refuse it while nothing has been written yet.
 
     Tuples, non-string keys, NaN and objects are refused: they would come back as something else.
+
+    Args:
+        value: what is to be stored.
+        what: the caller's name for it, with which an error names the place of the fault.
     """
+    verb = "return" if what == "result" else "use"
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
         same = bool(json.loads(text) == value)
     except (TypeError, ValueError, RecursionError) as problem:
+        found = find_unstorable(value, what)
         raise NotStorable(
-            f"this result cannot be stored as JSON ({type(problem).__name__}): "
-            "return None, a bool, a number, a string, a list or a dict with string keys"
+            found
+            or f"this {what} cannot be stored as JSON ({type(problem).__name__}): "
+            f"{verb} None, a bool, a number, a string, a list or a dict with string keys"
         ) from problem
     if not same:
         raise NotStorable(
-            "this result would not come back from JSON as it was: "
+            find_unstorable(value, what)
+            or f"this {what} would not come back from JSON as it was: "
             "use lists instead of tuples and strings as dict keys"
         )
     if deeper(value, MOST_DEPTH):
-        raise NotStorable(f"this result is nested deeper than {MOST_DEPTH} levels: flatten it")
+        raise NotStorable(f"this {what} is nested deeper than {MOST_DEPTH} levels: flatten it")
     if len(text) > MOST_BYTES:
         raise NotStorable(
-            f"this result is {len(text):,} bytes, the most is {MOST_BYTES:,}: "
-            "store it in a table of yours and return its id"
+            f"this {what} is {len(text):,} bytes, the most is {MOST_BYTES:,}: "
+            f"store it in a table of yours and {verb} its id"
         )
     return text.encode()
 

@@ -13,6 +13,7 @@ from duly._kernel.errors import Misuse
 from duly._kernel.ids import new_id
 from duly._kernel.inputs import checked_scope, kind
 from duly._kernel.keys import as_bytes, readable
+from duly.edge.ages import too_old
 from duly.edge.replies import Fault, quoted, refused
 from duly.inbox.arrivals import Arrival, Flag, Status, event_digest
 from duly.inbox.events import Event
@@ -111,20 +112,6 @@ def arrival(delivery: Delivery, facts: Facts, body: bytes) -> Arrival:
         remote=delivery.remote,
         jobs=() if route.inline else tuple(map(job_for, handlers)),
     )
-
-
-def too_old(delivery: Delivery, facts: Facts) -> bool:
-    """Whether it is from before the ledger's memory, so that nobody can say if it was handled."""
-    keep = delivery.route.keep
-    if keep is None:
-        return False
-    oldest = delivery.now - keep / 1_000_000
-    sent = delivery.verified.sent
-    if sent is not None and sent < oldest:
-        return True
-    if facts.time is None or not delivery.route.time_is_signed(delivery.verified.scheme):
-        return False
-    return facts.time.timestamp() < oldest
 
 
 def storable(event_type: str | None) -> str | None:

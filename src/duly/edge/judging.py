@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from duly._kernel.errors import DulyError, Held, Rejected, StoreUnavailable
+from duly.edge.ages import explain_too_old, first_too_old
 from duly.edge.intake import arrivals_of, delivery_of, event_of
 from duly.edge.lanes import RETRY_AFTER, Overloaded
 from duly.edge.rejections import Rejection
@@ -111,6 +112,7 @@ def acknowledged(
 ) -> Reply:
     """The answer after the commit."""
     success = delivery.verified.provider.success
+    reason = tell_too_old(delivery, arrivals, outcomes)
     if len(outcomes) == 1:
         outcome = outcomes[0]
         return taken(
@@ -118,13 +120,34 @@ def acknowledged(
             outcome.status.value,
             arrivals[0].event_id,
             body_differs=outcome.body_differs,
+            reason=reason,
         )
     counts = {
         rank.value: n
         for rank in RANKS
         if (n := sum(outcome.status is rank for outcome in outcomes))
     }
-    return taken_many(success, counts, next(iter(counts)))
+    old = first_too_old(arrivals, outcomes)
+    which = "" if old is None else f"event {old.event_id!r:.80}: "
+    return taken_many(success, counts, next(iter(counts)), which + reason)
+
+
+def tell_too_old(
+    delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]
+) -> str:
+    """The reason for the reply, and a line in the log, where an event is parked for its age.
+
+    One line for each source in a while: a provider may send a whole backlog.
+    """
+    arrival = first_too_old(arrivals, outcomes)
+    if arrival is None:
+        return ""
+    reason = explain_too_old(delivery, arrival)
+    SELDOM.warning(
+        f"event {arrival.event_id!r:.80} of {delivery.route.name} is too_old: {reason}",
+        about=f"too_old {delivery.route.name}",
+    )
+    return reason
 
 
 def safe(problem: Exception) -> str:

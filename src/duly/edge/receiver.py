@@ -57,7 +57,7 @@ class Database(NamedTuple):
 class Receiver:
     """Everything between a request that was read and its answer."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the app hands over each by name
         self,
         database: Database,
         *,

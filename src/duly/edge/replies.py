@@ -118,15 +118,19 @@ def greeting(reply: Handshake) -> Reply:
     return Reply(reply.status, reply.body, reply.content_type or "text/plain", said="handshake")
 
 
-def taken(status: int, said: str, event: str, *, body_differs: bool = False) -> Reply:
-    """The answer to a delivery of one event."""
+def taken(
+    status: int, said: str, event: str, *, body_differs: bool = False, reason: str = ""
+) -> Reply:
+    """The answer to a delivery of one event; ``reason`` says why it was not processed."""
     more = ', "body_differs": true' if body_differs else ""
+    more += f', "reason": {quoted(reason)}' if reason else ""
     body = f'{{"status": "{said}", "event": {quoted(event)}{more}}}'.encode()
     body = b"" if status == 204 else body
     return Reply(status, body, event=event, said=said)
 
 
-def taken_many(status: int, counts: Mapping[str, int], said: str) -> Reply:
+def taken_many(status: int, counts: Mapping[str, int], said: str, reason: str = "") -> Reply:
     """The answer to a delivery of several events: how many of each."""
     told = {"status": said, "events": sum(counts.values()), **counts}
+    told |= {"reason": reason} if reason else {}
     return Reply(status, json.dumps(told).encode(), said=said)

@@ -60,8 +60,8 @@ class Route:
         return self.source.name
 
     def scope(self, tenant: str | None) -> str:
-        """The namespace of its events. A name has no slash, so the last one ends the tenant."""
-        return self.name if tenant is None else f"{tenant}/{self.name}"
+        """The namespace of its events."""
+        return scope_of(self.name, tenant)
 
     def time_is_signed(self, scheme: Scheme[Any]) -> bool:
         """Whether the time of an event can be believed under this scheme."""
@@ -73,6 +73,11 @@ class Route:
             ]
             known = self.signed_times[scheme] = all(scheme.covers(place) for place in places)
         return known
+
+
+def scope_of(source: str, tenant: str | None) -> str:
+    """The namespace of a source's events. A name has no slash, so the last one ends the tenant."""
+    return source if tenant is None else f"{tenant}/{source}"
 
 
 def checked_name(name: object) -> str:

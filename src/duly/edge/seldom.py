@@ -23,13 +23,29 @@ class Seldom:
 
     def error(self, message: str) -> None:
         """Say it, or count it if it was said a moment ago."""
+        times = self._missed(message)
+        if times is not None:
+            self._logger.error("%s%s", message, more_times(times))
+
+    def warning(self, message: str, *, about: str) -> None:
+        """The same for a message that differs each time, told by what it is ``about``."""
+        times = self._missed(about)
+        if times is not None:
+            self._logger.warning("%s%s", message, more_times(times))
+
+    def _missed(self, key: str) -> int | None:
+        """How often it was only counted since it was said; None while it is counted."""
         now = time.monotonic()
-        before, times = self._said.get(message, (0.0, 0))
+        before, times = self._said.get(key, (0.0, 0))
         if before and now - before < PAUSE:
-            self._said[message] = (before, times + 1)
-            return
+            self._said[key] = (before, times + 1)
+            return None
         if len(self._said) >= MOST:
             self._said.clear()
-        self._said[message] = (now, 0)
-        more = f" (and {times} times more since)" if times else ""
-        self._logger.error("%s%s", message, more)
+        self._said[key] = (now, 0)
+        return times
+
+
+def more_times(times: int) -> str:
+    """The end of a message that was held back so many times."""
+    return f" (and {times} times more since)" if times else ""

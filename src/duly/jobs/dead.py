@@ -15,9 +15,16 @@ from duly._kernel.errors import Misuse
 from duly._kernel.exports import export
 from duly._kernel.failures import Failure, read
 from duly._kernel.options import WAIT
+from duly._kernel.redaction import REACH, cleaned, redacted
 from duly._ledger.letters import checked_id, checked_text, checked_time
 from duly.jobs.resolving import UnknownEffect, digest_of, unknown_effects
-from duly.jobs.statements import HISTORY_DISCARDED, JOBS_DEAD, JOBS_DISCARD, JOBS_LOCK
+from duly.jobs.statements import (
+    HISTORY_DISCARDED,
+    JOBS_DEAD,
+    JOBS_DEAD_EVENT,
+    JOBS_DISCARD,
+    JOBS_LOCK,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -25,6 +32,8 @@ if TYPE_CHECKING:
     from duly._kernel.session import Row, Runner, Session, Value
 
 TIMES = ("since", "until")
+# How much of an event's body a person is shown.
+SHOWN_BYTES = 16 * 1024
 
 
 @export
@@ -64,6 +73,27 @@ class DeadLetter:
     dead_at: datetime
     failure: Failure | None
     unknown: tuple[UnknownEffect, ...] = ()
+
+
+class EventOfDead(NamedTuple):
+    """The event that a dead job is about, for a person to look at.
+
+    ``body`` is its beginning without what looks like a secret, and None where it was pruned;
+    ``size`` is that of the whole body, in bytes.
+    """
+
+    id: str
+    type: str | None
+    source: str
+    received_at: datetime
+    time: datetime | None
+    size: int | None
+    body: str | None
+
+    @property
+    def is_cut(self) -> bool:
+        """True where the body is longer than what is shown of it."""
+        return self.size is not None and self.size > SHOWN_BYTES
 
 
 class Selection(NamedTuple):
@@ -127,6 +157,38 @@ def letter_from(row: Row, unknown: tuple[UnknownEffect, ...]) -> DeadLetter:
         failure=read(row["last_error"]),
         unknown=unknown,
     )
+
+
+async def read_event(runner: Runner, job: str) -> EventOfDead | None:
+    """The event of a dead job; None where the job is about none."""
+
+    async def look(session: Session) -> EventOfDead | None:
+        # A secret that begins in the shown part is found by what follows it.
+        rows = await session.rows(JOBS_DEAD_EVENT, id=job, most=SHOWN_BYTES + REACH)
+        return event_from(rows[0]) if rows else None
+
+    return await runner.run_single(look, wait=WAIT)
+
+
+def event_from(row: Row) -> EventOfDead:
+    """The event of a dead job from what the database gave back."""
+    time, body = row["event_time"], row["body"]
+    return EventOfDead(
+        id=row["event_id"],
+        type=row["type"],
+        source=row["source"],
+        received_at=from_microseconds(row["received_at"]),
+        time=None if time is None else from_microseconds(time),
+        size=row["size"],
+        body=None if body is None else body_text(bytes(body)),
+    )
+
+
+def body_text(body: bytes) -> str:
+    """The beginning of a body as text, with a mark for everything that looks like a secret."""
+    shown = body[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
+    rest = body[SHOWN_BYTES:].decode("utf-8", "backslashreplace")
+    return redacted(cleaned(shown + rest), (), 0, len(cleaned(shown)))
 
 
 async def discarded(runner: Runner, job: str) -> bool:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from duly._kernel import results
-from duly._kernel.errors import Misuse, NotStorable
+from duly._kernel.errors import Misuse
 from duly._kernel.ids import new_id
 from duly._kernel.inputs import checked_duration, checked_key, kind, when
 from duly.jobs.enqueue import NewJob, job_scope
@@ -146,8 +146,4 @@ def checked_priority(priority: object) -> int:
 
 def payload_bytes(payload: object) -> bytes:
     """A payload as JSON; refused if it would come back as something else."""
-    try:
-        return results.encode(payload)
-    except NotStorable as problem:
-        told = str(problem).replace("this result", "this payload").replace("return ", "use ")
-        raise NotStorable(told) from problem
+    return results.encode(payload, "payload")

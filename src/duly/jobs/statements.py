@@ -17,6 +17,7 @@ HISTORY_PRUNE = "history_prune"
 JOBS_BURY = "jobs_bury"
 JOBS_COUNTS = "jobs_counts"
 JOBS_DEAD = "jobs_dead"
+JOBS_DEAD_EVENT = "jobs_dead_event"
 JOBS_DEAD_IDS = "jobs_dead_ids"
 JOBS_DISCARD = "jobs_discard"
 # Also in a form for many.

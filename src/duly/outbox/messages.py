@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from duly._kernel import results
 from duly._kernel.clock import from_microseconds
-from duly._kernel.errors import Misuse, NotStorable
+from duly._kernel.errors import Misuse
 from duly._kernel.exports import export
 from duly._kernel.inputs import kind
 from duly._kernel.retry import Backoff
@@ -221,11 +221,7 @@ def checked_form(data: Mapping[Any, Any]) -> dict[str, list[str]]:
 
 def json_bytes(value: object) -> bytes:
     """A body of JSON; refused if it would come back as something else."""
-    try:
-        return results.encode(value)
-    except NotStorable as problem:
-        told = str(problem).replace("this result", "json").replace("return ", "use ")
-        raise NotStorable(told) from problem
+    return results.encode(value, "json")
 
 
 def sized(body: bytes) -> bytes:

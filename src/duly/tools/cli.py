@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
+import sqlite3
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import duly
 from duly._kernel.errors import DulyError, Misuse, StoreRefused, StoreUnavailable
 from duly.tools.output import one_line, without_passwords
+from duly.tools.suggestions import UNRECOGNIZED, without_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 FAILED, USAGE = 1, 2
 # What a shell reports for a program that was ended by SIGINT or SIGPIPE.
 INTERRUPTED, NOBODY_READS = 130, 141
-
-# What was chosen instead may be a secret whose option came before the command.
-INVALID_CHOICE = re.compile(r"invalid choice: .*(?= \(choose from)", re.DOTALL)
 
 EXAMPLES = """\
 examples:
@@ -85,9 +83,12 @@ COMMANDS = {
 class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints never repeat a password or a secret."""
 
+    commands: Mapping[str, Parser]
+
     def error(self, message: str) -> NoReturn:
         """Say how the command is used, and exit with 2."""
-        super().error(without_passwords(without_values(message)))
+        options = [one for action in self._actions for one in action.option_strings]
+        super().error(without_passwords(without_values(message, options)))
 
 
 class CommandParser(Parser):
@@ -134,7 +135,11 @@ def remedy(problem: Exception) -> str:
 def run(arguments: Sequence[str] | None) -> int:
     """Parse the command line and run what it names."""
     parser = command_line()
-    parsed = parser.parse_args(arguments)
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        # Complained of by the parser of the command, which knows what it takes.
+        refusing = parser.commands.get(parsed.command, parser)
+        refusing.error(UNRECOGNIZED + " ".join(unknown))
     if parsed.command is None:
         parser.print_help(sys.stderr)
         return USAGE
@@ -161,6 +166,7 @@ def command_line() -> Parser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="command", parser_class=CommandParser
     )
+    parser.commands = commands.choices
     for name, summary in COMMANDS.items():
         added = commands.add_parser(
             name,
@@ -173,20 +179,9 @@ def command_line() -> Parser:
     return parser
 
 
-def without_values(message: str) -> str:
-    """A complaint of argparse that names options, and not what stood behind a mistyped one."""
-    start, told, words = message.partition("unrecognized arguments: ")
-    if told:
-        options = [word.partition("=")[0] for word in words.split() if word.startswith("-")]
-        message = start + told + (" ".join(options) or "there are more than the command takes")
-    return INVALID_CHOICE.sub("this is not one of them", message)
-
-
 def expected(problem: Exception) -> bool:
     """Whether an error speaks of the world: duly's own, the system's, or what a database said.
 
     Drivers are told by the SQLSTATE they carry, so that none has to be imported here.
     """
-    import sqlite3  # here, because most commands end without an error
-
     return isinstance(problem, DulyError | OSError | sqlite3.Error) or hasattr(problem, "sqlstate")

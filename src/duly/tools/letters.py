@@ -5,7 +5,6 @@ They need the database alone. It is named by its address, or by an application t
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -19,8 +18,9 @@ from duly._kernel.onestep import finish
 from duly._ledger.letters import ID, MOST_SHOWN, SHOWN
 from duly._ledger.replaying import replay
 from duly.tools.output import Progress, answer, on_one_line
-from duly.tools.serving.loading import FORMS, VARIABLE, add_word, loaded
-from duly.tools.where import URL_VARIABLE, lasting_store
+from duly.tools.serving.loading import add_word
+from duly.tools.suggestions import nearest
+from duly.tools.where import PLACE, named_place, store_named
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from duly._ledger.replaying import Plan
     from duly.stores.base import Store
 
-PLACE = f"{FORMS}; or the address of its database ({VARIABLE} or {URL_VARIABLE} if not given)"
 EXAMPLE = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"
 TIMES = ("since", "until")
 PYTHON_WORDS = re.compile(r"\b(source|type|name|destination|since|until|all)=(True)?")
@@ -54,9 +53,10 @@ class Kind(NamedTuple):
     name: str
     lists: str
     shows: str
+    actions: tuple[str, ...] = ()
 
 
-JOBS = Kind("job", "duly dead", "duly dead show")
+JOBS = Kind("job", "duly dead", "duly dead show", ("show", "discard"))
 MESSAGES = Kind("message", "duly outbox dead", "duly outbox show")
 
 
@@ -64,18 +64,6 @@ def add_words(parser: argparse.ArgumentParser, **meanings: str) -> None:
     """Words that may stand in any order: each is known by its form."""
     for name, meaning in meanings.items():
         add_word(parser, name, meaning)
-
-
-def add_table_options(parser: argparse.ArgumentParser) -> None:
-    """The names of the tables, for whoever gives the address of the database."""
-    parser.add_argument("--prefix", help="what table names start with (DULY_PREFIX, else duly_)")
-    parser.add_argument("--schema", help="PostgreSQL schema of the tables (DULY_SCHEMA)")
-    parser.add_argument(
-        "--durability",
-        choices=("required", "any"),
-        default="required",
-        help="any: accept a PostgreSQL server that may lose what it acknowledged",
-    )
 
 
 def add_times(options: Options) -> None:
@@ -116,6 +104,9 @@ def sorted_words(given: list[str | None], kind: Kind = JOBS) -> tuple[str | None
     words = [word for word in given if word is not None]
     ids = [word for word in words if ID.fullmatch(word)]
     places = [word for word in words if word not in ids]
+    meant = [near for word in places if ":" not in word and (near := nearest(word, kind.actions))]
+    if meant:
+        raise Misuse(f"did you mean `{kind.shows.rsplit(maxsplit=1)[0]} {meant[0]}`?")
     if len(ids) > 1 or len(places) > 1:
         raise Misuse(
             f"give one application or address, and one id of a {kind.name}, as in `{kind.shows} "
@@ -161,32 +152,12 @@ def store_at(
     arguments: argparse.Namespace, place: str | None, kind: Kind = JOBS
 ) -> Iterator[Store]:
     """The database that the command is about, closed at the end. Nothing is created."""
-    place = place or os.environ.get(VARIABLE) or os.environ.get(URL_VARIABLE)
+    place = named_place(place)
     if place is None:
         raise Misuse(f"whose {kind.name}s? Name the application, {PLACE}")
-    if is_address(place):
-        arguments.url = place
-        opened = lasting_store(arguments)
-    else:
-        opened = store_of_app(arguments, place)
-    with closing(opened) as store:
+    with closing(store_named(arguments, place)) as store:
         store.check()  # opening a mistyped SQLite path would create an empty database
         yield store
-
-
-def is_address(place: str) -> bool:
-    """Whether a word is the address of a database, and not an application."""
-    return "://" in place or place == "memory:"
-
-
-def store_of_app(arguments: argparse.Namespace, name: str) -> Store:
-    """The database of an application."""
-    if arguments.prefix is not None or arguments.schema is not None:
-        raise Misuse("an application names its tables itself: leave out --prefix and --schema")
-    store = loaded(name).store
-    if store.url == "memory:":
-        raise Misuse("a memory: store ends with its process, so there is nothing to work on here")
-    return store
 
 
 def replay_letters(

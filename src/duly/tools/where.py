@@ -1,4 +1,4 @@
-"""Where a command works: the address and the table names, as told or from the environment."""
+"""Where a command works: an application or an address, as told or from the environment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
-from duly.stores.opening import FORMS, store
+from duly.stores.opening import FORMS as ADDRESSES
+from duly.stores.opening import store
+from duly.tools.serving.loading import FORMS, VARIABLE, add_word, loaded
 
 if TYPE_CHECKING:
     import argparse
@@ -14,16 +16,20 @@ if TYPE_CHECKING:
     from duly.stores.base import Store
 
 URL_VARIABLE = "DULY_URL"
+PLACE = f"{FORMS}; or the address of its database ({VARIABLE} or {URL_VARIABLE} if not given)"
+# An address with a slash too few is still meant as one, and opening it says how to write it.
+MISSPELT = ("sqlite:/", "postgresql:/", "postgres:/")
+ENDS_HERE = "a memory: store ends with its process, so there is nothing to work on here"
 
 
 def add_store_options(parser: argparse.ArgumentParser) -> None:
-    """The address and the names that every command on a database takes."""
-    parser.add_argument(
-        "url",
-        nargs="?",
-        metavar="URL",
-        help=f"the database, as in sqlite:///shop.db; if not given, {URL_VARIABLE} says it",
-    )
+    """The place and the names that every command on a database takes."""
+    add_word(parser, "app", f"whose database: {PLACE}")
+    add_table_options(parser)
+
+
+def add_table_options(parser: argparse.ArgumentParser) -> None:
+    """The names of the tables, for commands that are given the address of the database."""
     parser.add_argument("--prefix", help="what table names start with (DULY_PREFIX, else duly_)")
     parser.add_argument("--schema", help="PostgreSQL schema of the tables (DULY_SCHEMA)")
     parser.add_argument(
@@ -34,22 +40,51 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def address(arguments: argparse.Namespace) -> str:
-    """The address of the database."""
-    url: str = arguments.url or os.environ.get(URL_VARIABLE, "")
-    if not url:
-        raise Misuse(f"which database? Give its URL, or set {URL_VARIABLE}: {FORMS}")
-    return url
+def named_place(given: str | None) -> str | None:
+    """The application or address of the command line, or else of the environment."""
+    return given or os.environ.get(VARIABLE) or os.environ.get(URL_VARIABLE) or None
 
 
-def lasting_store(arguments: argparse.Namespace) -> Store:
-    """The store at the address, not connected yet; one that ends with this command is refused."""
-    url = address(arguments)
+def place_of(arguments: argparse.Namespace) -> str:
+    """The application or the address that a command works on."""
+    place = named_place(arguments.app)
+    if place is None:
+        raise Misuse(
+            f"which database? Name the application, as in {FORMS}, or give the URL of its "
+            f"database: {ADDRESSES}. {VARIABLE} and {URL_VARIABLE} can hold them"
+        )
+    return place
+
+
+def is_address(place: str) -> bool:
+    """Whether a word is the address of a database, and not an application."""
+    return "://" in place or place == "memory:" or place.startswith(MISSPELT)
+
+
+def store_named(arguments: argparse.Namespace, place: str) -> Store:
+    """The store of an application or at an address, not connected yet."""
+    if is_address(place):
+        return store_at_address(arguments, place)
+    return store_of_app(arguments, place)
+
+
+def store_at_address(arguments: argparse.Namespace, url: str) -> Store:
+    """The store at an address; one that ends with this command is refused."""
     if url == "memory:":
-        raise Misuse("a memory: store ends with its process, so there is nothing to work on here")
+        raise Misuse(ENDS_HERE)
     return store(
         url,
         prefix=arguments.prefix,
         schema=arguments.schema,
         durability=arguments.durability,
     )
+
+
+def store_of_app(arguments: argparse.Namespace, name: str) -> Store:
+    """The database of an application."""
+    if arguments.prefix is not None or arguments.schema is not None:
+        raise Misuse("an application names its tables itself: leave out --prefix and --schema")
+    store = loaded(name).store
+    if store.url == "memory:":
+        raise Misuse(ENDS_HERE)
+    return store

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Misuse
 from duly._kernel.onestep import finish
-from duly.jobs.dead import Selection, discarded, listed, selection
+from duly.jobs.dead import SHOWN_BYTES, Selection, discarded, listed, read_event, selection
 from duly.tools.letters import (
     JOBS,
-    PLACE,
     add_limit,
-    add_table_options,
     add_times,
     add_words,
     at,
@@ -29,24 +27,27 @@ from duly.tools.letters import (
 )
 from duly.tools.output import add_json_option, answer, on_one_line, printable
 from duly.tools.tables import texts
+from duly.tools.where import PLACE, add_table_options
 
 if TYPE_CHECKING:
     import argparse
 
     from duly._kernel.results import Json
-    from duly.jobs.dead import DeadLetter
+    from duly.jobs.dead import DeadLetter, EventOfDead
 
 EXAMPLES = """\
 examples:
   duly dead shop:app                                       the latest first
   duly dead postgresql://shop@db/shop --source stripe --since 2h --json
-  duly dead show shop:app 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305      with payload and traceback
+  duly dead show shop:app 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305      with its event or payload
   duly dead discard shop:app 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305   delete it for good
 
-The list shows no payloads: they are shown one by one. `duly replay` lets dead jobs run again."""
-ACTIONS = ("show", "discard")
+The list shows no payloads: they are shown one by one. Of an event's body up to 16 KiB are shown,
+without what looks like a secret. `duly replay` lets dead jobs run again."""
+ACTIONS = JOBS.actions
 FILTERS = ("source", "type", "name", "since", "until")
 ASKED = "did it happen? Tell with `duly resolve`"
+PRUNED = "pruned: its source keeps bodies only for a while (bodies=)"
 HEADINGS = ("ID", "DIED", "ATTEMPTS", "JOB", "EVENT", "WHY")
 
 
@@ -109,10 +110,12 @@ def show(arguments: argparse.Namespace, place: str | None, job: str) -> int:
     """All that is known of one."""
     with store_at(arguments, place) as store:
         letters = finish(listed(store.blocking, Selection(job.lower()), 1))
-    if not letters:
-        raise not_dead(job, JOBS)
+        if not letters:
+            raise not_dead(job, JOBS)
+        event = finish(read_event(store.blocking, job.lower()))
     [letter] = letters
-    answer(arguments, account(letter), document(letter, whole=True))
+    told = {**document(letter, whole=True), "event": document_event(event)}
+    answer(arguments, account(letter, event), told)
     return 0
 
 
@@ -152,6 +155,23 @@ def document(letter: DeadLetter, *, whole: bool = False) -> dict[str, Json]:
     return told
 
 
+def document_event(event: EventOfDead | None) -> Json:
+    """The event of a letter for programs; its body is bounded and redacted."""
+    if event is None:
+        return None
+    return {
+        "id": event.id,
+        "type": event.type,
+        "source": event.source,
+        "received_at": event.received_at.isoformat(),
+        "time": None if event.time is None else event.time.isoformat(),
+        "body": event.body,
+        "body_size": event.size,
+        "body_cut": event.is_cut,
+        "body_pruned": event.body is None,
+    }
+
+
 def table(letters: list[DeadLetter], limit: int) -> str:
     """A line for each letter, its columns under each other."""
     if not letters:
@@ -182,7 +202,7 @@ def for_whom(letter: DeadLetter) -> str:
     return on_one_line(f"{letter.source} {letter.event_id}{kind}")
 
 
-def account(letter: DeadLetter) -> str:
+def account(letter: DeadLetter, event: EventOfDead | None) -> str:
     """All about one letter, for a person."""
     facts = [
         ("job", letter.id),
@@ -193,9 +213,19 @@ def account(letter: DeadLetter) -> str:
         ("attempts", f"{letter.attempts} of {letter.max_attempts}, {letter.rescues} rescues"),
         ("error", why(letter.failure)),
         *(("unknown", f"{one.name}, key {one.key}: {ASKED}") for one in letter.unknown),
-        ("payload", json.dumps(letter.payload)),
+        *matter(letter, event),
     ]
     lines = [f"{name:<9} {told}" for name, told in facts]
     if letter.failure is not None and letter.failure.traceback:
         lines += ["", printable(letter.failure.traceback).rstrip()]
     return "\n".join(lines)
+
+
+def matter(letter: DeadLetter, event: EventOfDead | None) -> list[tuple[str, str]]:
+    """What a job was given: the body of its event, or its payload."""
+    if event is None:
+        return [("payload", json.dumps(letter.payload))]
+    body = PRUNED if event.body is None else printable(event.body).rstrip()
+    if event.is_cut:
+        body += f"\n[… {(event.size or 0) - SHOWN_BYTES:,} of {event.size:,} bytes left out …]"
+    return [("received", at(event.received_at)), ("body", body)]

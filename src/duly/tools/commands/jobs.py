@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from duly._kernel.onestep import finish
 from duly.jobs.stats import counted
-from duly.tools.letters import PLACE, add_table_options, add_words, sorted_words, store_at
+from duly.tools.letters import add_words, sorted_words, store_at
 from duly.tools.output import add_json_option, answer, on_one_line
 from duly.tools.tables import age, counts
+from duly.tools.where import PLACE, add_table_options
 
 if TYPE_CHECKING:
     import argparse

@@ -10,15 +10,17 @@ from duly._kernel.errors import Misuse
 from duly._kernel.options import names
 from duly.stores.sql.migrations import latest, refuse_newer, script
 from duly.tools.output import add_json_option, answer
-from duly.tools.where import add_store_options, address, lasting_store
+from duly.tools.where import add_store_options, place_of, store_named
 
 if TYPE_CHECKING:
     import argparse
 
+    from duly._kernel.options import Names
     from duly._kernel.session import Dialect
 
 EXAMPLES = """\
 examples:
+  duly migrate shop:app                        the database of an application
   duly migrate postgresql://shop@db/shop
   duly migrate sqlite:///shop.db --check       change nothing; exit 1 unless up to date
   duly migrate --print postgresql://           the whole script, without a database
@@ -52,11 +54,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Apply what is missing, or check, or print."""
+    place = place_of(arguments)
     if arguments.print:
-        return print_missing(arguments)
+        return print_missing(arguments, place)
     if arguments.check:
-        return check(arguments)
-    with closing(lasting_store(arguments)) as store:
+        return check(arguments, place)
+    with closing(store_named(arguments, place)) as store:
         applied = store.migrate()
         version = store.version()
     lines = [f"applied {name}" for name in applied]
@@ -65,10 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def check(arguments: argparse.Namespace) -> int:
+def check(arguments: argparse.Namespace, place: str) -> int:
     """Say whether the tables are those this duly needs; raise what to do where they are not."""
-    with closing(lasting_store(arguments)) as store:
-        needed = latest(dialect_of(address(arguments)))
+    with closing(store_named(arguments, place)) as store:
+        needed = latest(dialect_of(store.url))
         if arguments.json:
             version = store.version()
             answer(arguments, "", {"version": version, "needed": needed})
@@ -78,21 +81,26 @@ def check(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def print_missing(arguments: argparse.Namespace) -> int:
+def print_missing(arguments: argparse.Namespace, place: str) -> int:
     """Print the SQL from the database's version on, or all of it where no database is named."""
-    url = address(arguments)
-    dialect = dialect_of(url)
-    where = names(arguments.prefix, arguments.schema)
-    if dialect == "sqlite" and where.schema is not None:
-        raise Misuse("--schema and DULY_SCHEMA are for PostgreSQL: on SQLite use --prefix")
     version = 0
-    if url not in KINDS:
-        with closing(lasting_store(arguments)) as store:
+    if place in KINDS:
+        dialect, where = KINDS[place], names(arguments.prefix, arguments.schema)
+        refuse_schema(dialect, where)
+    else:
+        with closing(store_named(arguments, place)) as store:
+            dialect, where = dialect_of(store.url), store.names
             version = store.version()
         refuse_newer(version, dialect)
     text = in_one_transaction(script(where, dialect, after=version), dialect, version)
     answer(arguments, text, {"version": version, "needed": latest(dialect), "sql": text})
     return 0
+
+
+def refuse_schema(dialect: Dialect, where: Names) -> None:
+    """SQLite has no schemas."""
+    if dialect == "sqlite" and where.schema is not None:
+        raise Misuse("--schema and DULY_SCHEMA are for PostgreSQL: on SQLite use --prefix")
 
 
 def in_one_transaction(statements: str, dialect: Dialect, version: int) -> str:

@@ -21,10 +21,8 @@ from duly.outbox.letters import (
 from duly.outbox.stats import counted
 from duly.tools.letters import (
     MESSAGES,
-    PLACE,
     add_limit,
     add_replay_options,
-    add_table_options,
     add_times,
     add_words,
     given_filters,
@@ -45,6 +43,7 @@ from duly.tools.messages import (
 )
 from duly.tools.output import add_json_option, answer, on_one_line
 from duly.tools.tables import age, counts
+from duly.tools.where import PLACE, add_table_options
 
 if TYPE_CHECKING:
     import argparse

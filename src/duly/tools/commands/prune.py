@@ -11,7 +11,7 @@ from duly._kernel.options import PRUNE_CHUNK
 from duly.inbox.prune import prune_bodies, prune_counters, prune_events
 from duly.jobs.workers import prune_effects, prune_history, prune_workers
 from duly.tools.output import Progress, add_json_option, answer
-from duly.tools.where import add_store_options, lasting_store
+from duly.tools.where import add_store_options, place_of, store_named
 from duly.verbs import prune
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
+  duly prune shop:app
   duly prune postgresql://shop@db/shop
   DULY_URL=sqlite:///shop.db duly prune --json
 
@@ -56,7 +57,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Delete in chunks and say how many went."""
-    with closing(lasting_store(arguments)) as store, Progress() as progress:
+    opened = store_named(arguments, place_of(arguments))
+    with closing(opened) as store, Progress() as progress:
         store.check()  # opening a mistyped SQLite path would create an empty database
         gone = {
             what: every(partial(chunk, store, arguments.limit), what, progress)

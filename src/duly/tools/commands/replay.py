@@ -8,15 +8,14 @@ from duly.jobs.replaying import plan_of
 from duly.tools.commands.dead import add_filters, chosen
 from duly.tools.letters import (
     JOBS,
-    PLACE,
     add_replay_options,
-    add_table_options,
     add_words,
     replay_letters,
     shell_words,
     sorted_words,
 )
 from duly.tools.output import add_json_option
+from duly.tools.where import PLACE, add_table_options
 
 if TYPE_CHECKING:
     import argparse

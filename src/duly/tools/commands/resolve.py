@@ -9,8 +9,9 @@ from duly._kernel.errors import Misuse
 from duly._kernel.onestep import finish
 from duly._ledger.letters import ID
 from duly.jobs.resolving import finding_of, resolve
-from duly.tools.letters import PLACE, add_table_options, store_at
+from duly.tools.letters import store_at
 from duly.tools.output import add_json_option, answer
+from duly.tools.where import PLACE, add_table_options
 
 if TYPE_CHECKING:
     import argparse

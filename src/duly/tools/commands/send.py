@@ -17,6 +17,7 @@ from duly.tools.sending.copies import all_at_once, one_by_one
 from duly.tools.sending.events import Wish, event_of
 from duly.tools.sending.parcels import Parcel, moment_of, staleness
 from duly.tools.sending.posting import checked_url, shown
+from duly.tools.sending.renewal import second
 from duly.tools.sending.signers import form_of, signer_for, variable_of
 from duly.tools.sending.verdicts import Verdict
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly._kernel.results import Json
+    from duly.tools.sending.events import Event
     from duly.tools.sending.parcels import Manner
 
 EXAMPLES = """\
@@ -35,12 +37,16 @@ examples:
   duly send stripe --tamper                     must be refused
   duly send --list                              every provider, and what its secret looks like
 
-The secret is taken from --secret, from DULY_SECRET_STRIPE and the like, or asked for; a command
-line can be seen by other users of the machine. Without --body the event is the profile's sample
-under a fresh id; a file is sent as it stands, unless --id or --type has to be written into it.
+The secret is taken from --secret, from STRIPE_WEBHOOK_SECRET and the like, or asked for; a
+command line can be seen by other users of the machine. Without --body the event is the profile's
+sample under a fresh id. A file is sent as it stands, but for an --id or --type that has to be
+written into it, and for the event's own time where its body has one: that becomes the beginning of
+this hour, unless --keep-time is given. A recorded event would be older than what the receiver
+remembers, and be answered `too_old`.
 Of more than 20 copies only the unusual replies are shown, and the summary.
 The exit code is 0 if what was to be expected came (2xx, or a refusal of what was changed or stale,
-and no event accepted twice), 1 if not, and 2 for a command that cannot work as written."""
+and no event accepted twice), 1 if not, or if the event was `too_old` and so not processed, and 2
+for a command that cannot work as written."""
 
 DEFAULT_URL = "http://127.0.0.1:8000/{}"
 MOST_COPIES, MOST_AT_ONCE = 1_000_000, 1_000
@@ -59,7 +65,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--secret", help="what to sign with, better from the environment or asked")
     parser.add_argument("--body", metavar="FILE", help="the body to sign, - for standard input")
     parser.add_argument("--id", help="the event id (default: a fresh one, or the file's own)")
-    parser.add_argument("--type", help="the event type (default: the sample's, or the file's own)")
+    parser.add_argument(
+        "--type",
+        help="the event type (default: the sample's, or the file's own); of Stripe, GitHub, GitLab "
+        "and Shopify the sample follows it",
+    )
+    parser.add_argument(
+        "--keep-time",
+        action="store_true",
+        help="leave the event's own time in the file of --body as it is",
+    )
     parser.add_argument(
         "--header",
         action="append",
@@ -143,8 +158,20 @@ def begun(arguments: argparse.Namespace) -> Verdict:
             f"{parcel.provider.type}; use --type",
             file=sys.stderr,
         )
+    tell_renewed(parcel.event)
     name = shown(first.id)  # a file may say anything
     return Verdict(parcel, f"{name} and {len(more)} more" if more else name)
+
+
+def tell_renewed(event: Event) -> None:
+    """Say that the time in a file was moved: it is not what the file says."""
+    renewed = event.renewed
+    if renewed is not None and renewed.before is not None and renewed.after is not None:
+        print(
+            f"duly: the event's own time was moved from {second(renewed.before)} to "
+            f"{second(renewed.after)}; --keep-time leaves it",
+            file=sys.stderr,
+        )
 
 
 def parcel_of(arguments: argparse.Namespace) -> Parcel:
@@ -155,7 +182,8 @@ def parcel_of(arguments: argparse.Namespace) -> Parcel:
     secret = signer_for(provider, arguments.secret)
     scheme = fitting_scheme(provider.schemes, secret)
     age = staleness(provider, scheme) if arguments.stale else timedelta(0)
-    wish = Wish(body_of(arguments.body), arguments.id, arguments.type)
+    body = body_of(arguments.body)
+    wish = Wish(body, arguments.id, arguments.type, keep_time=arguments.keep_time)
     manner: Manner = "tampered" if arguments.tamper else "stale" if arguments.stale else "genuine"
     event = event_of(provider, wish, moment_of(age))
     return Parcel(provider, secret, url, event, headers, manner, age)

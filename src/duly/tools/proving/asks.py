@@ -9,7 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly._kernel.errors import Misuse, Rejected
-from duly.edge.intake import Delivery, too_old
+from duly.edge.ages import too_old
+from duly.edge.intake import Delivery
 from duly.gate.signing import header_of, sign
 from duly.gate.verification import verify
 from duly.tools.proving.sites import posted

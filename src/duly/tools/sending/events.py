@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from duly._kernel.errors import Misuse
 from duly.gate.signing import header_of
 from duly.tools.sending.documents import Document
+from duly.tools.sending.renewal import Renewed, renew_times
+from duly.tools.sending.samples import make_sample
 from duly.tools.shelf.examples import TYPES
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ class Event:
     body: bytes
     id: str | None = None
     type: str | None = None
+    # What was moved in a file, for a person to know.
+    renewed: Renewed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Wish:
     body: bytes | None = None
     id: str | None = None
     type: str | None = None
+    keep_time: bool = False
 
     def __post_init__(self) -> None:
         if self.id == "" or self.type == "":
@@ -53,24 +58,47 @@ class Wish:
 def event_of(provider: Provider, wish: Wish, moment: datetime) -> Event:
     """The event that was asked for, as of that moment.
 
-    A file is sent as it stands, and says itself which event it is; the sample becomes a fresh one
-    unless it is given an id. Times are those of the hour's beginning, so that the same ``--id``
-    given again is the same event byte for byte, as a retry would be.
+    A file says itself which event it is, and is sent as it stands but for its own time, which
+    becomes a fresh one unless it is to be kept; the sample becomes a fresh event unless it is given
+    an id. Times are those of the hour's beginning, so that the same event sent again is the same
+    byte for byte, as a retry would be.
     """
     hour = moment.replace(minute=0, second=0, microsecond=0)
-    sample = wish.body is None
-    document = Document(provider, sample_at(provider, hour) if wish.body is None else wish.body)
-    if provider.sent_place is not None and document.value(provider.sent_place) is not None:
-        document.put(provider.sent_place, int(hour.timestamp()) * 1000)
-    header_type = TYPES.get(provider.name) if sample else None
+    if wish.body is None:
+        return sample_event(provider, wish, hour)
+    keep = Renewed(wish.body)
+    renewed = keep if wish.keep_time else renew_times(provider, wish.body, hour)
+    document = dated(provider, renewed.body, hour)
+    header_type = None if wish.type is None else put_type(document, provider, wish.type)
+    if header_of(provider.spot("id")) is None:
+        put_id(document, provider, wish.id, fresh=False)
+        return Event(document.body, None, header_type, renewed)
+    put_header_id(document, provider, wish.id, fresh=False)
+    return Event(document.body, wish.id, header_type, renewed)
+
+
+def sample_event(provider: Provider, wish: Wish, hour: datetime) -> Event:
+    """The sample of a provider, as an event of its own."""
+    id = wish.id or str(uuid.uuid4())
+    made = make_sample(provider, wish.type, id, hour)
+    document = dated(provider, made or sample_at(provider, hour), hour)
+    header_type = TYPES.get(provider.name)
     if wish.type is not None:
         header_type = put_type(document, provider, wish.type)
     if header_of(provider.spot("id")) is None:
-        put_id(document, provider, wish.id, fresh=sample)
+        put_id(document, provider, wish.id, fresh=True)
         return Event(document.body, None, header_type)
-    header_id = wish.id or (str(uuid.uuid4()) if sample else None)
-    put_header_id(document, provider, header_id, fresh=sample)
-    return Event(document.body, header_id, header_type)
+    if made is None:
+        put_header_id(document, provider, id, fresh=True)
+    return Event(document.body, id, header_type)
+
+
+def dated(provider: Provider, body: bytes, hour: datetime) -> Document:
+    """A body that says it was sent in this hour, where it says so itself."""
+    document = Document(provider, body)
+    if provider.sent_place is not None and document.value(provider.sent_place) is not None:
+        document.put(provider.sent_place, int(hour.timestamp()) * 1000)
+    return document
 
 
 def sample_at(provider: Provider, moment: datetime) -> bytes:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from duly.gate.signing import Signed
 
 # Replies of duly are a few dozen bytes; whatever else answers is not read to its end.
-MOST_READ, MOST_SHOWN = 64 * 1024, 200
+MOST_READ, MOST_SHOWN, MOST_REASON = 64 * 1024, 200, 500
+TOO_OLD = "too_old"
 
 MISHAPS: tuple[tuple[type[Exception], str], ...] = (
     (ConnectionRefusedError, "nobody listens there; start the receiver: duly serve app:app"),
@@ -47,6 +48,8 @@ class Answer:
     error: bool = False
     reason: str = ""
     body_differs: bool = False
+    # An event of the delivery was stored for its age, and not processed.
+    too_old: bool = False
 
 
 def checked_url(url: str) -> str:
@@ -156,13 +159,20 @@ def answer_of(status: int, body: bytes, seconds: float) -> Answer:
         word or (HTTPStatus(status).phrase if known else "an unknown status"),
         seconds,
         error=bool(shown(members.get("error"))),
-        reason=shown(members.get("reason")),
+        reason=shown(members.get("reason"), MOST_REASON),
         body_differs=members.get("body_differs") is True,
+        too_old=is_too_old(members),
     )
 
 
-def shown(text: object) -> str:
+def is_too_old(members: dict[str, Any]) -> bool:
+    """True where duly says of an event, or counts among several, that it is too old."""
+    count = members.get(TOO_OLD)
+    return members.get("status") == TOO_OLD or (isinstance(count, int) and count > 0)
+
+
+def shown(text: object, most: int = MOST_SHOWN) -> str:
     """A text from elsewhere that cannot move the cursor or fill the screen."""
     if not isinstance(text, str):
         return ""
-    return "".join(one if one.isprintable() else " " for one in text[:MOST_SHOWN]).strip()
+    return "".join(one if one.isprintable() else " " for one in text[:most]).strip()

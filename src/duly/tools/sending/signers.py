@@ -18,8 +18,16 @@ SHORTEST_HIDDEN = 6
 
 
 def variable_of(provider: Provider) -> str:
-    """The environment variable that holds a provider's secret."""
-    return f"DULY_SECRET_{provider.name.upper().replace('-', '_')}"
+    """The environment variable that holds what to sign with.
+
+    It is that of the application, where both sides share one secret; of a pair of keys the
+    application holds the public one, under another name.
+    """
+    name = provider.name.upper().replace("-", "_")
+    pair = isinstance(provider.schemes[0], Ed25519 | Ecdsa)
+    if pair:
+        return f"{name}_PRIVATE_KEY"
+    return f"{name}_SECRET" if name.endswith("_WEBHOOKS") else f"{name}_WEBHOOK_SECRET"
 
 
 def form_of(provider: Provider) -> str:

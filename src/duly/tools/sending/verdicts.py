@@ -22,6 +22,10 @@ NOTABLE = frozenset({"conflict", "ignored", "too_old"})
 DIFFERS = "body_differs: this id came with another body before"
 # How receivers that are not duly refuse what is not genuine. Not 404: that is another mistake.
 REFUSALS = frozenset({400, 401, 403, 422})
+PARKED = (
+    "the event was not processed: it is older than the receiver's memory. Leave out --keep-time, "
+    "or raise keep= of the source"
+)
 REASONS: dict[Manner, frozenset[str]] = {
     "genuine": frozenset(),
     "tampered": frozenset({Code.BAD_SIGNATURE, Code.MALFORMED}),
@@ -70,6 +74,8 @@ class Verdict:
 
     def surprise(self) -> str | None:
         """What was not to be expected, if anything."""
+        if any(one.too_old for one in self.answers):
+            return PARKED
         unexpected = [one for one in self.answers if not expected(one, self.parcel)]
         if any(one.status is not None for one in unexpected):
             return SURPRISES[self.parcel.manner]
@@ -128,7 +134,7 @@ def expected(answer: Answer, parcel: Parcel) -> bool:
     if answer.status is None:
         return False
     if parcel.manner == "genuine":
-        return 200 <= answer.status < 300
+        return 200 <= answer.status < 300 and not answer.too_old
     if answer.error and answer.word in set(Code):
         return answer.word in REASONS[parcel.manner]
     return answer.status in REFUSALS or answer.status == parcel.provider.reject

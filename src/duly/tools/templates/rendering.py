@@ -43,7 +43,7 @@ class App:
     def variable(self) -> str:
         """The environment variable of the secret; that of `duly send`, unless it is a pair."""
         shared = variable_of(self.provider)
-        return f"{shared.removeprefix('DULY_SECRET_')}_PUBLIC_KEY" if self.pair else shared
+        return shared.replace("_PRIVATE_KEY", "_PUBLIC_KEY")
 
     @property
     def run(self) -> str:

@@ -1,0 +1,70 @@
+"""Events from before the ledger's memory: which they are, and what their sender is told."""
+
+from __future__ import annotations
+
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING
+
+from duly._kernel.clock import from_microseconds
+from duly.inbox.arrivals import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from duly.edge.intake import Delivery
+    from duly.gate.facts import Facts
+    from duly.inbox.arrivals import Arrival, Outcome
+
+# A number that is no time of the calendar.
+OUT_OF_RANGE = "out of range"
+
+
+def too_old(delivery: Delivery, facts: Facts) -> bool:
+    """Whether it is from before the ledger's memory, so that nobody can say if it was handled."""
+    oldest = oldest_remembered(delivery)
+    if oldest is None:
+        return False
+    sent = delivery.verified.sent
+    if sent is not None and sent < oldest:
+        return True
+    if facts.time is None or not delivery.route.time_is_signed(delivery.verified.scheme):
+        return False
+    return facts.time.timestamp() < oldest
+
+
+def oldest_remembered(delivery: Delivery) -> float | None:
+    """Since when the ledger remembers, in seconds since 1970; None for ever."""
+    keep = delivery.route.keep
+    return None if keep is None else delivery.now - keep / 1_000_000
+
+
+def first_too_old(arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> Arrival | None:
+    """The first event of a delivery that was parked for its age."""
+    pairs = zip(arrivals, outcomes, strict=True)
+    return next((one for one, outcome in pairs if outcome.status is Status.TOO_OLD), None)
+
+
+def explain_too_old(delivery: Delivery, arrival: Arrival) -> str:
+    """Why an event was parked, and what to do: for its sender, and for the log."""
+    memory = str(timedelta(microseconds=delivery.route.keep or 0)).removesuffix(", 0:00:00")
+    return (
+        f"{age_of(delivery, arrival)}, and the ledger remembers {memory}: it is stored and not "
+        "processed, because nobody can tell whether it was handled before. To process it, raise "
+        "keep= of the source, `duly forget` the event and have it sent again"
+    )
+
+
+def age_of(delivery: Delivery, arrival: Arrival) -> str:
+    """The time that is too old: that of the signature, or that of the event."""
+    oldest, sent = oldest_remembered(delivery), delivery.verified.sent
+    if oldest is not None and sent is not None and sent < oldest:
+        signed = delivery.verified.sent_at
+        return f"it was signed at {OUT_OF_RANGE if signed is None else second(signed)}"
+    time = arrival.event_time
+    return f"its event time is {OUT_OF_RANGE if time is None else second(from_microseconds(time))}"
+
+
+def second(moment: datetime) -> str:
+    """A time, to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
