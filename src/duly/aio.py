@@ -19,6 +19,7 @@ from duly._ledger.once import InTransaction, UnderLease
 from duly._ledger.order import newer_committed, newer_joined
 from duly._ledger.prune import prune_committed, prune_joined
 from duly._ledger.turns import NOT_GIVEN, Turn
+from duly.jobs.context import AsyncJob as Job
 from duly.jobs.tx import AsyncTx as Tx
 from duly.stores.sql.migrations import apply_all
 from duly.targets import (
@@ -42,10 +43,11 @@ if TYPE_CHECKING:
     from duly._kernel.results import Json
     from duly._kernel.versions import Tie, Version
     from duly.stores.base import Store
+    from duly.stores.joinable import AwaitedJoinable
 
 T = TypeVar("T", bound=Turn)
-# The transaction of a handler that is awaited, under the name it has in a signature.
-__all__ = ["Tx", "dedup", "dedup_many", "fence", "migrate", "newer", "once", "prune"]
+# The job and the transaction of a handler that is awaited, under their names in a signature.
+__all__ = ["Job", "Tx", "dedup", "dedup_many", "fence", "migrate", "newer", "once", "prune"]
 
 
 async def dedup(
@@ -101,7 +103,7 @@ class LeasedTurn(Turn):
         """Grows with every takeover: send it along to whoever can refuse an older one."""
         return self._form.lease.epoch
 
-    async def mark(self, result: Json = NOT_GIVEN, *, tx: object = None) -> None:
+    async def mark(self, result: Json = NOT_GIVEN, *, tx: AwaitedJoinable | None = None) -> None:
         """End the lease as done, with a result if you have one.
 
         ``tx`` is your own open transaction: the mark then stays or goes with your last writes.

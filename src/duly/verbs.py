@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from duly._kernel.results import Json
     from duly._kernel.versions import Tie, Version
     from duly.stores.base import Store
+    from duly.stores.joinable import Joinable
 
 T = TypeVar("T", bound=Turn)
 
@@ -111,7 +112,7 @@ class LeasedTurn(Turn):
         """Grows with every takeover: send it along to whoever can refuse an older one."""
         return self._form.lease.epoch
 
-    def mark(self, result: Json = NOT_GIVEN, *, tx: object = None) -> None:
+    def mark(self, result: Json = NOT_GIVEN, *, tx: Joinable | None = None) -> None:
         """End the lease as done, with a result if you have one.
 
         ``tx`` is your own open transaction: the mark then stays or goes with your last writes.

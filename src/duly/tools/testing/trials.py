@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from duly.app import Duly
     from duly.outbox.messages import Message
+    from duly.stores.joinable import BeginsTransactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def isolated(
     app: str | Duly,
     *,
     url: str | None = None,
-    begin: object = None,
+    begin: BeginsTransactions | None = None,
     clock: HandClock | None = None,
 ) -> Iterator[Trial]:
     """An application on a fresh database, until the end of the block.
