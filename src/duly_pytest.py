@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from duly import Duly, Message
+    from duly.stores.joinable import BeginsTransactions
     from duly.tools.testing import Databases, Deliver, HandClock, RunJobs, RunRelay
 
 VARIABLE = "DULY_TEST_URL"
@@ -72,7 +73,7 @@ def duly_url(duly_databases: Databases, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def duly_begin() -> object:
+def duly_begin() -> BeginsTransactions | None:
     """Override it for an app with ``begin=``: return a sessionmaker on ``duly_url``."""
     return None
 
@@ -96,7 +97,7 @@ def duly_app(
     pytestconfig: pytest.Config,
     duly_app_path: str | None,
     duly_url: str,
-    duly_begin: object,
+    duly_begin: BeginsTransactions | None,
     duly_clock: HandClock,
 ) -> Iterator[Duly]:
     """Your application on the fresh database of this test, and on its own again afterwards."""

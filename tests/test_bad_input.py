@@ -215,7 +215,7 @@ def test_a_leased_turn_refuses_what_it_cannot_keep_and_lives_on(site: Site) -> N
             refused("mark", "result", partial(mark, value))
             refused("turn", "result", partial(setattr, turn, "result", value))
         for value in BAD["tx"]:
-            refused("mark", "tx", partial(turn.mark, tx=value))
+            refused("mark", "tx", partial(mark, tx=value))
         refused("turn", "truth", lambda: bool(turn))
         assert site.rows() == before
         turn.mark("kept")

@@ -132,3 +132,17 @@ def test_every_refused_network_is_on_the_page_about_egress() -> None:
 )
 def test_the_numbers_on_the_page_about_the_outbox_are_those_of_the_code(line: str) -> None:
     assert line in (ROOT / "docs" / "outbox.md").read_text()
+
+
+def test_the_listing_of_django_is_that_of_the_example() -> None:
+    project = ROOT / "examples" / "django_shop"
+    [listing] = [
+        code
+        for code in blocks(ROOT / "docs" / "frameworks.md", "py")
+        if code.startswith("# shopsite/")
+    ]
+    parts = re.split(r"^# (\w+/[\w/]+\.py)\b.*\n", listing, flags=re.MULTILINE)[1:]
+    shown = list(zip(parts[::2], parts[1::2], strict=True))
+    assert len(shown) >= 6
+    for file, code in shown:
+        assert code.strip() in (project / file).read_text(), file

@@ -80,7 +80,7 @@ def test_after_an_upgrade_every_claim_still_says_what_it_said(url: str) -> None:
         again = duly.dedup(store, "shop", "done", body=b"other")
         assert (again.duplicate, again.body_differs) == (True, True)  # type: ignore[union-attr]
         assert duly.dedup(store, "shop", "for ever").duplicate
-        assert duly.fence(store, "shop", "fenced", lambda: "not run") == {"result": 1}
+        assert duly.fence(store, "shop", "fenced", lambda: {"not run": 0}) == {"result": 1}
         with pytest.raises(duly.Held):
             duly.dedup(store, "shop", "held", wait=AT_ONCE)
         assert not duly.newer(store, "order", 6)

@@ -74,7 +74,7 @@ def test_every_verb_works_again_and_again(store: duly.Store, scope: str) -> None
         assert duly.newer(store, scope, number)
         assert not duly.newer(store, scope, number)
         assert duly.fence(store, scope, f"fence {number}", lambda: number) == number  # noqa: B023
-        assert duly.fence(store, scope, f"fence {number}", lambda: "again") == number
+        assert duly.fence(store, scope, f"fence {number}", lambda: -1) == number
         with duly.once(store, scope, f"lease {number}", lease=LEASE) as turn:
             turn.renew()
             turn.mark({"number": number})

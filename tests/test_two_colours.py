@@ -4,7 +4,7 @@ import inspect
 import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ForwardRef
 
 import pytest
 
@@ -17,9 +17,11 @@ from duly.app import Awaited
 from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
 from duly.app_outbox import AwaitedOutbox, Outbox
 from duly.jobs.context import AsyncJob, Job
+from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
 from duly.jobs.resolving import UnknownEffect
 from duly.jobs.stats import QueueStats
 from duly.jobs.tx import AsyncTx, Tx
+from duly.outbox.options import SendOptions
 
 # An address makes a store for both colours, a name stands for a database of Django's, and the gate
 # is pure, so that nothing in it could wait.
@@ -34,6 +36,18 @@ def shape(function: Callable[..., Any], *, annotated: bool) -> list[tuple[object
     return [
         (one.name, one.kind, one.default, one.annotation if annotated else None)
         for one in inspect.signature(function).parameters.values()
+    ]
+
+
+def colourless(function: Callable[..., Any]) -> list[tuple[object, ...]]:
+    """The shape of a function, with ``tx=`` by one name: its type is that of the function's colour.
+
+    A connection that blocks cannot be passed to what is awaited.
+    """
+    twins = {"AwaitedTx": "BlockingTx", "AwaitedJoinable": "Joinable"}
+    return [
+        (name, how, default, " | ".join(twins.get(part, part) for part in str(told).split(" | ")))
+        for name, how, default, told in shape(function, annotated=True)
     ]
 
 
@@ -65,7 +79,7 @@ def test_turns_of_both_colours_offer_the_same() -> None:
     def offered(turn: type) -> dict[str, object]:
         found = {name: getattr(turn, name) for name in dir(turn) if not name.startswith("_")}
         return {
-            name: shape(value, annotated=True) if inspect.isfunction(value) else type(value)
+            name: colourless(value) if inspect.isfunction(value) else type(value)
             for name, value in found.items()
         }
 
@@ -89,13 +103,13 @@ def test_verbs_about_jobs_have_their_twins() -> None:
     )
     # What registers, serves or closes has no colour of its own.
     assert blocking - awaited == {
-        "source", "on", "job", "cron", "schedules", "worker", "wsgi", "close", "aclose",
+        "source", "on", "job", "cron", "worker", "wsgi", "close", "aclose",
         "transport", "signer", "relaying", "release_loop", "bound_to",
     }  # fmt: skip
     assert awaited <= blocking
     for name in ("enqueue", "enqueue_many", "transaction", "work", "send", "relay"):
         one, other = getattr(duly.Duly, name), getattr(Awaited, name)
-        assert shape(one, annotated=True) == shape(other, annotated=True)
+        assert colourless(one) == colourless(other)
         assert not inspect.iscoroutinefunction(one)
         assert inspect.iscoroutinefunction(other) == (name != "transaction")
 
@@ -105,7 +119,8 @@ def test_jobs_of_both_colours_offer_the_same() -> None:
     assert names == {name for name in dir(AsyncJob) if not name.startswith("_")}
     assert shape(Job.effect, annotated=False) == shape(AsyncJob.effect, annotated=False)
     assert Job.key is AsyncJob.key
-    assert AsyncJob.effect.__annotations__["return"] == "Awaitable[Json]"
+    assert Job.effect.__annotations__["return"] == "Stored"
+    assert AsyncJob.effect.__annotations__["return"] == "Awaitable[Stored]"
     assert not inspect.iscoroutinefunction(Job.effect)
 
 
@@ -138,6 +153,33 @@ def test_transactions_of_both_colours_offer_the_same() -> None:
         one, other = (inspect.signature(getattr(kind, name)) for kind in (Tx, AsyncTx))
         assert one.parameters == other.parameters
         assert other.return_annotation == f"Awaitable[{one.return_annotation}]"
+
+
+def test_a_transaction_takes_the_options_of_the_app_but_tx() -> None:
+    for verb, options in (
+        ("enqueue", EnqueueOptions),
+        ("enqueue_many", EnqueueManyOptions),
+        ("send", SendOptions),
+    ):
+        told = {
+            one.name: one.annotation
+            for one in inspect.signature(getattr(duly.Duly, verb)).parameters.values()
+            if one.kind is one.KEYWORD_ONLY and one.name != "tx"
+        }
+        assert told == {name: kind.__forward_arg__ for name, kind in annotated(options).items()}
+
+
+def annotated(options: Any) -> dict[str, ForwardRef]:
+    """The keys of a TypedDict and of those it extends, with what is written about each."""
+    found: dict[str, ForwardRef] = dict(options.__annotations__)
+    return found
+
+
+def test_handlers_have_the_types_of_their_colour_under_one_name() -> None:
+    assert (duly.Job, duly.Tx) == (Job, Tx)
+    assert (aio.Job, aio.Tx) == (AsyncJob, AsyncTx)
+    assert set(aio.__all__) >= {"Job", "Tx"}
+    assert duly.Tx[object].__origin__ is Tx  # type: ignore[attr-defined]
 
 
 def subclasses(kind: type[DulyError]) -> list[type[DulyError]]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, assert_type
 
 import duly
 from duly import aio, verbs
-from duly._kernel.results import Json
 from duly._kernel.session import Row, Rows
 from duly._ledger.turns import Turn
 
@@ -32,7 +31,7 @@ def blocking(store: duly.Store, connection: sqlite3.Connection) -> None:
     with duly.once(store, "a", "b", lease=LEASE) as leased:
         assert_type(leased, verbs.LeasedTurn)
         assert_type(leased.epoch, int)
-    assert_type(duly.fence(store, "a", "b", lambda: [1]), Json)
+    assert_type(duly.fence(store, "a", "b", lambda: [1]), list[int])
     assert_type(duly.newer(connection, "a", 1, "skip"), bool)
 
 

@@ -21,7 +21,7 @@ SECRET = "whsec_" + "c2hvcC1leGFtcGxlLXNlY3JldA=="  # development only
 DATABASE = os.environ.get("SHOP_DATABASE", str(HERE / "shop.db"))
 
 
-class Shop(AppConfig):  # type: ignore[misc]  # Django has no types
+class Shop(AppConfig):
     """The application of the models below."""
 
     name = label = __name__
@@ -56,27 +56,27 @@ from django.views.decorators.csrf import csrf_exempt  # noqa: E402
 from duly.edge.adapters.django import view  # noqa: E402
 
 
-class Account(models.Model):  # type: ignore[misc]
+class Account(models.Model):
     """What a customer has."""
 
     balance = models.IntegerField()
 
 
-class Booking(models.Model):  # type: ignore[misc]
+class Booking(models.Model):
     """An invoice that was paid."""
 
     invoice = models.CharField(max_length=50)
     at = models.DateTimeField(auto_now_add=True)
 
 
-class Order(models.Model):  # type: ignore[misc]
+class Order(models.Model):
     """What was ordered."""
 
     number = models.CharField(max_length=50, unique=True)
     mailed = models.BooleanField(default=False)
 
 
-class Visit(models.Model):  # type: ignore[misc]
+class Visit(models.Model):
     """A partner that has called."""
 
     partner = models.CharField(max_length=50)
@@ -130,7 +130,7 @@ def mail_tracking(event: duly.Event, tx: duly.Tx) -> None:  # noqa: ARG001  # it
 receive = view(app, "partners")
 
 
-@csrf_exempt  # type: ignore[untyped-decorator]
+@csrf_exempt
 def partners(request: HttpRequest) -> Any:
     """Side effect before the claim: each copy of a delivery is a visit."""
     Visit.objects.create(partner="north")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
 from duly._kernel.errors import Misuse, WrongColour
 from duly._kernel.inputs import checked_count, checked_work
@@ -19,6 +19,7 @@ from duly._ledger.once import InTransaction, UnderLease
 from duly._ledger.order import newer_committed, newer_joined
 from duly._ledger.prune import prune_committed, prune_joined
 from duly._ledger.turns import NOT_GIVEN, Turn
+from duly.jobs.context import AsyncJob as Job
 from duly.jobs.tx import AsyncTx as Tx
 from duly.stores.sql.migrations import apply_all
 from duly.targets import (
@@ -39,13 +40,14 @@ if TYPE_CHECKING:
 
     from duly._kernel.clock import Clock
     from duly._kernel.records import Answer
-    from duly._kernel.results import Json
+    from duly._kernel.results import Json, Storable, Stored
     from duly._kernel.versions import Tie, Version
     from duly.stores.base import Store
+    from duly.stores.joinable import AwaitedJoinable
 
 T = TypeVar("T", bound=Turn)
-# The transaction of a handler that is awaited, under the name it has in a signature.
-__all__ = ["Tx", "dedup", "dedup_many", "fence", "migrate", "newer", "once", "prune"]
+# The job and the transaction of a handler that is awaited, under their names in a signature.
+__all__ = ["Job", "Tx", "dedup", "dedup_many", "fence", "migrate", "newer", "once", "prune"]
 
 
 async def dedup(
@@ -101,7 +103,9 @@ class LeasedTurn(Turn):
         """Grows with every takeover: send it along to whoever can refuse an older one."""
         return self._form.lease.epoch
 
-    async def mark(self, result: Json = NOT_GIVEN, *, tx: object = None) -> None:
+    async def mark(
+        self, result: Storable = NOT_GIVEN, *, tx: AwaitedJoinable | None = None
+    ) -> None:
         """End the lease as done, with a result if you have one.
 
         ``tx`` is your own open transaction: the mark then stays or goes with your last writes.
@@ -204,19 +208,19 @@ async def fence(
     store: Store,
     scope: str,
     key: str | bytes,
-    work: Callable[[], Awaitable[Json]],
+    work: Callable[[], Awaitable[Stored]],
     *,
     ttl: timedelta | None = CLAIM_TTL,
     lease: timedelta = FENCE_LEASE,
     wait: timedelta | None = None,
-) -> Json:
+) -> Stored:
     """`duly.fence`, awaited; ``work`` is an async function."""
     run = checked_work(work)
     turns = once(needs_store(store, "fence"), scope, key, ttl, lease=lease, wait=wait)
     async with turns as turn:
         if turn.first:
             turn.result = await expect_awaitable(run())
-        return turn.result
+        return cast("Stored", turn.result)
 
 
 async def expect_awaitable(result: object) -> Json:

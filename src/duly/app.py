@@ -65,9 +65,12 @@ if TYPE_CHECKING:
     from duly.edge.asgi import Receive, Scope, Send
     from duly.gate.delivery import Headers
     from duly.gate.provider import Provider
+    from duly.gate.secrets import Secrets
     from duly.gate.source import MissingId, Parse, ReplayedBody
     from duly.gate.verified import Verified
+    from duly.inbox.events import Event
     from duly.stores.begins import Begin
+    from duly.stores.joinable import BeginsTransactions
 
 Handling = TypeVar("Handling", bound="Callable[..., Any]")
 # Most providers wait 5 seconds or longer for an answer.
@@ -102,7 +105,7 @@ class Duly(JobVerbs):
         self,
         url: str | None = None,
         *,
-        begin: object = None,
+        begin: BeginsTransactions | None = None,
         prefix: str | None = None,
         schema: str | None = None,
         clock: Clock | None = None,
@@ -166,7 +169,9 @@ class Duly(JobVerbs):
         )
 
     @contextmanager
-    def bound_to(self, database: Store, *, begin: object = None) -> Iterator[Self]:
+    def bound_to(
+        self, database: Store, *, begin: BeginsTransactions | None = None
+    ) -> Iterator[Self]:
         """Work on another database until the end of the block, by its clock: for tests.
 
         Sources, handlers, schedules and transports stay as they are. Who opened the other database
@@ -197,7 +202,7 @@ class Duly(JobVerbs):
         self,
         name: str,
         *,
-        secret: object,
+        secret: Secrets,
         provider: str | Provider | None = None,
         tenant: Callable[[Verified], str] | None = None,
         inline: bool = False,
@@ -276,7 +281,7 @@ class Duly(JobVerbs):
         backoff: Backoff = Backoff(),  # noqa: B008  # it cannot be changed
         order: tuple[str, str] | None = None,
         tie: Tie | None = None,
-        refetch: Callable[[Any], Any] | None = None,
+        refetch: Callable[[Event], Any] | None = None,
     ) -> Callable[[Handling], Handling]:
         """Handle the events of a source whose type matches: an exact type, or a glob.
 

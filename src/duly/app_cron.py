@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from duly._kernel.retry import Backoff
 from duly.jobs.handlers import JOB_ATTEMPTS, QUEUE, handler_of
-from duly.jobs.schedule import Schedules, schedule_of
+from duly.jobs.schedule import schedule_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from duly.jobs.schedule import Missed
+    from duly.jobs.schedule import Missed, Schedules
 
 Handling = TypeVar("Handling", bound="Callable[..., Any]")
 
@@ -42,10 +41,8 @@ class HasJobs(Protocol):
 class CronVerbs:
     """What `Duly` does about schedules."""
 
-    @cached_property
-    def schedules(self) -> Schedules:
-        """When jobs are enqueued by themselves."""
-        return Schedules()
+    # When jobs are enqueued by themselves.
+    schedules: Schedules
 
     def cron(
         self: HasJobs,

@@ -17,7 +17,7 @@ from duly.jobs.stats import counted
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly._kernel.results import Json
+    from duly._kernel.results import Storable
     from duly._ledger.replaying import Replayed
     from duly.jobs.bell import Bell
     from duly.jobs.dead import DeadLetter
@@ -100,7 +100,7 @@ class DeadVerbs:
         job = discarding(job_id)
         return finish(discarded(self.store.blocking, job))
 
-    def resolve(self, job_id: str, effect: str, *, done: bool, result: Json = None) -> None:
+    def resolve(self, job_id: str, effect: str, *, done: bool, result: Storable = None) -> None:
         """Settle an effect of which nobody knew whether it happened, after you found out.
 
         Args:
@@ -165,7 +165,9 @@ class AwaitedDeadVerbs:
         job = discarding(job_id)
         return await discarded(self._letters_of.store.awaited, job)
 
-    async def resolve(self, job_id: str, effect: str, *, done: bool, result: Json = None) -> None:
+    async def resolve(
+        self, job_id: str, effect: str, *, done: bool, result: Storable = None
+    ) -> None:
         """Settle an effect of which nobody knew whether it happened, after you found out."""
         finding = resolving(job_id, effect, done=done, result=result)
         await resolve(self._letters_of.store.awaited, finding)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from duly._kernel.functions import Colour
-    from duly._kernel.results import Json
+    from duly._kernel.results import Storable
     from duly._kernel.session import Opened, Runner, Session
     from duly.edge.receiver import Receiver
     from duly.jobs.bell import Bell
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from duly.runtime.performing import Opener
     from duly.stores.base import Store
     from duly.stores.begins import Begin, SameDatabase
+    from duly.stores.joinable import AwaitedTx, BlockingTx
 
 BLOCK = "the block of app.transaction()"
 INSTEAD = "use tx.enqueue(…), or pass tx=tx"
@@ -47,7 +48,7 @@ class EnqueueVerbs:
     def enqueue(
         self,
         job: Callable[..., Any] | str,
-        payload: Json = None,
+        payload: Storable = None,
         *,
         key: str | bytes | None = None,
         window: timedelta = WINDOW,
@@ -55,7 +56,7 @@ class EnqueueVerbs:
         at: datetime | None = None,
         priority: int = 0,
         queue: str | None = None,
-        tx: object = None,
+        tx: BlockingTx | None = None,
     ) -> Enqueued:
         """Enqueue a job; it runs after the COMMIT of the transaction that it is enqueued in.
 
@@ -87,7 +88,7 @@ class EnqueueVerbs:
     def enqueue_many(
         self,
         job: Callable[..., Any] | str,
-        payloads: Iterable[Json],
+        payloads: Iterable[Storable],
         *,
         keys: Iterable[str | bytes] | None = None,
         window: timedelta = WINDOW,
@@ -95,7 +96,7 @@ class EnqueueVerbs:
         at: datetime | None = None,
         priority: int = 0,
         queue: str | None = None,
-        tx: object = None,
+        tx: BlockingTx | None = None,
     ) -> list[Enqueued]:
         """`enqueue` for many jobs of one handler: all of them or none, in one transaction."""
         new = self.jobs.new_many(
@@ -186,7 +187,7 @@ class AwaitedEnqueueVerbs:
     async def enqueue(
         self,
         job: Callable[..., Any] | str,
-        payload: Json = None,
+        payload: Storable = None,
         *,
         key: str | bytes | None = None,
         window: timedelta = WINDOW,
@@ -194,7 +195,7 @@ class AwaitedEnqueueVerbs:
         at: datetime | None = None,
         priority: int = 0,
         queue: str | None = None,
-        tx: object = None,
+        tx: AwaitedTx | None = None,
     ) -> Enqueued:
         """Enqueue a job; it runs after the COMMIT of the transaction that it is enqueued in."""
         app = self._jobs_of
@@ -211,7 +212,7 @@ class AwaitedEnqueueVerbs:
     async def enqueue_many(
         self,
         job: Callable[..., Any] | str,
-        payloads: Iterable[Json],
+        payloads: Iterable[Storable],
         *,
         keys: Iterable[str | bytes] | None = None,
         window: timedelta = WINDOW,
@@ -219,7 +220,7 @@ class AwaitedEnqueueVerbs:
         at: datetime | None = None,
         priority: int = 0,
         queue: str | None = None,
-        tx: object = None,
+        tx: AwaitedTx | None = None,
     ) -> list[Enqueued]:
         """`enqueue` for many jobs of one handler: all of them or none, in one transaction."""
         app = self._jobs_of

@@ -27,6 +27,7 @@ from duly.jobs.handlers import (
     handler_of,
 )
 from duly.jobs.registry import Registry
+from duly.jobs.schedule import Schedules
 from duly.outbox.egress import Egress
 from duly.runtime.callers import Callers
 from duly.runtime.parts import Parts
@@ -66,6 +67,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
         if not isinstance(egress, Egress):
             raise Misuse(f"egress must be a duly.Egress(…), not {kind(egress)}")
         self.jobs = Registry()
+        self.schedules = Schedules()
         self.jobs.outgoing.egress = egress
         self.bell = Bell()
         self._callers = Callers(self.jobs.outgoing)

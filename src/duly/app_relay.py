@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from duly._kernel.errors import Misuse, WrongColour
 from duly.app_checks import checked_until, loop_is_running
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from duly._kernel.retry import Backoff
     from duly.edge.site import Site
+    from duly.gate.secrets import Secrets
     from duly.jobs.bell import Bell
     from duly.jobs.registry import Registry
     from duly.runtime.callers import Callers
@@ -90,6 +91,11 @@ class RelayVerbs:
             return function
 
         return add
+
+    @overload
+    def signer(self, name: str) -> Callable[[Sending], Sending]: ...
+    @overload
+    def signer(self, name: str, *, secret: Secrets) -> None: ...
 
     def signer(self, name: str, *, secret: object = OWN) -> Any:
         """Register a signer by the name that ``sign=`` knows it by.

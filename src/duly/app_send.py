@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
-    from duly._kernel.results import Json
+    from duly._kernel.results import Storable
     from duly._kernel.session import Runner, Session
     from duly.outbox.messages import NewMessage, Staged
+    from duly.stores.joinable import AwaitedTx, BlockingTx
 
 INSTEAD = "use tx.send(…), or pass tx=tx"
 
@@ -29,7 +30,7 @@ class SendVerbs(EnqueueVerbs):
         self,
         url: str,
         *,
-        json: Json = None,
+        json: Storable = None,
         data: bytes | str | Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         sign: str | None = None,
@@ -39,7 +40,7 @@ class SendVerbs(EnqueueVerbs):
         delay: timedelta | None = None,
         at: datetime | None = None,
         attempts: int | None = None,
-        tx: object = None,
+        tx: BlockingTx | None = None,
     ) -> Staged:
         """Stage a message; it is sent after the COMMIT of the transaction that it is staged in.
 
@@ -91,7 +92,7 @@ class AwaitedSendVerbs(AwaitedEnqueueVerbs):
         self,
         url: str,
         *,
-        json: Json = None,
+        json: Storable = None,
         data: bytes | str | Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         sign: str | None = None,
@@ -101,7 +102,7 @@ class AwaitedSendVerbs(AwaitedEnqueueVerbs):
         delay: timedelta | None = None,
         at: datetime | None = None,
         attempts: int | None = None,
-        tx: object = None,
+        tx: AwaitedTx | None = None,
     ) -> Staged:
         """Stage a message; it is sent after the COMMIT of the transaction that it is staged in."""
         app = self._jobs_of

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
     from duly._kernel.clock import Clock
     from duly._kernel.records import Answer
-    from duly._kernel.results import Json
+    from duly._kernel.results import Storable, Stored
     from duly._kernel.versions import Tie, Version
     from duly.stores.base import Store
+    from duly.stores.joinable import Joinable
 
 T = TypeVar("T", bound=Turn)
 
@@ -111,7 +112,7 @@ class LeasedTurn(Turn):
         """Grows with every takeover: send it along to whoever can refuse an older one."""
         return self._form.lease.epoch
 
-    def mark(self, result: Json = NOT_GIVEN, *, tx: object = None) -> None:
+    def mark(self, result: Storable = NOT_GIVEN, *, tx: Joinable | None = None) -> None:
         """End the lease as done, with a result if you have one.
 
         ``tx`` is your own open transaction: the mark then stays or goes with your last writes.
@@ -223,12 +224,12 @@ def fence(
     store: Store,
     scope: str,
     key: str | bytes,
-    work: Callable[[], Json],
+    work: Callable[[], Stored],
     *,
     ttl: timedelta | None = CLAIM_TTL,
     lease: timedelta = FENCE_LEASE,
     wait: timedelta | None = None,
-) -> Json:
+) -> Stored:
     """Run ``work`` once and return its result, now and to every later caller.
 
     An error, a cancellation or an exit inside ``work`` gives the key back, so that the next call
@@ -237,8 +238,8 @@ def fence(
     run = checked_work(work, awaited="duly.aio.fence")
     with once(needs_store(store, "fence"), scope, key, ttl, lease=lease, wait=wait) as turn:
         if turn.first:
-            turn.result = cast("Json", refuse_awaitable(run(), "duly.aio.fence"))
-        return turn.result
+            turn.result = cast("Stored", refuse_awaitable(run(), "duly.aio.fence"))
+        return cast("Stored", turn.result)
 
 
 def refuse_awaitable(result: object, twin: str) -> object:

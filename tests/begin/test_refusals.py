@@ -84,7 +84,7 @@ def test_what_is_no_factory_is_refused_with_what_to_pass(tmp_path: Path) -> None
     awaited = create_async_engine("sqlite+aiosqlite:///shop.db")
     mistaken: Any = sessionmaker
     awaited_mistaken: Any = async_sessionmaker
-    cases: list[tuple[object, str]] = [
+    cases: list[tuple[Any, str]] = [
         (engine, r"pass sessionmaker\(engine\)"),
         (awaited, r"pass async_sessionmaker\(engine\)"),
         (sessionmaker(engine)(), "pass its sessionmaker"),
@@ -106,7 +106,7 @@ def test_what_is_no_factory_is_refused_with_what_to_pass(tmp_path: Path) -> None
         django_alias(f"sqlite:///{tmp_path / 'shop.db'}") as alias,
         pytest.raises(duly.Misuse, match=r"pass duly\.django\('default'\)"),
     ):
-        duly.Duly(begin=connections[alias])
+        duly.Duly(begin=connections[alias])  # type: ignore[arg-type]
 
 
 async def refused(app: duly.Duly, world: World, source: str) -> None:

@@ -170,7 +170,7 @@ def test_a_call_of_the_wrong_colour_is_told_what_to_write(sqlite_url: str) -> No
 
     @app.job(name="pay")
     def pay(job: duly.Job) -> None:
-        job.effect("charge", charge)  # type: ignore[arg-type]
+        job.effect("charge", charge)  # type: ignore[type-var, unused-coroutine]
 
     app.enqueue("pay")
     assert app.work().dead == 1

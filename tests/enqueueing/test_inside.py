@@ -181,10 +181,10 @@ def test_a_tx_of_the_other_colour_names_the_twin() -> None:
 
     async def ask() -> None:
         with app.transaction() as tx, pytest.raises(duly.WrongColour, match=r"use app\.enqueue\b"):
-            await app.aio.enqueue("send", tx=tx)
+            await app.aio.enqueue("send", tx=tx)  # type: ignore[arg-type]
         async with app.aio.transaction() as other:
             with pytest.raises(duly.WrongColour, match=r"await app\.aio\.enqueue\b"):
-                app.enqueue("send", tx=other)
+                app.enqueue("send", tx=other)  # type: ignore[arg-type]
 
     asyncio.run(ask())
     app.close()

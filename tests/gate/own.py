@@ -22,13 +22,13 @@ def provider(scheme: Any, **options: Any) -> Provider:
     return Provider("own", scheme, id="body:id", **options)
 
 
-def taken(scheme: Any, headers: Any, secret: object = SECRET, **told: Any) -> Verified:
+def taken(scheme: Any, headers: Any, secret: Any = SECRET, **told: Any) -> Verified:
     """What the gate makes of a delivery that is signed with this scheme."""
     arguments: dict[str, Any] = {"body": BODY, "now": NOW, "url": URL}
     return duly.verify(provider(scheme), headers, secrets=secret, **(arguments | told))
 
 
-def rejected(code: Code, scheme: Any, headers: Any, secret: object = SECRET, **told: Any) -> None:
+def rejected(code: Code, scheme: Any, headers: Any, secret: Any = SECRET, **told: Any) -> None:
     """The gate refuses it, with this code."""
     with pytest.raises(Rejected) as caught:
         taken(scheme, headers, secret, **told)

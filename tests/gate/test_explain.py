@@ -200,7 +200,7 @@ def test_an_explanation_asks_for_the_same_types_as_verify() -> None:
     [(TEXT, {"others": [7]}), (TEXT, {"url": 7}), (TEXT, {"now": "x"}), ([TEXT, ""], {})],
 )
 def test_a_traceback_of_a_misuse_shows_no_secret_in_its_frames(
-    secrets: object, options: dict[str, Any]
+    secrets: Any, options: dict[str, Any]
 ) -> None:
     with pytest.raises(duly.Misuse, match=r"others|url|now|empty") as caught:
         explain("stripe", {}, b"", secrets, **options)

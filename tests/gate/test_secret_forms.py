@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -23,7 +24,7 @@ PUBLIC = PRIVATE.public_key()
 PUBLIC_RAW = PUBLIC.public_bytes(Encoding.Raw, PublicFormat.Raw)
 STANDARD, SAFE = base64.b64encode(RAW).decode(), base64.urlsafe_b64encode(RAW).decode()
 SPKI = PublicFormat.SubjectPublicKeyInfo
-SHARED_FORMS: dict[str, object] = {
+SHARED_FORMS: dict[str, Any] = {
     "padded": "whsec_" + STANDARD,
     "unpadded": "whsec_" + STANDARD.rstrip("="),
     "url-safe": "whsec_" + SAFE,
@@ -31,14 +32,14 @@ SHARED_FORMS: dict[str, object] = {
     "without its prefix": STANDARD,
     "raw": RAW,
 }
-PUBLIC_FORMS: dict[str, object] = {
+PUBLIC_FORMS: dict[str, Any] = {
     "whpk_": "whpk_" + base64.b64encode(PUBLIC_RAW).decode(),
     "whpk_, url-safe": "whpk_" + base64.urlsafe_b64encode(PUBLIC_RAW).decode().rstrip("="),
     "whsk_": "whsk_" + STANDARD,
     "PEM": PUBLIC.public_bytes(Encoding.PEM, SPKI).decode().strip(),
     "JWK": {"kty": "OKP", "crv": "Ed25519", "x": base64.urlsafe_b64encode(PUBLIC_RAW).decode()},
 }
-PLAIN_FORMS: dict[str, object] = PUBLIC_FORMS | {
+PLAIN_FORMS: dict[str, Any] = PUBLIC_FORMS | {
     "hex": PUBLIC_RAW.hex(),
     "HEX": PUBLIC_RAW.hex().upper(),
     "raw": PUBLIC_RAW,
@@ -75,7 +76,7 @@ def test_an_elliptic_key_is_read_as_base64_der_pem_and_jwk() -> None:
         base64.urlsafe_b64encode(one.to_bytes(32, "big")).decode().rstrip("=")
         for one in (numbers.x, numbers.y)
     )
-    jwk = {"kty": "EC", "crv": "P-256", "x": x, "y": y}
+    jwk: dict[str, object] = {"kty": "EC", "crv": "P-256", "x": x, "y": y}
     pem = public.public_bytes(Encoding.PEM, SPKI)
     for form in (keys("sendgrid").receiver, der, pem, pem.decode().strip(), Secret(jwk)):
         assert verified(Source("sendgrid", [form]), delivered("sendgrid")).secret == "1"

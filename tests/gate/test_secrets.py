@@ -93,7 +93,7 @@ def test_an_expired_secret_alone_makes_a_bad_signature(provider: str) -> None:
         ((one for one in ("s1", "s2")), ["1", "2"]),
     ],
 )
-def test_secrets_can_be_one_or_several_or_named(given: object, names: list[str]) -> None:
+def test_secrets_can_be_one_or_several_or_named(given: Any, names: list[str]) -> None:
     assert [one.name for one in Source("github", given).secrets] == names
 
 
@@ -155,14 +155,14 @@ UNUSABLE: list[tuple[str, object]] = [
 
 @pytest.mark.parametrize(("provider", "given"), UNUSABLE)
 def test_a_secret_that_cannot_work_is_refused_when_the_source_is_made(
-    provider: str, given: object
+    provider: str, given: Any
 ) -> None:
     with pytest.raises(Misuse, match=ADVICE):
         Source(provider, given)
 
 
 @pytest.mark.parametrize("given", [["a", Secret("b", name="1")], [Secret("a", name="x")] * 2])
-def test_two_secrets_of_one_name_are_refused(given: object) -> None:
+def test_two_secrets_of_one_name_are_refused(given: Any) -> None:
     with pytest.raises(Misuse, match="use a name of its own"):
         Source("github", given)
 

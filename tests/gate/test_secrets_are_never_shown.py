@@ -215,7 +215,7 @@ def test_no_misuse_of_a_source_shows_it(options: dict[str, Any]) -> None:
         silent(Misuse, partial(Source, "github", given, **options))
 
 
-def spoiled_secrets() -> Iterator[tuple[Any, object]]:
+def spoiled_secrets() -> Iterator[tuple[Any, Any]]:
     """Sources that cannot be made, each with the canary somewhere in its secrets."""
     yield from (("stripe", given) for given in (f" {SEED}", f"{SEED}\n", SEED + "\ud800"))
     yield from (("stripe", [SEED, bad]) for bad in ("", None, 5, " edged"))

@@ -20,7 +20,7 @@ def see(event: duly.Event) -> None:
     SEEN.append(event)
 
 
-def an_observer(folder: Path, name: str, secret: object = SECRET, **options: Any) -> duly.Duly:
+def an_observer(folder: Path, name: str, secret: Any = SECRET, **options: Any) -> duly.Duly:
     """An application that remembers what it was sent, in this process."""
     SEEN.clear()
     app = duly.Duly(f"sqlite:///{folder / 'real.db'}")

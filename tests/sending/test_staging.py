@@ -209,12 +209,12 @@ async def test_a_transaction_of_the_other_colour_is_refused_with_its_verb(
         if office.awaited:
             async with office.app.aio.transaction() as awaited:
                 with pytest.raises(duly.WrongColour, match=r"use await app\.aio\.send"):
-                    office.app.send(url, tx=awaited)
+                    office.app.send(url, tx=awaited)  # type: ignore[arg-type]
         else:
             # The loop of the test runs here, and nothing else wants it meanwhile.
             refused = pytest.raises(duly.WrongColour, match=r"use app\.send")
             with office.app.transaction() as tx, refused:
-                await office.app.aio.send(url, tx=tx)
+                await office.app.aio.send(url, tx=tx)  # type: ignore[arg-type]
         assert office.messages() == []
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias, TypeVar
 
 from duly._kernel.errors import NotStorable
 from duly._kernel.faults import find_unstorable
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+# What a caller may hand over to be stored. Type checkers would refuse a ``dict[str, str]`` or a
+# TypedDict as `Json`, whose values could be changed; what is inside is looked at when it is stored.
+Storable: TypeAlias = "bool | int | float | str | list[Any] | Mapping[str, object] | None"
+Stored = TypeVar("Stored", bound=Storable)
 
 # A result is replayed to every duplicate; something larger belongs in a table of its own.
 MOST_BYTES = 1024 * 1024

@@ -11,7 +11,7 @@ from duly._kernel.records import Answer, Duplicate, not_a_boolean
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly._kernel.results import Json
+    from duly._kernel.results import Json, Storable
 
 # Stands for "no result given", because None is a result.
 NOT_GIVEN: Any = object()
@@ -68,12 +68,12 @@ class Turn:
         return self._result
 
     @result.setter
-    def result(self, value: Json) -> None:
+    def result(self, value: Storable) -> None:
         if self._sealed:
             raise Misuse("this turn is over: set its result inside its block, before marking it")
         self.keep(value)
 
-    def keep(self, value: Json) -> None:
+    def keep(self, value: Storable) -> None:
         """Set the result unless none was given."""
         if value is NOT_GIVEN:
             return

@@ -25,6 +25,7 @@ from duly.gate.verified import Verified
 if TYPE_CHECKING:
     from duly.gate.delivery import Headers, Moment
     from duly.gate.provider import Provider
+    from duly.gate.secrets import Secrets
 
 # More names than this help nobody.
 MOST_NAMES = 8
@@ -49,7 +50,7 @@ def explain(  # noqa: PLR0913  # what a request is made of, each by its name
     source: str | Provider | Source,
     headers: Headers,
     body: bytes,
-    secrets: object = None,
+    secrets: Secrets | None = None,
     *,
     now: Moment = None,
     url: str | None = None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from duly._kernel.errors import Misuse
 from duly._kernel.exports import export
@@ -25,6 +25,8 @@ NOT_PICKLED = (
 )
 
 Value: TypeAlias = "str | bytes | Mapping[str, object]"
+# One secret, several, or a mapping from names to secrets.
+Secrets: TypeAlias = "Value | Secret | Iterable[Value | Secret]"
 
 
 @export
@@ -154,12 +156,12 @@ class Hidden:
         return "Hidden()"
 
 
-def hide(given: object) -> Hidden:
-    """What a caller passed, hidden if it is not yet."""
+def hide(given: object) -> Any:
+    """What a caller passed, hidden if it is not yet; it goes by the type of what it hides."""
     return given if isinstance(given, Hidden) else Hidden(given)
 
 
-def secrets_of(given: object) -> tuple[Secret, ...]:
+def secrets_of(given: Any) -> tuple[Secret, ...]:
     """Whatever way the secrets of a source were given: one, several, or by name."""
     given = hide(given)
     found = one_by_one(given)

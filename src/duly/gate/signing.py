@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from duly.gate.places import Place, Spot
     from duly.gate.provider import Provider
     from duly.gate.schemes.base import Scheme
+    from duly.gate.secrets import Secrets
 
 
 # Printable ASCII with something in it.
@@ -41,7 +42,7 @@ class Signed(NamedTuple):
 def sign(  # noqa: PLR0913  # what a request is made of, each by its name
     source: str | Provider | Source,
     body: bytes,
-    secret: object = None,
+    secret: Secrets | None = None,
     *,
     id: str | None = None,  # the word that everybody uses
     type: str | None = None,

@@ -17,6 +17,8 @@ from duly.gate.secrets import Secret, hide, secrets_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.gate.secrets import Secrets
+
 MissingId = Literal["body", "reject"]
 Parse = Literal["accept", "require"]
 ReplayedBody = Literal["conflict", "process"]
@@ -51,7 +53,7 @@ class Source:
     def __init__(  # noqa: PLR0913  # every option by keyword, so that editors and help() show them
         self,
         provider: str | Provider,
-        secrets: object,
+        secrets: Secrets,
         *,
         name: str | None = None,
         url: str | None = None,

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from duly.gate.handshakes import Reply
     from duly.gate.provider import Provider
     from duly.gate.schemes.base import Held, Scheme
+    from duly.gate.secrets import Secrets
 
 
 def verify(  # noqa: PLR0913  # what a request is made of, each by its name
     source: str | Provider | Source,
     headers: Headers,
     body: bytes,
-    secrets: object = None,
+    secrets: Secrets | None = None,
     *,
     now: Moment = None,
     url: str | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from duly._kernel.clock import from_microseconds
 from duly._kernel.errors import Misuse
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from datetime import datetime
 
-    from duly._kernel.results import Json
+    from duly._kernel.results import Stored
     from duly._kernel.session import Runner
-    from duly.jobs.effects import Unknown
+    from duly.jobs.effects import Choice
+    from duly.jobs.foreign import AsyncClient, Client
     from duly.jobs.leases import Leased
 
 T = TypeVar("T")
@@ -78,14 +79,7 @@ class OneJob:
         """
         return digest(*whose(*self._named), as_bytes(checked_step(name))).hex()
 
-    @property
-    def http(self) -> Any:
-        """An HTTP client for this job: httpx's, behind the egress guard and with a deadline.
-
-        A call that may change something takes ``key="charge"``, a name for the step, and carries
-        ``job.key("charge")`` as its ``Idempotency-Key``; without a name it is refused. For a
-        library that is built on httpx, ``job.http.transport(key="charge")`` is the same.
-        """
+    def _client(self) -> Any:
         if self._http is None:
             if self._caller is None:
                 raise Misuse("this job has no HTTP client: it is not run by a worker")
@@ -113,14 +107,24 @@ class OneJob:
 class Job(OneJob):
     """A job in a handler that blocks."""
 
+    @property
+    def http(self) -> Client:
+        """An HTTP client for this job: httpx's, behind the egress guard and with a deadline.
+
+        A call that may change something takes ``key="charge"``, a name for the step, and carries
+        ``job.key("charge")`` as its ``Idempotency-Key``; without a name it is refused. For a
+        library that is built on httpx, ``job.http.transport(key="charge")`` is the same.
+        """
+        return cast("Client", self._client())
+
     def effect(
         self,
         name: str,
-        call: Callable[[str], Json],
+        call: Callable[[str], Stored],
         *,
-        unknown: Unknown = "retry",
+        unknown: Choice | Callable[[str], Stored | None] = "retry",
         not_done: tuple[type[Exception], ...] = NOT_DONE,
-    ) -> Json:
+    ) -> Stored:
         """Take one external step, and remember its outcome: a repeat returns what it returned.
 
         ``call`` gets the idempotency key of the step. The intent is written before it and the
@@ -130,7 +134,7 @@ class Job(OneJob):
         None if it did not happen). ``not_done`` are errors that say for certain that it did not.
         """
         how = checked_how(name, call, unknown, not_done)
-        return finish(perform(self._runner, self._step(name), how.at_once()))
+        return cast("Stored", finish(perform(self._runner, self._step(name), how.at_once())))
 
 
 class AsyncJob(OneJob):
@@ -149,17 +153,23 @@ class AsyncJob(OneJob):
         super().__init__(leased, handler, event_id, runner, caller, until=until)
         self._promises = Promises()
 
+    @property
+    def http(self) -> AsyncClient:
+        """`Job.http`, awaited."""
+        return cast("AsyncClient", self._client())
+
     def effect(
         self,
         name: str,
-        call: Callable[[str], Awaitable[Json]],
+        call: Callable[[str], Awaitable[Stored]],
         *,
-        unknown: Unknown = "retry",
+        unknown: Choice | Callable[[str], Awaitable[Stored | None] | Stored | None] = "retry",
         not_done: tuple[type[Exception], ...] = NOT_DONE,
-    ) -> Awaitable[Json]:
+    ) -> Awaitable[Stored]:
         """Take one external step, and remember its outcome: a repeat returns what it returned."""
         how: How = checked_how(name, call, unknown, not_done)
-        return self._promises.made("job.effect", perform(self._runner, self._step(name), how))
+        taken = cast("Coroutine[Any, Any, Stored]", perform(self._runner, self._step(name), how))
+        return self._promises.made("job.effect", taken)
 
     def _promised(self, verb: str, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """Work that must be awaited before the handler returns."""

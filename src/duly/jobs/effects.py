@@ -35,7 +35,8 @@ AFTER = 8.0
 T = TypeVar("T")
 # Stands for a result that could not be stored: no JSON is empty.
 NOT_KEPT = b""
-Unknown = Literal["retry", "park"] | Callable[[str], Any]
+Choice = Literal["retry", "park"]
+Unknown = Choice | Callable[[str], Any]
 
 
 def whose(scope: str, job: str, event_id: str | None, handler: str) -> tuple[bytes, ...]:

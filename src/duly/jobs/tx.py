@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from duly._kernel.errors import Misuse
 from duly._kernel.exports import export
@@ -21,15 +21,28 @@ from duly.jobs.promises import Promises
 from duly.outbox.stage import stage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from typing import Unpack
 
+    # Type checkers know it without its package being installed.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    from duly._kernel.results import Storable
     from duly._kernel.session import Opened, Rows, Session
     from duly._kernel.versions import Tie, Version
     from duly.jobs.enqueue import Enqueued
+    from duly.jobs.foreign import AsyncOrmSession, OrmSession
+    from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
     from duly.jobs.registry import Registry
     from duly.outbox.messages import Staged
+    from duly.outbox.options import SendOptions
 
-T = TypeVar("T")
+    S_co = TypeVarWithDefault("S_co", default=OrmSession, covariant=True)
+    AsyncS_co = TypeVarWithDefault("AsyncS_co", default=AsyncOrmSession, covariant=True)
+else:
+    S_co = TypeVar("S_co", covariant=True)
+    AsyncS_co = TypeVar("AsyncS_co", covariant=True)
+
 ENDINGS = ("commit", "rollback", "close")
 # A statement that begins or ends a transaction, whatever comments stand before it.
 ENDS = re.compile(
@@ -39,7 +52,7 @@ ENDS = re.compile(
 )
 
 
-class OpenTransaction:
+class OpenTransaction(Generic[S_co]):
     """What both colours know of their transaction."""
 
     def __init__(self, opened: Opened, jobs: Registry) -> None:
@@ -52,9 +65,9 @@ class OpenTransaction:
         return self._now().connection
 
     @property
-    def session(self) -> Any:
+    def session(self) -> S_co:
         """The session of your ORM, where the app has ``begin=``."""
-        orm = self._now().orm
+        orm: S_co | None = self._now().orm
         if orm is None:
             raise Misuse("tx.session is the session of your ORM: give the app begin=")
         return orm
@@ -88,7 +101,7 @@ class OpenTransaction:
 
 
 @export
-class Tx(OpenTransaction):
+class Tx(OpenTransaction[S_co]):
     """The transaction of a handler that blocks."""
 
     def execute(self, statement: str, /, *unnamed: object, **values: Any) -> Rows:
@@ -106,21 +119,31 @@ class Tx(OpenTransaction):
         """Whether this version is later than any applied to the resource; it is recorded then."""
         return finish(order.newer(self._session(), advance(scope, resource, version, tie)))
 
-    def enqueue(self, job: object, payload: object = None, **options: Any) -> Enqueued:
+    def enqueue(
+        self,
+        job: Callable[..., Any] | str,
+        payload: Storable = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> Enqueued:
         """Enqueue a job that exists if this transaction commits; the options of `Duly.enqueue`."""
         return finish(enqueue(self._session(), self._jobs.new(job, payload, **options)))
 
-    def enqueue_many(self, job: object, payloads: object, **options: Any) -> list[Enqueued]:
+    def enqueue_many(
+        self,
+        job: Callable[..., Any] | str,
+        payloads: Iterable[Storable],
+        **options: Unpack[EnqueueManyOptions],
+    ) -> list[Enqueued]:
         """Enqueue many jobs of one handler; the options of `Duly.enqueue_many`."""
         jobs = self._jobs.new_many(job, payloads, **options)
         return finish(enqueue_many(self._session(), jobs))
 
-    def send(self, url: str, **options: Any) -> Staged:
+    def send(self, url: str, **options: Unpack[SendOptions]) -> Staged:
         """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
         return finish(stage(self._session(), self._jobs.outgoing.new(url, **options)))
 
 
-class AsyncTx(OpenTransaction):
+class AsyncTx(OpenTransaction[AsyncS_co]):
     """The transaction of a handler that is awaited."""
 
     def __init__(self, opened: Opened, jobs: Registry) -> None:
@@ -146,20 +169,28 @@ class AsyncTx(OpenTransaction):
             "tx.newer", order.newer(self._session(), advance(scope, resource, version, tie))
         )
 
-    def enqueue(self, job: object, payload: object = None, **options: Any) -> Awaitable[Enqueued]:
+    def enqueue(
+        self,
+        job: Callable[..., Any] | str,
+        payload: Storable = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> Awaitable[Enqueued]:
         """Enqueue a job that exists if this transaction commits; the options of `Duly.enqueue`."""
         return self._promises.made(
             "tx.enqueue", enqueue(self._session(), self._jobs.new(job, payload, **options))
         )
 
     def enqueue_many(
-        self, job: object, payloads: object, **options: Any
+        self,
+        job: Callable[..., Any] | str,
+        payloads: Iterable[Storable],
+        **options: Unpack[EnqueueManyOptions],
     ) -> Awaitable[list[Enqueued]]:
         """Enqueue many jobs of one handler; the options of `Duly.enqueue_many`."""
         jobs = self._jobs.new_many(job, payloads, **options)
         return self._promises.made("tx.enqueue_many", enqueue_many(self._session(), jobs))
 
-    def send(self, url: str, **options: Any) -> Awaitable[Staged]:
+    def send(self, url: str, **options: Unpack[SendOptions]) -> Awaitable[Staged]:
         """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
         message = self._jobs.outgoing.new(url, **options)
         return self._promises.made("tx.send", stage(self._session(), message))

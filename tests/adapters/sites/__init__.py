@@ -6,9 +6,12 @@ Each has two sources: ``orders`` writes jobs, ``ledger.v2`` runs its handler inl
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duly
+
+if TYPE_CHECKING:
+    from duly.stores.joinable import BeginsTransactions
 
 SECRET = "whsec_" + "A" * 32
 DEFERRED, INLINE = "orders", "ledger.v2"
@@ -16,7 +19,7 @@ LIMIT = 20_000
 WRITE = "INSERT INTO notes (scope, note) VALUES (:scope, :note)"
 
 
-def shop(url: str | None, begin: object = None) -> duly.Duly:
+def shop(url: str | None, begin: BeginsTransactions | None = None) -> duly.Duly:
     """An application with both kinds of source."""
     app = duly.Duly(url, begin=begin)
     for name in (DEFERRED, INLINE):

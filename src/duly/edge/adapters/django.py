@@ -41,7 +41,7 @@ def view(app: Served, name: str) -> View:
     site, route = site_of(app), route_of(app, name)
 
     def receive(request: HttpRequest, *_: object, **__: object) -> HttpResponse:
-        begun = start()
+        begun, method = start(), request.method or ""  # a request that was made without a server
         if app._begin is not None:
             app._begin.refuse_moved()
         try:
@@ -51,8 +51,8 @@ def view(app: Served, name: str) -> View:
             return HttpResponse(status=400)  # to nobody: the client has hung up
         except Refused as problem:
             reply = problem.reply
-        note(request.method, request.path, reply, begun)
-        return response_of(reply, request.method)
+        note(method, request.path, reply, begun)
+        return response_of(reply, method)
 
     receive.__name__ = function_name(route)
     for alias in connections:  # with ATOMIC_REQUESTS an answer would be made before the commit

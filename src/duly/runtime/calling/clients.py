@@ -7,7 +7,7 @@ the same call has the same key in every attempt.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import httpx
 
@@ -16,7 +16,11 @@ from duly.jobs.inside import refuse_inside
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
+Address: TypeAlias = "httpx.URL | str"
+Streamed: TypeAlias = "AbstractContextManager[httpx.Response]"
+AsyncStreamed: TypeAlias = "AbstractAsyncContextManager[httpx.Response]"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 # Where the name of a call travels through httpx, which has no parameter for it.
 NAMED = "duly.key"
@@ -129,28 +133,30 @@ class Client(httpx.Client):
         """Nothing: its connections are shared with other jobs."""
 
     def request(
-        self, method: str, url: Any, *, key: str | None = None, **options: Any
+        self, method: str, url: Address, *, key: str | None = None, **options: Any
     ) -> httpx.Response:
         """Make a call; ``key=`` names it, where it may change something."""
         return super().request(method, url, **with_name(options, key))
 
-    def stream(self, method: str, url: Any, *, key: str | None = None, **options: Any) -> Any:
+    def stream(  # type: ignore[override]  # httpx names a private class
+        self, method: str, url: Address, *, key: str | None = None, **options: Any
+    ) -> Streamed:
         """Make a call, and read its answer bit by bit."""
         return super().stream(method, url, **with_name(options, key))
 
-    def post(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+    def post(self, url: Address, *, key: str | None = None, **options: Any) -> httpx.Response:
         """POST, with ``key=`` for the name of the call."""
         return self.request("POST", url, key=key, **options)
 
-    def put(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+    def put(self, url: Address, *, key: str | None = None, **options: Any) -> httpx.Response:
         """PUT, with ``key=`` for the name of the call."""
         return self.request("PUT", url, key=key, **options)
 
-    def patch(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+    def patch(self, url: Address, *, key: str | None = None, **options: Any) -> httpx.Response:
         """PATCH, with ``key=`` for the name of the call."""
         return self.request("PATCH", url, key=key, **options)
 
-    def delete(self, url: Any, *, key: str | None = None, **options: Any) -> httpx.Response:
+    def delete(self, url: Address, *, key: str | None = None, **options: Any) -> httpx.Response:
         """DELETE, with ``key=`` for the name of the call."""
         return self.request("DELETE", url, key=key, **options)
 
@@ -178,7 +184,7 @@ class AsyncClient(httpx.AsyncClient):
         return AsyncNamedTransport(self._guarded, self._naming, key)
 
     async def request(
-        self, method: str, url: Any, *, key: str | None = None, **options: Any
+        self, method: str, url: Address, *, key: str | None = None, **options: Any
     ) -> httpx.Response:
         """Make a call; ``key=`` names it, where it may change something."""
         return await super().request(method, url, **with_name(options, key))
@@ -190,30 +196,32 @@ class AsyncClient(httpx.AsyncClient):
     async def __aexit__(self, *_: object) -> None:
         """Nothing: its connections are shared with other jobs."""
 
-    def stream(self, method: str, url: Any, *, key: str | None = None, **options: Any) -> Any:
+    def stream(  # type: ignore[override]  # httpx names a private class
+        self, method: str, url: Address, *, key: str | None = None, **options: Any
+    ) -> AsyncStreamed:
         """Make a call, and read its answer bit by bit."""
         return super().stream(method, url, **with_name(options, key))
 
     def post(  # type: ignore[override]  # to know whether it was awaited
-        self, url: Any, *, key: str | None = None, **options: Any
+        self, url: Address, *, key: str | None = None, **options: Any
     ) -> Awaitable[httpx.Response]:
         """POST, with ``key=`` for the name of the call."""
         return self._promised("job.http.post", self.request("POST", url, key=key, **options))
 
     def put(  # type: ignore[override]  # to know whether it was awaited
-        self, url: Any, *, key: str | None = None, **options: Any
+        self, url: Address, *, key: str | None = None, **options: Any
     ) -> Awaitable[httpx.Response]:
         """PUT, with ``key=`` for the name of the call."""
         return self._promised("job.http.put", self.request("PUT", url, key=key, **options))
 
     def patch(  # type: ignore[override]  # to know whether it was awaited
-        self, url: Any, *, key: str | None = None, **options: Any
+        self, url: Address, *, key: str | None = None, **options: Any
     ) -> Awaitable[httpx.Response]:
         """PATCH, with ``key=`` for the name of the call."""
         return self._promised("job.http.patch", self.request("PATCH", url, key=key, **options))
 
     def delete(  # type: ignore[override]  # to know whether it was awaited
-        self, url: Any, *, key: str | None = None, **options: Any
+        self, url: Address, *, key: str | None = None, **options: Any
     ) -> Awaitable[httpx.Response]:
         """DELETE, with ``key=`` for the name of the call."""
         return self._promised("job.http.delete", self.request("DELETE", url, key=key, **options))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from duly._kernel.clock import Clock
     from duly.stores.base import Store
+    from duly.stores.joinable import BeginsTransactions
 
 WHICH = (
     'which application? Write duly_app = "shop:app" under [tool.pytest.ini_options] in '
@@ -58,7 +59,7 @@ def from_file(path: Path, named: str) -> Duly:
 
 @contextmanager
 def bound(
-    app: Duly, url: str, *, clock: Clock | None = None, begin: object = None
+    app: Duly, url: str, *, clock: Clock | None = None, begin: BeginsTransactions | None = None
 ) -> Iterator[Duly]:
     """The application on the database of a test until the end of the block, by its clock.
 

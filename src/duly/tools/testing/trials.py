@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from duly.app import Duly
     from duly.outbox.messages import Message
+    from duly.stores.joinable import BeginsTransactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def isolated(
     app: str | Duly,
     *,
     url: str | None = None,
-    begin: object = None,
+    begin: BeginsTransactions | None = None,
     clock: HandClock | None = None,
 ) -> Iterator[Trial]:
     """An application on a fresh database, until the end of the block.

@@ -1,0 +1,1 @@
+"""A tea shop on FastAPI, SQLAlchemy and PostgreSQL."""

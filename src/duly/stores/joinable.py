@@ -1,0 +1,84 @@
+"""What ``tx=`` and ``begin=`` accept, described by its methods, for type checkers.
+
+These are protocols and not unions of the drivers' own classes: a type checker can only read a
+class whose package is installed, and no application has all of them. At run time `stores.join`
+and `stores.begins` recognise the objects, by the names of their classes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+
+    from duly.jobs.tx import AsyncTx, Tx
+    from duly.stores.begins import DjangoAlias
+
+
+class BlockingConnection(Protocol):
+    """A connection of sqlite3, psycopg or Django, or a connection or session of SQLAlchemy."""
+
+    def commit(self) -> None:
+        """Commit the open transaction."""
+
+    def rollback(self) -> None:
+        """Roll the open transaction back."""
+
+
+class AwaitedConnection(Protocol):
+    """A connection of aiosqlite or psycopg, or a connection or session of SQLAlchemy, awaited."""
+
+    def commit(self) -> Awaitable[None]:
+        """Commit the open transaction."""
+
+    def rollback(self) -> Awaitable[None]:
+        """Roll the open transaction back."""
+
+
+class AsyncpgConnection(Protocol):
+    """A connection of asyncpg, which ends its transactions through an object of their own."""
+
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+
+
+class ConnectionStandIn(Protocol):
+    """An object that forwards to a connection: of asyncpg's pool, or Django's ``connection``."""
+
+    def __getattr__(self, name: str, /) -> Any:
+        """The attribute of the connection."""
+
+
+class SessionFactory(Protocol):
+    """SQLAlchemy's ``sessionmaker``."""
+
+    # Its settings. A scoped_session, which is refused, has none.
+    kw: dict[str, Any]
+
+    def __call__(self) -> BlockingConnection:
+        """A new session."""
+
+    def begin(self) -> AbstractContextManager[BlockingConnection]:
+        """A session in a transaction."""
+
+
+class AwaitedSessionFactory(Protocol):
+    """SQLAlchemy's ``async_sessionmaker``."""
+
+    kw: dict[str, Any]
+
+    def __call__(self) -> AwaitedConnection:
+        """A new session."""
+
+    def begin(self) -> AbstractAsyncContextManager[AwaitedConnection]:
+        """A session in a transaction."""
+
+
+Joinable: TypeAlias = "BlockingConnection | ConnectionStandIn"
+AwaitedJoinable: TypeAlias = "AwaitedConnection | AsyncpgConnection | ConnectionStandIn"
+# `tx=` of the verbs of an app, which may also be the `tx` of a handler.
+BlockingTx: TypeAlias = "Tx[Any] | Joinable"
+AwaitedTx: TypeAlias = "AsyncTx[Any] | AwaitedJoinable"
+BeginsTransactions: TypeAlias = "SessionFactory | AwaitedSessionFactory | DjangoAlias"

@@ -1,0 +1,1 @@
+"""Whole applications, started and tried as their README says."""
