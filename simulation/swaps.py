@@ -27,6 +27,20 @@ from simulation.running import here
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
+class SilentHeartbeat:
+    """A relay's heartbeat, which no promise depends on: left out, as idle looks are."""
+
+    def __init__(self, runner: object) -> None:
+        """As duly's."""
+
+    async def run(self) -> None:
+        """Nothing."""
+
+    async def end(self) -> None:
+        """Nothing."""
+
+
 SHORT = Backoff(first=timedelta(milliseconds=200), factor=2, cap=timedelta(seconds=2))
 # Pauses, in seconds unless they say otherwise: (module, name, value).
 PAUSES: list[tuple[str, str, object]] = [
@@ -39,10 +53,12 @@ PAUSES: list[tuple[str, str, object]] = [
     ("duly.runtime.relaying.taking", "SOONEST", 0.4),
     ("duly.runtime.relaying.taking", "LATEST", 4.0),
     ("duly.runtime.relaying.relay", "LATEST", 4.0),
+    ("duly.runtime.relaying.relay", "Heartbeat", SilentHeartbeat),
     ("duly.runtime.relaying.lanes", "CLOSED", SHORT),
     ("duly.jobs.workers", "RESCUE_BACKOFF", SHORT),
     ("duly.jobs.endings", "RESCUE_BACKOFF", SHORT),
     ("duly.outbox.leases", "RESCUE_BACKOFF", SHORT),
+    ("duly.outbox.attendance", "SETTLE", 3600.0),
     ("duly.edge.reports", "PAUSE", 15.0),
     # What costs time and says the same every time.
     ("duly.runtime.relaying.sending", "agent", lambda: "duly"),

@@ -47,6 +47,8 @@ LEFT_OUT = {
     "jobs_counts": "reads",
     "outbox_counts": "reads",
     "outbox_read": "reads",
+    "outbox_unattended": "reads",
+    "relays_live": "reads",
     "schema_missing": "reads",
     "sends_retake": "keys_retake, for messages",
     "workers_idle": "of PostgreSQL's workers that wait to be woken",
