@@ -122,6 +122,11 @@ def test_a_time_is_renewed_in_the_notation_that_it_had(old: str, new: str | None
         assert written.endswith(":00:00.123+02:00")
 
 
+def test_times_that_cannot_be_moved_together_are_left_alone() -> None:
+    body = b'[{"occurredAt":"0001-01-01T00:00:00Z"},{"occurredAt":"9999-12-31T00:00:00Z"}]'
+    assert made("hubspot", body=body).body == body
+
+
 def test_of_a_time_that_is_told_twice_the_one_that_counts_is_renewed() -> None:
     event = made("stripe", body=b'{"created":1,"created":2}')
     assert event.body.startswith(b'{"created":1,"created":1')

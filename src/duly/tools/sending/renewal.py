@@ -57,6 +57,14 @@ def renew_times(provider: Provider, body: bytes, now: datetime) -> Renewed:
         return Renewed(body)
     latest = max(one.time for one in dated)
     shift = timedelta(seconds=int(now.timestamp()) - int(latest.timestamp()))
+    try:
+        return shifted(body, dated, latest, shift)
+    except OverflowError:  # so far apart that the earliest would leave the calendar
+        return Renewed(body)
+
+
+def shifted(body: bytes, dated: list[Dated], latest: datetime, shift: timedelta) -> Renewed:
+    """The body with all its times moved by as much."""
     text = body.decode()
     # From the end of the text to its start, so that a replacement moves no span to come.
     spans = [(span, one) for one in dated if (span := span_of(text, one.path)) is not None]
