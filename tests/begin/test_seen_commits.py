@@ -25,6 +25,12 @@ AS_IT_WAS = {"pool_size": 1, "max_overflow": 0, "pool_reset_on_return": None}
 on_alchemy = pytest.mark.parametrize("world", ALCHEMY, ids=str)
 
 
+def engine_of(app: duly.Duly) -> Any:
+    """The engine of the app's session factory."""
+    begin: Any = app._given_begin
+    return begin.kw["bind"]
+
+
 async def leave_open(world: World, engine: Any) -> None:
     """Give the pool's only connection back inside a transaction, as broken code does."""
     if world.colour == "sync":
@@ -47,7 +53,7 @@ async def test_a_connection_that_was_left_in_a_transaction_acknowledges_nothing(
     async with opened(world, place.url, scope, **AS_IT_WAS) as app:
         world.handle(app, scope, write_note)
         first = await post(app, scope, signed(f"{scope}-1"), "asgi")
-        await leave_open(world, app._given_begin.kw["bind"])  # type: ignore[attr-defined]
+        await leave_open(world, engine_of(app))
         with caplog.at_level(logging.ERROR, "duly"):
             refused = await post(app, scope, signed(f"{scope}-2", b'{"n":2}'), "asgi")
         again = await post(app, scope, signed(f"{scope}-2", b'{"n":2}'), "asgi")
@@ -84,7 +90,7 @@ async def test_a_connection_of_django_that_was_left_in_a_transaction_acknowledge
 
 def commit_nothing(app: duly.Duly, times: int) -> None:
     """Have the ORM report commits that it did not make, as asyncpg does inside a transaction."""
-    dialect = app._given_begin.kw["bind"].dialect  # type: ignore[attr-defined]
+    dialect = engine_of(app).dialect
     commit, left = dialect.do_commit, [None] * times
 
     def report(connection: Any) -> None:
@@ -142,7 +148,7 @@ async def test_a_listener_may_run_a_statement_when_it_connects(
     world: World, place: Place, scope: str
 ) -> None:
     async with opened(world, place.url, scope, pool_size=1, max_overflow=0) as app:
-        engine = app._given_begin.kw["bind"]  # type: ignore[attr-defined]
+        engine = engine_of(app)
         events.listen(engine, "engine_connect", lambda one: one.exec_driver_sql("SELECT 1").close())
         world.handle(app, scope, write_note)
         taken = [
