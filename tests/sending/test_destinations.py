@@ -12,6 +12,7 @@ import pytest
 
 import duly
 from duly.runtime.relaying import lanes
+from tests.processes.leading import PATIENCE
 from tests.sending.offices import AT_ONCE, STORES, an_office, relaying
 from tests.sending.receivers import Receiver
 from tests.working.subjects import seen
@@ -25,19 +26,26 @@ every_store = pytest.mark.parametrize("case", STORES, ids=lambda case: case.name
 
 
 class Gauge:
-    """A transport that takes a while, and knows how many of its calls ran at the same time."""
+    """A transport that knows how many of its calls ran at the same time.
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
+    The first wait until as many run as may, however slow the machine is; each then takes a while,
+    in which one more would be seen.
+    """
+
+    def __init__(self, places: int) -> None:
+        self.places = places
+        self.changed = threading.Condition()
         self.running = self.most = self.calls = 0
 
     def __call__(self, message: Message) -> None:
-        with self.lock:
+        with self.changed:
             self.calls += 1
             self.running += 1
             self.most = max(self.most, self.running)
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: self.most >= self.places, PATIENCE)
         time.sleep(0.01)
-        with self.lock:
+        with self.changed:
             self.running -= 1
 
 
@@ -60,17 +68,20 @@ async def test_no_more_than_so_many_are_on_their_way_to_one_destination(
 ) -> None:
     with Receiver() as other:
         async with an_office(case, place, None, other) as office:
-            for one in (office.there, other):
-                one.answer("/hook", delay=0.01)
+            both = (office.there, other)
+            released = [one.hold("/hook") for one in both]
             await office.send_all(["/hook", f"{other.url}/hook"] * 20)
-            assert (await office.relay(per_destination=3)).sent == 40
-            assert office.there.most_at_once() == 3
-            assert other.most_at_once() == 3
+            async with relaying(office, per_destination=3) as relay:
+                await seen(lambda: all(one.most_at_once() == 3 for one in both))
+                for one in released:
+                    one.set()
+                await seen(lambda: relay.relayed.sent == 40)
+            assert [one.most_at_once() for one in both] == [3, 3]
 
 
 @every_store
 async def test_no_more_than_so_many_are_on_their_way_in_all(case: Case, place: DatabaseOf) -> None:
-    gauge = Gauge()
+    gauge = Gauge(4)
     async with an_office(case, place) as office:
         for name in ("mail", "text", "push"):
             office.app.transport(name)(gauge.__call__)
@@ -81,7 +92,7 @@ async def test_no_more_than_so_many_are_on_their_way_in_all(case: Case, place: D
 
 @every_store
 async def test_a_transport_has_a_concurrency_of_its_own(case: Case, place: DatabaseOf) -> None:
-    gauge = Gauge()
+    gauge = Gauge(2)
     async with an_office(case, place) as office:
         office.app.transport("mail", concurrency=2)(gauge.__call__)
         await office.send_many(12, "mail:ann")
