@@ -74,7 +74,7 @@ def probe(shop: Shop) -> Future[Answer]:
     """Ask in the protocol of the shop's door."""
     if isinstance(shop.door, AsgiDoor):
         return asyncio.run_coroutine_threadsafe(asked_awaited(shop.app), shop.door.loop)
-    return shop.door._threads.submit(asked_blocking, shop.app)  # type: ignore[attr-defined]
+    return shop.door._threads.submit(asked_blocking, shop.app)
 
 
 def ready(shop: Shop) -> tuple[int, dict[str, Any]]:
