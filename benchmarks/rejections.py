@@ -56,6 +56,8 @@ class Row(NamedTuple):
 
 def main(arguments: Sequence[str]) -> int:
     options = parsed(arguments)
+    if options.quick:
+        options.seconds, options.forgeries, options.rounds = 0.5, 8, 1
     wanted = options.bytes or list(SIZES)
     rows = []
     with ExitStack() as stack:
@@ -136,6 +138,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m benchmarks rejections", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="seconds, not minutes: proves it runs")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each load; 20")
     parser.add_argument("--forgeries", type=int, default=1000, help="in that time; 1000")
     parser.add_argument("--rounds", type=int, default=3, help="3; a row is their median")

@@ -112,3 +112,13 @@ def test_help_names_the_suites() -> None:
     assert "verify" in ended.stdout
     assert "jobs" in ended.stdout
     assert "--quick" in ended.stdout
+
+
+def test_the_rejections_suite_compares_deliveries_with_a_flood_and_without() -> None:
+    ended = run_benchmarks("rejections", "--quick", "--bytes", "60KB")
+    assert ended.returncode == 0, ended.stderr
+    report = json.loads(ended.stdout.splitlines()[-1])
+    [row] = report["rows"]
+    assert report["suite"] == "rejections"
+    assert row["name"] == "sqlite/60KB"
+    assert min(row["quiet"], row["silent"], row["told"], row["ratio"], row["flood"]) > 0
