@@ -36,7 +36,7 @@ ABOUT_TESTS = {"bound_to"}  # tests/plugin/test_bound_to.py
 # Their own walks: below, tests/test_bad_input_jobs.py and tests/letters/test_bad_input.py.
 ABOUT_JOBS = {
     "job", "enqueue", "enqueue_many", "transaction", "work", "worker", "dead", "discard", "replay",
-    "resolve", "stats", "cron", "schedules",
+    "resolve", "stats", "cron",
 }  # fmt: skip
 # And tests/test_bad_input_outbox.py.
 ABOUT_MESSAGES = {"send", "transport", "signer", "outbox", "relay", "relaying"}
