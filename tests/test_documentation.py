@@ -38,6 +38,14 @@ APART = {"README"}
 SECOND_RUN = {
     "README": ("first {'shipped': 'evt_1'}", "duplicate {'shipped': 'evt_1'}"),
     "joining": ("True False", "False False"),
+    "frameworks": (
+        '200 {"status": "accepted", "event": "msg_1"}\n'
+        '200 {"status": "duplicate", "event": "msg_1"}\n'
+        '200 {"status": "accepted", "event": "msg_2"}\n'
+        "mailed msg_0\nmailed msg_1\n3 jobs",
+        '200 {"status": "duplicate", "event": "msg_1"}\n' * 2
+        + '200 {"status": "duplicate", "event": "msg_2"}\nmailed msg_0\n1 jobs',
+    ),
 }
 
 

@@ -104,7 +104,7 @@ def test_verbs_about_jobs_have_their_twins() -> None:
     # What registers, serves or closes has no colour of its own.
     assert blocking - awaited == {
         "source", "on", "job", "cron", "worker", "wsgi", "close", "aclose",
-        "transport", "signer", "relaying", "release_loop", "bound_to",
+        "transport", "signer", "relaying", "release_loop", "enter_loop", "in_one_loop", "bound_to",
     }  # fmt: skip
     assert awaited <= blocking
     for name in ("enqueue", "enqueue_many", "transaction", "work", "send", "relay"):

@@ -57,6 +57,18 @@ async def test_what_a_handler_writes_is_committed_with_the_claim(
 
 @everywhere
 @each_server
+async def test_an_inline_source_without_handlers_records_what_comes(
+    world: World, server: str, place: Place, scope: str
+) -> None:
+    async with opened(world, place.url, scope) as app:
+        taken = await post(app, scope, signed(scope), server)
+
+    assert told(taken) == (200, "ignored")
+    assert place.claims(scope) == [scope]
+
+
+@everywhere
+@each_server
 async def test_a_handler_that_raises_leaves_nothing_and_the_retry_works(
     world: World, server: str, place: Place, scope: str
 ) -> None:

@@ -42,6 +42,10 @@ class Bounded(Protocol):
 class OrmOpener(Bounded, Protocol):
     """The user's ORM, whose pool may belong to one event loop."""
 
+    @property
+    def in_one_loop(self) -> bool:
+        """Whether its transactions are awaited, on connections that belong to one event loop."""
+
     def enter_loop(self) -> None:
         """Refuse the running event loop where the ORM's pool belongs to another one."""
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from duly._kernel.clock import Clock
+    from duly._kernel.functions import Colour
     from duly._kernel.session import Runner
     from duly.edge.inline import OrmOpener
     from duly.edge.intake import Delivery
@@ -127,7 +128,7 @@ class Receiver:
         if not delivery.route.inline:
             return await self.batcher().receive(arrivals)
         return await self._inline.receive(
-            works_of(delivery, arrivals), delivery.route.handlers.colour
+            works_of(delivery, arrivals), self._inline_colour(delivery.route)
         )
 
     def receive_blocking(self, route: Route, request: Request, body: bytes) -> Reply:
@@ -150,8 +151,14 @@ class Receiver:
         if not delivery.route.inline:
             return self.followers().receive(arrivals)
         return self._inline.receive_blocking(
-            works_of(delivery, arrivals), delivery.route.handlers.colour
+            works_of(delivery, arrivals), self._inline_colour(delivery.route)
         )
+
+    def _inline_colour(self, route: Route) -> Colour:
+        """The colour of a source's transactions: its handlers' or, without any, that of begin=."""
+        if len(route.handlers) or self._begin is None:
+            return route.handlers.colour
+        return "async" if self._begin.in_one_loop else "sync"
 
     def _refused(self, route: Route, problem: Exception, arrivals: Sequence[Arrival]) -> Reply:
         """What is answered, and counted, where a delivery was not taken."""
