@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import duly
 from tests.gate.conftest import pytest_terminal_summary  # noqa: F401  # pytest finds it here
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 
 HERE = Path(__file__).parent
+# A property holds or does not, however long an example takes: hypothesis would bound each at 0.2 s,
+# and a busy machine would break it.
+settings.register_profile("duly", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("duly")
 # Packages and modules of tests that start servers, or try many drivers in the same way.
 SERVED = {
     "adapters", "begin", "faults", "hostile", "postel", "test_execute", "test_forget_command",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.conftest import elsewhere
 from tests.everywhere import (
@@ -106,6 +107,11 @@ def collected(*paths: str) -> str:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", *paths]
     told = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     return told.stdout
+
+
+def test_no_example_of_a_property_is_bounded_in_time() -> None:
+    assert settings().deadline is None
+    assert HealthCheck.too_slow in settings().suppress_health_check
 
 
 def test_the_quick_part_is_there_and_has_a_proof() -> None:

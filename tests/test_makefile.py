@@ -91,3 +91,11 @@ def test_a_python_that_is_named_is_the_only_one_tried(folder: Path) -> None:
     told = made(folder, "-f", "show.mk", "show", "PYTHON=/no/such/python")
     assert told.returncode != 0
     assert "no Python 3.11 or newer found: install one, or name it with PYTHON=" in told.stderr
+
+
+def test_every_change_is_tried_as_a_plain_user_with_the_systems_python() -> None:
+    steps = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert ".ci/plain-user" in steps
+    script = ROOT / ".ci" / "plain-user"
+    assert os.access(script, os.X_OK)
+    assert 'start=(env -i su - "$user" -c)' in script.read_text()

@@ -8,6 +8,7 @@ import pty
 import re
 import shlex
 import shutil
+import signal
 import sqlite3
 import subprocess
 from contextlib import closing, contextmanager, suppress
@@ -79,7 +80,9 @@ def typed(*command: str, **environment: str) -> Iterator[Typed]:
         try:
             yield Typed(process, ours)
         finally:
-            os.close(ours)  # the terminal hangs up on whatever is left
+            os.close(ours)  # the terminal hangs up on what is left
+            with suppress(ProcessLookupError):  # which under nohup does not hear of it
+                os.killpg(process.pid, signal.SIGKILL)
             process.kill()
 
 
