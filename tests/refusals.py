@@ -31,7 +31,7 @@ def refused(name: str, parameter: str, call: Callable[[], object]) -> None:
     """The call ends in an error of duly's whose message helps and tells no secret."""
     with pytest.raises(duly.DulyError) as caught:
         call()
-    message = str(caught.value)
+    message = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
     assert len(message) > SENTENCE, message
     assert ADVICE.search(message), message
     assert CANARY not in "".join(told(caught.value)), f"{name} repeats its {parameter}"

@@ -31,7 +31,7 @@ CALLS: dict[str, dict[str, object]] = {
     "receive": {"source": "github", "headers": SIGNED.headers, "body": BODY},
 }
 # Serving and closing take what a server hands over, which is no input of a person's.
-SERVED = {"source", "wsgi", "close", "aclose", "release_loop"}
+SERVED = {"source", "wsgi", "close", "aclose", "release_loop", "enter_loop", "in_one_loop"}
 ABOUT_TESTS = {"bound_to"}  # tests/plugin/test_bound_to.py
 # Their own walks: below, tests/test_bad_input_jobs.py and tests/letters/test_bad_input.py.
 ABOUT_JOBS = {

@@ -45,6 +45,7 @@ LEFT_OUT = {
     "effects_read": "reads",
     "effects_resolve": "as effects_clear",
     "jobs_counts": "reads",
+    "jobs_dead_event": "reads",
     "outbox_counts": "reads",
     "outbox_read": "reads",
     "outbox_unattended": "reads",

@@ -75,7 +75,8 @@ def test_the_example_of_fastapi_does_what_its_readme_says(fastapi: Application) 
         send_and_ask(fastapi)
         ready = fastapi.readme.commands("Try it")[4]
         assert fastapi.ask(ready) == {"status": "ready"}
-        assert until(lambda: payments(fastapi)) == [("pi_1", 1)]
+        [(payment, count)] = until(lambda: payments(fastapi))
+        assert (str(payment)[:3], count) == ("pi_", 1)
         mails = until(lambda: two(rows(fastapi.url, "SELECT about FROM mails ORDER BY about")))
         assert [str(about).split()[0] for (about,) in mails] == ["order", "payment"]
         [entry] = until(lambda: entries(running["python"]))
@@ -94,9 +95,10 @@ def test_the_example_of_django_does_what_its_readme_says(django: Application) ->
         send_and_ask(django)
         reminded = django.run(django.readme.command("Try it", "python manage.py"))
         assert "1 of 1 customers are reminded" in reminded
-        assert until(lambda: payments(django)) == [("pi_1", 1)]
+        [(payment, count)] = until(lambda: payments(django))
+        assert (str(payment)[:3], count) == ("pi_", 1)
         subjects = until(lambda: three(mailed(django)))
-        assert subjects == ["Your order 1", "Your payment pi_1", "Your unpaid order 1"]
+        assert subjects == ["Your order 1", f"Your payment {payment}", "Your unpaid order 1"]
         [entry] = until(lambda: entries(running["python"]))
         assert entry.startswith("new ")
         stop_quietly(running)

@@ -35,7 +35,6 @@ class DestinationStats:
     oldest: timedelta | None
 
 
-@export
 @dataclass(frozen=True, slots=True)
 class LiveRelay:
     """A process that sends until it is stopped, and was seen within its lease."""
@@ -45,6 +44,7 @@ class LiveRelay:
     pid: int
 
 
+@export
 @dataclass(frozen=True, slots=True)
 class OutboxStats:
     """What there is to send: by destination, and in all; and who sends it.
