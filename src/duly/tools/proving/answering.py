@@ -68,8 +68,9 @@ def refuse_failed(report: Report, left: Sequence[Left], act: Act) -> None:
             )
         # Some sources answer without a body, and so do sites with an answer of their own. Where
         # such an event was not accepted, nothing is left to compare, and that is refused.
-        if word not in ("accepted", ""):
-            raise Misuse(f"the single delivery was called {word}: {REFUSALS.get(word, '')}")
+        outcome = word.partition(" ")[0]  # a reason may follow
+        if outcome not in ("accepted", ""):
+            raise Misuse(f"the single delivery was called {outcome}: {REFUSALS.get(outcome, '')}")
     if left:
         one = left[0]
         told = f"{one.error[:300]}{one.place}"
