@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from duly._kernel.errors import StoreUnavailable
 from duly.jobs.running import Overdue
+from duly.stores.forks import FreshLock
 from duly.stores.revoking import Loan
 
 if TYPE_CHECKING:
@@ -240,6 +241,7 @@ class Watchdog:
 
     def __init__(self) -> None:
         self._process = 0
+        self._starting = FreshLock()
         self._reset()
 
     def _reset(self) -> None:
@@ -250,15 +252,21 @@ class Watchdog:
     def call_after(self, seconds: float, call: Callable[[], None]) -> Alarm:
         """Call back after so many seconds, unless the alarm's ``call`` is taken away before."""
         if self._process != os.getpid():  # a forked child has none of its parent's threads
-            self._reset()
-            self._process = os.getpid()
-            threading.Thread(target=self._run, name="duly-watchdog", daemon=True).start()
+            self._start()
         alarm = Alarm(call)
         with self._changed:
             heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), alarm))
             if self._due[0][2] is alarm:
                 self._changed.notify()
         return alarm
+
+    def _start(self) -> None:
+        """Start the thread of this process, once, however many callers are first."""
+        with self._starting():
+            if self._process != os.getpid():
+                self._reset()
+                threading.Thread(target=self._run, name="duly-watchdog", daemon=True).start()
+                self._process = os.getpid()
 
     def _run(self) -> None:
         while True:
