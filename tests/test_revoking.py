@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -13,13 +14,15 @@ import duly
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
 from duly.stores.revoking import Loan
+from duly.stores.sqlite.connect import connect
 from tests.joining.places import Place
 from tests.processes.forked import run_forked
 from tests.processes.leading import PATIENCE, ROOT
 from tests.processes.revoked import MOMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from duly._kernel.session import Session
 
@@ -135,6 +138,30 @@ def test_whoever_comes_after_a_revocation_finds_a_sound_connection(store: duly.S
         problem = ValueError("it learns too late")
         assert not finish(opening.__aexit__(ValueError, problem, None))
         assert finish(store.blocking.run(one, wait=WAIT)) == 1
+
+
+# Each returns a cursor of its own.
+CALLS: dict[str, Callable[[sqlite3.Connection], sqlite3.Cursor]] = {
+    "cursor": lambda connection: connection.cursor().execute("SELECT 1"),
+    "execute": lambda connection: connection.execute("SELECT 1"),
+    "executemany": lambda connection: connection.executemany(INSERT, [(1,), (2,)]),
+    "executescript": lambda connection: connection.executescript("SELECT 1; SELECT 2"),
+}
+INSERT = "INSERT INTO stuff VALUES (?)"
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_no_cursor_goes_into_sqlite_on_a_connection_that_was_taken_away(
+    call: Callable[[sqlite3.Connection], sqlite3.Cursor], tmp_path: Path
+) -> None:
+    connection = connect(tmp_path / "duly.db", durable=False, wait=WAIT)
+    connection.execute("CREATE TABLE stuff (x integer)")
+    cursor = call(connection)
+    connection.taker = threading.get_ident() + 1  # another thread is in SQLite with it
+    with pytest.raises(sqlite3.ProgrammingError, match="taken away"):
+        cursor.fetchall()
+    connection.taker = None
+    connection.close()
 
 
 def test_a_busy_handler_that_is_given_up_crashes_nothing_and_leaves_nothing(

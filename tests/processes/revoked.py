@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import duly
@@ -56,7 +57,7 @@ def main(url: str) -> None:
         time.sleep(moment)  # for it to be somewhere in its work
         busy.opened.revoke()
         # The next one can write while that one goes on.
-        finish(store.blocking.run(neighbour, wait=WAIT))
+        finish(store.blocking.run(neighbour, wait=timedelta(seconds=PATIENCE)))
         busy.enough.set()
         busy.join(PATIENCE)
     store.close()

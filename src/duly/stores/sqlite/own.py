@@ -71,22 +71,22 @@ class OwnConnection(sqlite3.Connection):
         """A cursor whose calls take turns."""
         return super().cursor(factory)
 
-    # The driver's own forms of these do not go through the methods of a cursor.
+    # The driver's own forms of these return a plain cursor, which takes no turns.
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:
         """Run one statement."""
-        with self.call():
-            return super().execute(*arguments)
+        cursor: OwnCursor = self.cursor()
+        return cursor.execute(*arguments)
 
     def executemany(self, *arguments: Any) -> sqlite3.Cursor:
         """Run one statement for many sets of values."""
-        with self.call():
-            return super().executemany(*arguments)
+        cursor: OwnCursor = self.cursor()
+        return cursor.executemany(*arguments)
 
     def executescript(self, *arguments: Any) -> sqlite3.Cursor:
         """Run many statements."""
-        with self.call():
-            return super().executescript(*arguments)
+        cursor: OwnCursor = self.cursor()
+        return cursor.executescript(*arguments)
 
     def call(self) -> AbstractContextManager[object]:
         """The lock that every call takes, unless the connection was taken away."""
