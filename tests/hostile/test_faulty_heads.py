@@ -37,6 +37,9 @@ HEADS = {
     "HTTP/2.0": (400, ["POST /gitlab HTTP/2.0", HOST, LENGTH]),
     "HTTP/0.9": (400, ["POST /gitlab HTTP/0.9", HOST, LENGTH]),
     "HTTP/1.9": (400, ["POST /gitlab HTTP/1.9", HOST, LENGTH]),
+    "RTSP/1.0": (400, ["POST /gitlab RTSP/1.0", HOST, LENGTH]),
+    "RTSP/1.1": (400, ["POST /gitlab RTSP/1.1", HOST, LENGTH]),
+    "RTSP after spaces": (400, ["POST /gitlab   RTSP/1.0", HOST, LENGTH]),
     "gzip, chunked": (501, head_of_codings("gzip, chunked")),
     "gzip, then chunked": (501, head_of_codings("gzip", "chunked")),
     "nothing, chunked": (501, head_of_codings(", chunked")),
@@ -104,6 +107,35 @@ async def test_a_refused_head_is_answered_after_the_requests_before_it() -> None
         found = await connection.answers()
     assert [(answer.status, answer.closes) for answer in found] == [(200, False), (400, True)]
     assert len(connection.seen) == 1
+
+
+RTSP = GOOD.replace(b"/good HTTP/1.1", b"/odd RTSP/1.0")
+
+
+@pytest.mark.parametrize("method", ["GET", "OPTIONS", "DESCRIBE", "SOURCE"])
+@pytest.mark.parametrize("protocol", ["RTSP/1.0", "ICE/1.0"])
+async def test_no_method_is_served_in_another_protocol(method: str, protocol: str) -> None:
+    odd = f"{method} /odd {protocol}\r\nHost: duly.test\r\n\r\n".encode()
+    seen, found = await exchange_pieces([odd])
+    assert (seen, [(answer.status, answer.closes) for answer in found]) == ([], [(400, True)])
+
+
+async def test_another_protocol_is_refused_however_its_line_arrives() -> None:
+    assert RTSP != GOOD
+    for at in range(1, len(RTSP)):
+        seen, found = await exchange_pieces([GOOD + RTSP[:at], RTSP[at:] + GOOD])
+        assert seen == [Request("POST", "/good", b"ok")]
+        assert [answer.status for answer in found] == [200, 400], at
+    seen, found = await exchange_pieces([RTSP[at : at + 1] for at in range(len(RTSP))])
+    assert (seen, [answer.status for answer in found]) == ([], [400])
+
+
+async def test_a_body_that_tells_of_another_protocol_is_a_body() -> None:
+    told = b"POST /talk RTSP/1.0\r\n"
+    talk = request("POST", "/talk", [("content-length", str(len(told)))], told)
+    seen, found = await exchange_pieces([talk, talk])
+    assert [one.body for one in seen] == [told, told]
+    assert [answer.status for answer in found] == [200, 200]
 
 
 async def test_a_trailer_is_no_header() -> None:

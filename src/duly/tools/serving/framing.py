@@ -25,6 +25,8 @@ HOST: Final = re.compile(
     rb"(?:[A-Za-z0-9\-._~!$&'()*+,;=%]*|\[[A-Za-z0-9\-._~!$&'()*+,;=%:]+\])(?::[0-9]*)?"
 )
 CLOSE: Final = {"connection": "close"}
+# Protocols that the parser reads as if they were HTTP, and does not tell from it.
+FOREIGN: Final = (b"RTSP/", b"ICE/")
 
 MALFORMED: Final = refusal(Fault.MALFORMED, "this is not a request of HTTP/1.1", CLOSE)
 TUNNEL: Final = refusal(Fault.NOT_IMPLEMENTED, "this server opens no tunnels", {})
@@ -50,6 +52,21 @@ def find_fault(method: bytes, version: str, headers: Headers) -> Reply | None:
         return ODD_HOST
     codings = [value for name, value in headers if name == b"transfer-encoding"]
     return find_fault_of_coding(version, codings) if codings else None
+
+
+def find_foreign_protocol(target: bytes, received: bytearray, *, first: bool) -> Reply | None:
+    """Return the refusal of a request line that names another protocol than HTTP, or None.
+
+    The parser does not say which protocol it read, so its name is looked for in what was received.
+    ``first`` says that the request begins there. Where one begins behind the end of another is not
+    known, and then the same words in the body of the other are enough for a refusal.
+    """
+    for name in FOREIGN:
+        if name in received:
+            lines = received.lstrip(b"\r\n").split(b"\n", 1)[0] if first else received
+            if re.search(b"%b +%b" % (re.escape(target), name), lines) is not None:
+                return VERSION
+    return None
 
 
 def find_fault_of_coding(version: str, values: Sequence[bytes]) -> Reply | None:

@@ -21,7 +21,12 @@ from duly.edge import asgi
 from duly.edge.lanes import RETRY_AFTER
 from duly.edge.replies import Fault, refusal
 from duly.edge.site import HEALTH, READY
-from duly.tools.serving.framing import MALFORMED, find_fault, write_head
+from duly.tools.serving.framing import (
+    MALFORMED,
+    find_fault,
+    find_foreign_protocol,
+    write_head,
+)
 from duly.tools.serving.lingering import LingeringTransport
 
 if TYPE_CHECKING:
@@ -93,6 +98,8 @@ class Bounded(HttpToolsProtocol):
         self._upgrading = False  # httptools ends this request at its headers
         self._fault = MALFORMED  # what is said where the parser stops
         self._size = self._whole = 0
+        self._received = bytearray()  # holds the head of the request that is being read
+        self._first = True  # and begins with it
         self._due: asyncio.TimerHandle | None = None
 
     # The connection
@@ -125,7 +132,11 @@ class Bounded(HttpToolsProtocol):
             # All of it counts for a request that begins with it. Where one begins behind the end
             # of another is not known, so for such a one the count begins with the next piece.
             self._whole = len(data) if self._between else 0
+            self._received += data
             self._parse(data)
+            if self._between or not self._in_headers:
+                self._received.clear()
+                self._first = self._between
             self._bound()
 
     # The parser
@@ -191,7 +202,8 @@ class Bounded(HttpToolsProtocol):
         if self.parser.should_upgrade() and method != b"CONNECT":
             self._upgrading = True
             return
-        fault = find_fault(method, self.parser.get_http_version(), self.headers)
+        fault = find_foreign_protocol(self.url, self._received, first=self._first)
+        fault = fault or find_fault(method, self.parser.get_http_version(), self.headers)
         self._fault = fault or MALFORMED
         self.app = self._choose_app(fault)
         super().on_headers_complete()
@@ -224,6 +236,7 @@ class Bounded(HttpToolsProtocol):
         """The whole request is here."""
         if not self._upgrading:
             self._between = True
+            self._first = False
             self._size = 0
             super().on_message_complete()
 
