@@ -218,9 +218,12 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
         )
 
     def _place(self, runner: Runner, secrets: Sequence[str]) -> Place:
-        return Place(
+        place = Place(
             runner, self._opener or runner, self.jobs, self.store.clock, secrets, self._callers
         )
+        if self._opener is None or runner is not self.store.blocking:
+            return place
+        return place._replace(renew_connections=self._opener.renew_connections)
 
 
 class AwaitedJobVerbs(AwaitedSendVerbs, AwaitedRelayVerbs, AwaitedDeadVerbs):

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import connections
 
+import duly
+from duly.runtime.settings import Settings
 from tests.begin.conftest import opened
 from tests.begin.test_promises import told
 from tests.begin.worlds import WORLDS, Hand, World, post, signed
 from tests.processes.leading import until
+from tests.working.subjects import seen
 
 if TYPE_CHECKING:
-    import duly
+    from collections.abc import AsyncIterator
+
     from tests.joining.places import Place
 
 on_postgres = pytest.mark.parametrize(
@@ -79,4 +85,64 @@ async def test_with_an_age_connections_are_used_again_and_end_with_their_threads
         # One connection for each thread, however many deliveries.
         assert len(backends) == len(threads) <= 8
         assert alive(place, scope) == len(backends)
+    assert ended(place, scope)
+
+
+# Without an age, which is Django's default, and with one as Django's documentation advises.
+AGES: list[dict[str, Any]] = [
+    {"CONN_MAX_AGE": 0},
+    {"CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": True},
+]
+
+
+@asynccontextmanager
+async def one_thread_at_work(app: duly.Duly, queue: str) -> AsyncIterator[None]:
+    """A worker that runs its jobs one after the other, all on the same thread."""
+    worker = app.worker(Settings(queues={queue: 1}))
+    running = asyncio.create_task(worker.run("stopped"))
+    try:
+        yield
+    finally:
+        worker.stop()
+        await running
+
+
+@on_postgres
+@pytest.mark.parametrize("age", AGES, ids=["without an age", "with an age"])
+async def test_a_job_without_tx_does_not_meet_a_connection_that_broke_before_it(
+    world: World, age: dict[str, Any], place: Place, scope: str
+) -> None:
+    threads: list[int] = []
+
+    def ended_jobs() -> list[tuple[Any, ...]]:
+        return place.rows(
+            f"SELECT outcome, attempts FROM duly_history WHERE name = '{scope}' UNION ALL "
+            f"SELECT state, attempts FROM duly_jobs WHERE name = '{scope}' AND state = 'dead'"
+        )
+
+    async with world.begin(place.url, **age, **named(scope)) as begin:
+        app = duly.Duly(begin=begin)
+
+        @app.job(name=scope, queue=scope, attempts=1)
+        def look(job: duly.Job) -> None:
+            threads.append(threading.get_ident())
+            with connections[begin.alias].cursor() as cursor:
+                cursor.execute("SELECT 1")
+
+        async with one_thread_at_work(app, scope):
+            await app.aio.enqueue(look)
+            await seen(lambda: len(ended_jobs()) == 1)
+            # As a restart of the server does.
+            place.rows(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                f"WHERE application_name = '{scope[-40:]}'"
+            )
+            assert ended(place, scope)
+            await app.aio.enqueue(look)
+            await seen(lambda: len(ended_jobs()) == 2)
+            assert ended_jobs() == [("done", 1), ("done", 1)]
+        await app.aclose()
+        app.close()
+    assert len(threads) == 2
+    assert len(set(threads)) == 1
     assert ended(place, scope)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import random
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -23,8 +24,8 @@ from duly.jobs.leases import finish_inside, lost
 from duly.jobs.running import HandlerFailed, run_one_inside, run_plainly
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from duly._kernel.clock import Clock
     from duly._kernel.session import Opened, Runner, Session
@@ -55,6 +56,8 @@ class Place(NamedTuple):
     clock: Clock | None
     secrets: Sequence[str]
     callers: Callers
+    # Around each run of code that blocks: an ORM may keep a connection for each thread.
+    renew_connections: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def circumstances(self, run: Run) -> Circumstances:
         """What a decision about an end needs to know; the time is the database's."""
@@ -70,7 +73,8 @@ class NotBegun(Exception):
 async def perform(run: Run, place: Place) -> Ended:
     """Run the handler, and say how it ended. Cancellation passes through."""
     try:
-        return await attempt(run, place)
+        with place.renew_connections():
+            return await attempt(run, place)
     except NotBegun:
         return Ended("again", delay=int(BUSY * random.random()))  # noqa: S311
     except HandlerFailed as failure:

@@ -20,7 +20,7 @@ from duly.stores.sql.migrations import INSTALLATION, META_READ, schema_version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from contextlib import AbstractAsyncContextManager
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
@@ -65,6 +65,9 @@ class Begin(Protocol):
 
     def opened(self, bounds: Bounds) -> AbstractAsyncContextManager[Opened]:
         """A transaction, committed at the end of the block; 2xx only after a COMMIT it saw."""
+
+    def renew_connections(self) -> AbstractContextManager[None]:
+        """Around a job on a thread of duly's: no broken connection is left there by an earlier one."""
 
     def surrounding(self) -> Surrounding | None:
         """The transaction that the caller has open around the call, where the ORM knows of one."""
@@ -165,6 +168,10 @@ class SameDatabase:
             blocks = self._begin.colour == "sync"
             with Loan(partial(revoke, opened.connection), exclusive=True) as loan:
                 yield opened._replace(revoke=loan.revoke) if blocks else opened
+
+    def renew_connections(self) -> AbstractContextManager[None]:
+        """Around a job that blocks: let the ORM close the connections that its thread left."""
+        return self._begin.renew_connections()
 
     def surrounding(self) -> Surrounding | None:
         """The transaction that the caller has open in its ORM around this call, if any."""

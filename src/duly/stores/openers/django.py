@@ -92,6 +92,10 @@ class Alias:
             async with self._session_in(connection, block, deadline) as opened:
                 yield opened
 
+    def renew_connections(self) -> AbstractContextManager[None]:
+        """Close this thread's connections past their age, before and after a job without ``tx``."""
+        return connections_renewed(self._alias)
+
     def surrounding(self) -> Alias | None:
         """This alias where the caller has an ``atomic`` block open on it in this thread."""
         self.refuse_moved()

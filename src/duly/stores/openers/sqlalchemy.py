@@ -7,7 +7,7 @@ driver's connection before BEGIN and after COMMIT, while no other code can have 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -34,6 +34,7 @@ from duly.stores.surely import surely
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator
+    from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -69,6 +70,10 @@ class Maker:
         if dialect.name == "sqlite":
             return sqlite_address(url.database)
         return postgres_address(dialect.create_connect_args(url)[1])
+
+    def renew_connections(self) -> AbstractContextManager[None]:
+        """Do nothing: connections belong to the engine's pool, and to no thread."""
+        return nullcontext()
 
     def surrounding(self) -> None:
         """None: a sessionmaker does not know the sessions that the caller has open."""
