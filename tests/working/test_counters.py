@@ -14,6 +14,7 @@ from duly._kernel.ids import new_id
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT
 from duly._kernel.retry import RESCUE_LIMIT
+from duly.runtime import janitor
 from duly.runtime.desk import Queue
 from tests.processes.leading import PATIENCE
 from tests.working.moving import take
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pytest
 
     from duly._kernel.session import Session
+    from duly.jobs.workers import Identity
     from tests.conftest import HandClock
     from tests.working.subjects import Case, DatabaseOf, Hand, Subject
 
@@ -91,6 +93,23 @@ async def test_a_job_that_loses_its_worker_every_time_is_dead_and_its_neighbour_
         assert subject.records.counted(id) == ("dead", 0, RESCUE_LIMIT)
         assert subject.records.history(other) == [("work", "done", 1)]
         assert subject.records.notes() == ["lives"]
+
+
+async def test_a_worker_that_ends_when_idle_looks_for_lost_leases_once(
+    woven: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of two looks at a time, the one that ends the worker may pass over what the other has locked.
+    look = janitor.taken_back
+    looks: list[str] = []
+
+    async def counted(session: Session, worker: Identity) -> Any:
+        looks.append(worker.id)
+        return await look(session, worker)
+
+    monkeypatch.setattr(janitor, "taken_back", counted)
+    async with woven.open(place) as subject:
+        await subject.work()
+    assert len(looks) == 1
 
 
 async def test_a_retry_keeps_the_count_of_rescues_and_the_other_way_round(

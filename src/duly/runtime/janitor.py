@@ -84,13 +84,17 @@ async def taken_back(session: Session, worker: Identity) -> Sequence[Row]:
 async def rescuing(
     runner: Runner, worker: Identity, worked: Worked, woken: Callable[[], None], pause: float
 ) -> None:
-    """Look for lost leases for as long as the worker works."""
+    """Look for lost leases again and again for as long as the worker works.
+
+    The first look is the worker's own, before its first job. A second one beside it would have the
+    rows that the first one passes over, and be broken off when a worker ends that finds no job.
+    """
     while True:
+        await asyncio.sleep(pause * (0.75 + random.random() / 2))  # noqa: S311
         try:
             await rescue_now(runner, worker, worked, woken)
         except DulyError as problem:
             logger.warning("lost leases could not be looked for: %s", problem)
-        await asyncio.sleep(pause * (0.75 + random.random() / 2))  # noqa: S311
 
 
 async def counting(runner: Runner, worked: Worked | Relayed) -> None:
