@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import smtplib
 import sqlite3
+import threading
 import time
 import uuid
 from contextlib import closing
@@ -22,6 +23,7 @@ from starlette.routing import Route
 import duly
 from duly.edge.adapters import starlette
 from duly.tools.proving.asks import EventAsk
+from duly.tools.proving.asserting import assert_effectively_once
 from duly.tools.proving.playing import Wishes
 from duly.tools.proving.trial import Manner, tried
 from duly.tools.proving.where import Subject
@@ -255,6 +257,27 @@ def test_a_row_that_is_inserted_after_an_enqueue_is_told_by_itself(tmp_path: Pat
     app.job(name="set")(harmless)
 
     assert "not safe to repeat: blind insert killed after" in failure(app, EVENT)
+
+
+def test_the_jobs_of_a_proof_run_one_after_the_other(tmp_path: Path) -> None:
+    # Beside each other they take their steps in another order each time, and so the story changes.
+    begun = threading.Event()
+    overlapped = tmp_path / "overlapped"
+
+    def handler() -> None:
+        app.enqueue("set", key="o-1")
+        if begun.wait(0.5):
+            overlapped.touch()
+
+    def harmless(tx: duly.Tx) -> None:
+        begun.set()
+        tx.execute("UPDATE log SET line = 'seen'")
+
+    app = shop(tmp_path / "shop.db", handler)
+    app.job(name="set")(harmless)
+    assert_effectively_once(app, EVENT, only="twice")
+
+    assert not overlapped.exists()
 
 
 def test_a_key_that_changes_with_the_attempt_is_told_as_a_key(tmp_path: Path) -> None:

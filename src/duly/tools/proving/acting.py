@@ -255,7 +255,8 @@ async def played(subject: Subject, act: Act, stage: Stage, report: Report) -> No
             report.replies += await asyncio.gather(*copies)
     for _ in range(ROUNDS if act.aging else 1):
         watch.phase = "work"
-        worked = await app.aio.work(lease=LEASE)
+        # One job at a time: two at once would take their steps in another order in each run.
+        worked = await app.aio.work(concurrency=1, lease=LEASE)
         await stage.outliving.ended()
         watch.phase = "relay"
         if await asyncio.to_thread(store.staged):
