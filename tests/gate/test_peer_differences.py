@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 
 import pytest
+import stripe
 
 import duly
 from duly import Rejected
@@ -127,6 +128,16 @@ def test_duly_refuses_what_stripe_and_hubspot_let_through_a_time_in_the_future(
 ) -> None:
     delivery = signed(peer, keys, moment=int(time.time()) + 86_400)
     assert refused(peer, delivery, keys) is Code.STALE_TIMESTAMP
+
+
+def test_duly_knows_an_event_by_its_body_where_stripes_id_has_a_zero_byte() -> None:
+    # PostgreSQL cannot store such an id.
+    delivery = signed(Stripe(), SHARED, b'{"id":"evt_\\u0000","object":"event","type":"ping"}')
+    header = delivery.headers["Stripe-Signature"]
+    theirs = stripe.Webhook.construct_event(delivery.body, header, SHARED.verifying)
+    assert theirs.id == "evt_\0"
+    ours = duly.verify("stripe", delivery.headers, delivery.body, SHARED.verifying)
+    assert ours.id.startswith("body_")
 
 
 @lax_number

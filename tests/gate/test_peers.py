@@ -9,7 +9,7 @@ import time
 
 import pytest
 import stripe
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import duly
@@ -155,10 +155,16 @@ def test_svix_is_verified_under_the_common_header_names_too(data: st.DataObject)
     assert duly_accepts(peer, delivery, keys, sent.moment)
 
 
-@given(secret=TEXT_SECRETS, words=st.lists(TEXTS, min_size=2, max_size=2))
+# Not a zero byte, which no id may have: see test_peer_differences.py.
+STORABLE = TEXTS.filter(lambda text: "\0" not in text)
+
+
+@given(secret=TEXT_SECRETS, identifier=STORABLE, kind=TEXTS)
+@example(secret="0", identifier="", kind="\0")
 @SETTINGS
-def test_stripe_makes_the_same_event_of_what_duly_signs(secret: str, words: list[str]) -> None:
-    identifier, kind = words
+def test_stripe_makes_the_same_event_of_what_duly_signs(
+    secret: str, identifier: str, kind: str
+) -> None:
     event = {"id": f"evt_{identifier}", "object": "event", "type": kind or "ping", "created": 1}
     delivery = duly.sign("stripe", json.dumps(event).encode(), secret, now=time.time())
     header = delivery.headers["Stripe-Signature"]
