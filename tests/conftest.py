@@ -40,7 +40,8 @@ SERVED = {
     "adapters", "begin", "faults", "hostile", "postel", "test_execute", "test_forget_command",
     "test_init_apps", "test_replay_command", "test_send_mistakes", "test_serve",
     "test_relay_command", "test_outbox_command", "test_serve_endings", "test_serve_relay",
-    "test_serve_workers", "test_shop", "storm", "proving", "typed", "examples",
+    "test_serve_stopped", "test_serve_workers", "test_shop", "storm", "proving", "typed",
+    "examples",
 }  # fmt: skip
 
 
