@@ -1,0 +1,1 @@
+"""What the repository as a whole keeps to."""
