@@ -6,6 +6,7 @@ import http.client
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -73,10 +74,10 @@ def test_the_retry_is_handled_by_another_server_and_its_effect_is_there_once(
     for folder in folders:
         folder.mkdir()
         (folder / "shop.py").write_text(APP)
-    shop = {"SHOP_URL": url, "SHOP_OPENER": opener}
+    serve = partial(served, SHOP_URL=url, SHOP_OPENER=opener)
     with (
-        served(folders[0], "shop:app", SHOP_STAYS="yes", **shop) as first,
-        served(folders[1], "shop:app", SHOP_STAYS="no", **shop) as second,
+        serve(folders[0], "shop:app", SHOP_STAYS="yes") as first,
+        serve(folders[1], "shop:app", SHOP_STAYS="no") as second,
         ThreadPoolExecutor(1) as threads,
     ):
         answer = threads.submit(first.send, "evt_1", "paid")

@@ -67,7 +67,7 @@ class Begin(Protocol):
         """A transaction, committed at the end of the block; 2xx only after a COMMIT it saw."""
 
     def renew_connections(self) -> AbstractContextManager[None]:
-        """Around a job on a thread of duly's: no broken connection is left there by an earlier one."""
+        """Renew the thread's ORM connections around a job that opens no `tx`."""
 
     def surrounding(self) -> Surrounding | None:
         """The transaction that the caller has open around the call, where the ORM knows of one."""
