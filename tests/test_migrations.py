@@ -210,7 +210,8 @@ def test_a_postgres_store_without_tables_says_run_migrate(
     with (
         nothing_changes(empty_postgres_url),
         pytest.raises(
-            duly.SchemaMismatch, match="are not in this database: run `duly migrate URL`"
+            duly.SchemaMismatch,
+            match="are not in this database: run `duly migrate URL`, or `duly migrate shop:app`",
         ),
     ):
         way(empty_postgres_url)

@@ -133,6 +133,12 @@ MISTAKES = [
     ("other:app", "", "there is no app in other: it has no duly.Duly at all"),
     ("other:app", "import stripy", "Error: No module named 'stripy' ({here}/other.py, line 1)"),
     ("other:app", "\nimport os\nos.environ['NO']", "KeyError: 'NO' ({here}/other.py, line 3)"),
+    ("other:app", "\nimport json\njson.loads('')", "({here}/other.py, line 3)"),
+    (
+        "other:app",
+        "import sqlalchemy\nsqlalchemy.create_engine('nodialect://')",
+        "({here}/other.py, line 2)",
+    ),
     ("other:app", "app = (", "other cannot be imported: SyntaxError"),
     ("other:app", "import sys\nsys.exit(3)", "other ends the program when it is imported"),
     ("other:app", "import duly\nduly.Duly('x:')", "other cannot be imported: no store for"),

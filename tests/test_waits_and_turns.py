@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
+from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
 import duly
 from duly import Held, LeaseLost, Misuse, StoreUnavailable, UnsafeStore
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 LEASE = timedelta(hours=1)
 LONG = timedelta(days=30)
+SECRET = "whsec_" + "A" * 32
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -146,6 +148,56 @@ def test_a_database_without_an_encoding_is_looked_at_as_closely(
                 duly.store(url).open()
         finally:
             administrator.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+
+
+@pytest.fixture
+def unencoded_url(postgres_server: str, scope: str) -> Iterator[str]:
+    """A database without an encoding, as `createdb` makes it after `initdb` in the C locale."""
+    name = f"ascii_{scope.replace('-', '_')[:40]}"
+    create = SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
+    with psycopg.connect(postgres_server, autocommit=True) as administrator:
+        administrator.execute(create.format(Identifier(name)))
+        yield on_database(postgres_server, name)
+        administrator.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
+
+
+def greet(event: duly.Event, tx: duly.Tx) -> None:
+    """Say what was read back from the database, in a table."""
+    tx.execute("INSERT INTO greeted VALUES (:id)", id=f"{event.id} {event.json['name']}")
+
+
+def test_a_database_without_an_encoding_is_worked_on(unencoded_url: str) -> None:
+    duly.store(unencoded_url).migrate()
+    app = duly.Duly(unencoded_url)
+    app.source("orders", provider="standard-webhooks", secret=SECRET)
+    app.on("orders")(greet)
+    with app.transaction() as tx:
+        tx.execute("CREATE TABLE greeted (it text)")
+    sent = duly.sign("standard-webhooks", '{"name":"Zoë"}'.encode(), SECRET, id="msg_1")
+    assert app.receive("orders", sent.headers, sent.body).status == 200
+    assert app.work().done == 1
+    with app.transaction() as tx:
+        assert tx.execute("SELECT it FROM greeted") == [{"it": "msg_1 Zoë"}]
+    app.close()
+
+
+async def record(event: duly.Event, tx: duly.aio.Tx) -> None:
+    """Handle an event by looking at it."""
+
+
+async def test_begin_on_a_database_without_an_encoding_is_the_same_database(
+    unencoded_url: str,
+) -> None:
+    duly.store(unencoded_url).migrate()
+    engine = create_async_engine(unencoded_url.replace("postgresql:", "postgresql+asyncpg:"))
+    app = duly.Duly(unencoded_url, begin=async_sessionmaker(engine))
+    app.source("orders", provider="standard-webhooks", secret=SECRET, inline=True)
+    app.on("orders")(record)
+    sent = duly.sign("standard-webhooks", b"{}", SECRET)
+    reply = await app.aio.receive("orders", sent.headers, sent.body)
+    await app.aclose()
+    await engine.dispose()
+    assert reply.status == 200
 
 
 def test_opening_waits_for_somebody_who_writes_to_the_file(sqlite_url: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +19,7 @@ from tests.joining.django_handles import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.joining.places import Place
 
@@ -64,6 +67,25 @@ VERBS: dict[str, Callable[[duly.Duly, str], object]] = {
     "enqueue_many": lambda app, name: app.enqueue_many(name, [1]),
     "enqueue with a key": lambda app, name: app.enqueue(name, key=name),
 }
+
+
+def test_the_first_call_on_a_new_sqlite_file_may_come_after_a_write_in_the_block(
+    tmp_path: Path, scope: str
+) -> None:
+    """`manage.py migrate` made the tables, and no connection of duly's has opened the file yet."""
+    file = tmp_path / "shop.db"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        duly.migrate(connection)
+        connection.execute("CREATE TABLE orders (id INTEGER)")
+    with django_alias(f"sqlite:///{file}") as alias:
+        app = duly.Duly(begin=duly.django(alias))
+        with_job(app, scope)
+        with transaction.atomic(using=alias):
+            with connections[alias].cursor() as cursor:
+                cursor.execute("INSERT INTO orders VALUES (1)")
+            app.enqueue(scope)
+        assert app.work(queues=[scope]).done == 1
+        app.close()
 
 
 @in_django

@@ -32,6 +32,10 @@ async def nothing(event: duly.Event, hand: Hand) -> None:
     """Handle an event by looking at it."""
 
 
+async def ignore(event: duly.Event, tx: duly.aio.Tx) -> None:
+    """The same, as a handler."""
+
+
 @everywhere
 async def test_a_url_that_leads_to_another_database_is_refused(
     world: World, place: Place, scope: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -47,6 +51,23 @@ async def test_a_url_that_leads_to_another_database_is_refused(
     assert told(refused) == (503, "STORE_UNAVAILABLE")
     assert "different databases" in caplog.text
     assert (place.claims(scope), other.claims(scope)) == ([], [])
+
+
+async def test_a_begin_that_leads_to_a_database_without_tables_is_refused_as_another(
+    scope: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not as one to migrate: `duly migrate` on the app's url would find nothing to do."""
+    place = settle_in(f"sqlite:///{tmp_path / 'place.db'}")
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'empty.db'}")
+    app = made(async_sessionmaker(engine), scope, place.url)
+    app.on(scope, name="nothing")(ignore)
+    refused = await post(app, scope, signed(scope), "asgi")
+    await app.aclose()
+    app.close()
+    await engine.dispose()
+
+    assert told(refused) == (503, "STORE_UNAVAILABLE")
+    assert "different databases" in caplog.text
 
 
 @everywhere

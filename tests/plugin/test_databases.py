@@ -16,6 +16,7 @@ from duly.tools.testing import (
     isolated,
     test_database,
 )
+from duly.tools.testing.databases import on_database
 from duly.tools.testing.guarding import NotATestDatabase, is_tests, place
 from tests.plugin.shops import PAID, a_shop, payments, tables
 from tests.servers import database
@@ -48,6 +49,18 @@ def test_a_file_is_made_for_a_test_and_gone_with_it() -> None:
         assert is_tests(url)
     assert not file.parent.exists()
     assert not is_tests(url)
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        ("postgresql:///postgres", "postgresql:///shop"),
+        ("postgresql:///postgres?host=/tmp", "postgresql:///shop?host=/tmp"),
+        ("postgresql://ada:x@db:5433", "postgresql://ada:x@db:5433/shop"),
+    ],
+)
+def test_a_server_may_be_named_without_a_host(server: str, expected: str) -> None:
+    assert on_database(server, "shop") == expected
 
 
 def test_the_databases_of_two_tests_are_two(shop: duly.Duly) -> None:

@@ -185,7 +185,7 @@ def settings(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Itera
         assert connection.execute(left, [f"test_{database_of(url)}%"]).fetchall() == []
 
 
-def run(folder: Path, *words: str) -> str:
+def run(folder: Path, *words: str, ends: int = 0) -> str:
     """Run a program in a project, as its user does; what it wrote."""
     told = {**os.environ, "PYTHONPATH": str(folder), "DJANGO_SETTINGS_MODULE": "settings"}
     for name in ("DJANGO_ALLOW_ASYNC_UNSAFE", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
@@ -199,7 +199,7 @@ def run(folder: Path, *words: str) -> str:
         timeout=200,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == ends, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
@@ -227,6 +227,14 @@ def test_manage_py_test_runs_a_site_whose_app_is_made_on_the_test_database(
 ) -> None:
     lay_out(tmp_path, settings | {"ATOMIC_REQUESTS": True}, {"shop/tests.py": SITE})
     assert "Ran 9 tests" in run(tmp_path, "manage.py", "test")
+
+
+def test_a_site_that_is_tested_in_memory_is_told_how_to_test_in_a_file(tmp_path: Path) -> None:
+    """As `startproject` sets it up: the app is made by urls.py, on a test database in memory."""
+    settings = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "real.db")}
+    lay_out(tmp_path, settings, {"shop/tests.py": SITE})
+    told = run(tmp_path, "manage.py", "test", ends=1)
+    assert """write "TEST": {"NAME": "test.sqlite3"} into DATABASES['default']""" in told
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote
 
 from duly._kernel.errors import Misuse, UnsafeStore
 from duly._kernel.inputs import kind
@@ -135,6 +137,7 @@ class SameDatabase:
         self._begin = begin
         self._runner = store.awaited if begin.colour == "async" else store.blocking
         self._strict = store.strict
+        self._url = store.url
         self._seen = False
 
     @property
@@ -194,7 +197,9 @@ class SameDatabase:
         ours = await self._runner.run_single(installation, wait=wait)
         async with self._begin.opened(Bounds(wait, within)) as opened:
             await opened.session.begin(wait)
-            theirs = await installation(opened.session)
+            # No tables at all: nobody migrates that database if begin= leads there by mistake.
+            made = await schema_version(opened.session) > 0
+            theirs = await installation(opened.session) if made else None
             if self._strict:
                 await refuse_unsynced(opened.session)
         self._compare(ours, theirs)
@@ -204,8 +209,11 @@ class SameDatabase:
         await session.begin(None)
         if self._seen:
             return
-        ours = await self._runner.run_single(installation, wait=wait)
         made = await schema_version(session) > 0
+        if made and await is_file_of(session, self._url):
+            self._seen = True
+            return
+        ours = await self._runner.run_single(installation, wait=wait)
         self._compare(ours, await installation(session) if made else None)
 
     def _compare(self, ours: str | None, theirs: str | None) -> None:
@@ -249,6 +257,26 @@ def revoke(connection: Any) -> None:
             driver.cancel_safe(timeout=CANCELLING)
         elif hasattr(driver, "cancel"):
             driver.cancel()
+
+
+async def is_file_of(session: Session, url: str) -> bool:
+    """Whether the session is on the SQLite file of that url.
+
+    A connection of duly's own cannot always be asked: where the caller has written, it waits for
+    the caller's lock to be the first that opens the file, which it switches to a write-ahead log.
+    """
+    if session.dialect != "sqlite":
+        return False
+    files = await session.execute("PRAGMA database_list", {})
+    [found] = [row["file"] for row in files if row["name"] == "main"]
+    return same_file(str(found), unquote(url.removeprefix("sqlite:///")))
+
+
+def same_file(one: str, other: str) -> bool:
+    """Whether two paths lead to one file; one that cannot be looked at is another."""
+    with suppress(OSError, ValueError):
+        return Path(one).samefile(other)
+    return False
 
 
 async def installation(session: Session) -> str | None:

@@ -57,6 +57,7 @@ class Alias:
         connection = self._connection()
         self._read = connection.settings_dict["NAME"]
         if connection.vendor == "sqlite":
+            refuse_tests_in_memory(connection)
             return sqlite_address(connection.settings_dict["NAME"])
         if connection.vendor != "postgresql":
             raise Misuse(
@@ -253,3 +254,15 @@ def committing(connection: Any) -> Any:
                 "commits nothing: leave it on for the database of duly.django(…)"
             )
     return transaction.atomic(using=connection.alias, durable=True)
+
+
+def refuse_tests_in_memory(connection: Any) -> None:
+    """Refuse Django's usual test database on SQLite, which has one connection only."""
+    from duly.stores.openers.django_tests import tests_are_running
+
+    if connection.is_in_memory_db() and tests_are_running():
+        raise Misuse(
+            "Django tests on an in-memory SQLite unless told otherwise, and duly's own connection "
+            f'cannot see that: write "TEST": {{"NAME": "test.sqlite3"}} into '
+            f"DATABASES[{connection.alias!r}]"
+        )

@@ -29,6 +29,9 @@ DEADLINES = {
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
+    # Not a deadline: on a database without an encoding (SQL_ASCII, what initdb makes in the C
+    # locale) psycopg would hand out text as bytes. asyncpg and Django ask for UTF-8 as well.
+    "client_encoding": "UTF8",
 }
 # psycopg's own default: a statement seen five times is worth preparing.
 PREPARE_AFTER = 5

@@ -159,13 +159,18 @@ async def check(session: Session) -> None:
     if version == 0:
         raise SchemaMismatch(
             f"duly's tables ({names.table('claims')}, ...) are not in this database: "
-            f"run `duly migrate URL{options(names)}`"
+            f"run {migrate_command(names)}"
         )
     if version < latest(dialect):
         raise SchemaMismatch(
             f"duly's tables are at schema version {version}, this duly needs {latest(dialect)}: "
-            f"run `duly migrate URL{options(names)}`"
+            f"run {migrate_command(names)}"
         )
+
+
+def migrate_command(names: Names) -> str:
+    """The command that makes or updates the tables; with begin= few people know a URL."""
+    return f"`duly migrate URL{options(names)}`, or `duly migrate shop:app` for your app"
 
 
 def options(names: Names) -> str:

@@ -139,10 +139,11 @@ def where(problem: BaseException) -> str:
     if isinstance(problem, SyntaxError):
         return ""  # it names its line itself
     trace, place = problem.__traceback__, ""
-    ours = (str(Path(__file__).parents[2]), str(Path(importlib.__file__).parent), "<frozen")
+    # duly's, Python's own, and what has no file: `<frozen …>`, code that SQLAlchemy generates.
+    others = (str(Path(__file__).parents[2]), f"{Path(os.__file__).parent}{os.sep}", "<")
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if not file.startswith(ours) and "site-packages" not in file:
+        if not file.startswith(others) and "-packages" not in file:
             place = f" ({file}, line {trace.tb_lineno})"
         trace = trace.tb_next
     return place

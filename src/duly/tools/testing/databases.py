@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from duly._kernel.errors import Misuse
 from duly._kernel.extras import needs
@@ -152,8 +152,12 @@ def dropped(server: str, name: str) -> None:
 
 
 def on_database(server: str, name: str) -> str:
-    """The same server and user, another database."""
-    return urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
+    """The same server and user, another database.
+
+    Not by `urlunsplit`: Python 3.11's writes `postgresql:///name` with a single slash.
+    """
+    scheme, netloc, _, query, fragment = urlsplit(server)
+    return f"{scheme}://{netloc}/{name}{query and f'?{query}'}{fragment and f'#{fragment}'}"
 
 
 def administer(server: str, statement: str, *names: str) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from duly._kernel.errors import Misuse
 from duly._kernel.extras import needs
 from duly._kernel.onestep import finish
 from duly._kernel.options import WAIT, names
@@ -32,7 +29,6 @@ def django_test_database(
 
         from duly.stores.openers.django_tests import empty, is_test_database
     connection, where = connections[alias], names(prefix, schema)
-    refuse_in_memory(connection)
     url = begin_of(django(alias), where, None).url()
     if not is_test_database(connection):
         raise NotATestDatabase(
@@ -53,13 +49,3 @@ def django_test_database(
     finally:
         store.close()
     return test_database(url)
-
-
-def refuse_in_memory(connection: Any) -> None:
-    """Refuse Django's usual test database on SQLite, which has one connection only."""
-    if connection.vendor == "sqlite" and connection.is_in_memory_db():
-        raise Misuse(
-            "Django tests on an in-memory SQLite unless told otherwise, and duly's own connection "
-            f'cannot see that: write "TEST": {{"NAME": "test.sqlite3"}} into '
-            f"DATABASES[{connection.alias!r}]"
-        )

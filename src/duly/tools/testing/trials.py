@@ -89,8 +89,9 @@ def isolated(
     with ExitStack() as stack:
         if url is None or not is_tests(url):
             url = stack.enter_context(databases_on(url).fresh())
-        found = stack.enter_context(bound(application(app), url, clock=hand, begin=begin))
+        # Before the app, so that it ends after it: the app looks for workers as it closes.
         stack.enter_context(unwarned_of_workers())
+        found = stack.enter_context(bound(application(app), url, clock=hand, begin=begin))
         deliver = stack.enter_context(Deliver(found))
         run_jobs, run_relay = RunJobs(found, hand), RunRelay(found, hand)
         yield Trial(found, url, hand, deliver, run_jobs, run_relay)
