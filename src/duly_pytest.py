@@ -68,7 +68,10 @@ def duly_databases(pytestconfig: pytest.Config) -> Iterator[Databases]:
 @pytest.fixture
 def duly_url(duly_databases: Databases, tmp_path: Path) -> Iterator[str]:
     """The address of a fresh database for this test, for ``Duly(duly_url)`` or your ORM."""
-    with duly_databases.fresh(tmp_path) as url:
+    from duly.tools.testing.applications import unwarned_of_workers
+
+    # An app that a fixture makes on this database is closed before this fixture ends.
+    with unwarned_of_workers(), duly_databases.fresh(tmp_path) as url:
         yield url
 
 
