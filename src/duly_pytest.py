@@ -44,7 +44,9 @@ def plainly(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     try:
         return call(*arguments, **options)
     except Misuse as problem:
-        pytest.fail(str(problem), pytrace=False)
+        told = str(problem)
+    # Outside of the except: pytest would show the cause as well, which is the same sentence.
+    pytest.fail(told, pytrace=False)
 
 
 @pytest.fixture

@@ -234,6 +234,7 @@ def test_every_mistake_is_told_in_a_sentence(pytester: pytest.Pytester) -> None:
     assert "broken cannot be imported: ModuleNotFoundError" in told
     assert "the database for tests: leave it out (or say memory:)" in told
     assert "Traceback" not in told
+    assert "another exception occurred" not in told
     assert not Path(pytester.path, "real.db").exists()
 
 
