@@ -44,7 +44,9 @@ def plainly(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     try:
         return call(*arguments, **options)
     except Misuse as problem:
-        pytest.fail(str(problem), pytrace=False)
+        told = str(problem)
+    # Outside of the except: pytest would show the cause as well, which is the same sentence.
+    pytest.fail(told, pytrace=False)
 
 
 @pytest.fixture
@@ -68,7 +70,10 @@ def duly_databases(pytestconfig: pytest.Config) -> Iterator[Databases]:
 @pytest.fixture
 def duly_url(duly_databases: Databases, tmp_path: Path) -> Iterator[str]:
     """The address of a fresh database for this test, for ``Duly(duly_url)`` or your ORM."""
-    with duly_databases.fresh(tmp_path) as url:
+    from duly.tools.testing.applications import unwarned_of_workers
+
+    # An app that a fixture makes on this database is closed before this fixture ends.
+    with unwarned_of_workers(), duly_databases.fresh(tmp_path) as url:
         yield url
 
 

@@ -120,6 +120,23 @@ def test_a_reply_that_comes_before_the_body_was_taken_is_still_read(
     assert capsys.readouterr().out.startswith("413 TOO_LARGE  evt_large  ")
 
 
+@pytest.mark.parametrize(
+    ("status", "members", "hint"),
+    [
+        (403, {"error": "BAD_SIGNATURE"}, "was it signed with the secret that the source has?"),
+        (404, {"error": "UNKNOWN_SOURCE"}, "no source has this path; duly serve prints those"),
+        (404, {"detail": "Not Found"}, "does duly serve this path, or another program?"),
+    ],
+)
+@pytest.mark.parametrize("options", [[], ["--concurrent", "3"]])
+def test_a_genuine_delivery_that_is_refused_comes_with_the_likely_mistake(
+    status: int, members: dict[str, str], hint: str, options: list[str], capsys: Output
+) -> None:
+    with receiving(lambda _: told(status, **members)) as receiver:
+        assert send(receiver.url, *options) == 1
+    assert f"duly: a genuine delivery was not taken: {hint}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("options", [[], ["--duplicate", "3"], ["--concurrent", "3"]])
 @pytest.mark.parametrize(
     ("url", "told"),
@@ -278,5 +295,6 @@ def test_a_receiver_that_repeats_the_secret_does_not_have_it_shown(capsys: Outpu
 
 
 def test_a_file_that_is_not_there_is_one_line(capsys: Output) -> None:
-    assert send(NOBODY, "--body", "/nowhere/event.json") == 1
-    assert "/nowhere/event.json" in capsys.readouterr().err
+    assert send(NOBODY, "--body", "/nowhere/event.json") == 2
+    told = "duly: /nowhere/event.json cannot be read: No such file or directory\n"
+    assert capsys.readouterr().err == told

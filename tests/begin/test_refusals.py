@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+from subprocess import run
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -98,6 +100,22 @@ async def test_a_handler_of_the_other_colour_is_refused_at_registration(
         app.source("shop", provider="standard-webhooks", secret=SECRET, inline=inline)
         with pytest.raises(duly.Misuse, match="make it"):
             app.on("shop", name="wrong")(wrong)
+
+
+def test_a_synchronous_sessionmaker_needs_no_greenlet(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['greenlet'] = None\n"
+        "import duly; from sqlalchemy import create_engine, text\n"
+        "from sqlalchemy.orm import sessionmaker\n"
+        "app = duly.Duly(begin=sessionmaker(create_engine('sqlite:///shop.db')))\n"
+        "app.source('stripe', secret='whsec_x')\n"
+        "app.on('stripe', name='record')(lambda tx: tx.session.execute(text('SELECT 1')))\n"
+        "sent = duly.sign(duly.Source('stripe', 'whsec_x'), b'{\"id\": \"evt_1\"}')\n"
+        "print(app.receive('stripe', sent.headers, sent.body).status, app.work().done)\n"
+    )
+    command = [sys.executable, "-c", program]
+    ran = run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert ran.stdout == "200 1\n", ran.stderr
 
 
 def test_what_is_no_factory_is_refused_with_what_to_pass(tmp_path: Path) -> None:

@@ -234,7 +234,42 @@ def test_every_mistake_is_told_in_a_sentence(pytester: pytest.Pytester) -> None:
     assert "broken cannot be imported: ModuleNotFoundError" in told
     assert "the database for tests: leave it out (or say memory:)" in told
     assert "Traceback" not in told
+    assert "another exception occurred" not in told
     assert not Path(pytester.path, "real.db").exists()
+
+
+def test_a_test_that_fails_shows_no_warning_about_workers(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        shop=SHOP,
+        test_shop="""
+        import pytest
+
+        import duly
+        import shop
+
+        PAID = {"id": "evt_1", "type": "invoice.paid"}
+
+        def test_its_own(deliver):
+            assert deliver("stripe", PAID).word == "duplicate"
+
+        class TestMade:
+            @pytest.fixture
+            def duly_app(self, duly_url):
+                app = duly.Duly(duly_url)
+                app.source("stripe", secret="whsec_x")
+                app.on("stripe")(self.record)
+                yield app
+                app.close()
+
+            def record(self): ...
+
+            def test_made(self, deliver):
+                assert deliver("stripe", PAID).word == "duplicate"
+        """,
+    )
+    ran = pytester.runpytest_subprocess(*WITH_PLUGIN, "-o", "duly_app=shop:app")
+    ran.assert_outcomes(failed=2)
+    assert "no worker is alive" not in ran.stdout.str()
 
 
 def test_it_serves_unittest(pytester: pytest.Pytester) -> None:

@@ -23,10 +23,11 @@ def test_a_test_is_not_warned_that_no_worker_is_alive(caplog: pytest.LogCaptureF
     assert NO_WORKER not in caplog.messages
 
 
-def test_nor_as_the_test_ends(caplog: pytest.LogCaptureFixture) -> None:
+def test_nor_when_the_app_leaves_the_database_of_the_test(caplog: pytest.LogCaptureFixture) -> None:
     app = duly.Duly("sqlite:///unused.db")
     app.source("shop", provider="standard-webhooks", secret="whsec_" + "A" * 32)
     app.on("shop", "*", name="book")(lambda: None)
     with caplog.at_level(logging.WARNING), isolated(app) as trial:
         trial.deliver("shop", {"type": "order.paid"})
-    assert NO_WORKER not in caplog.messages
+        trial.app.send("https://books.example/", json={})
+    assert caplog.messages == []

@@ -2,6 +2,7 @@
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,3 +116,12 @@ async def test_the_same_holds_awaited_and_on_a_server(
 def test_a_mistake_is_told(trial: Trial) -> None:
     with pytest.raises(duly.Misuse, match='"recorded" or "really"'):
         trial.run_relay(send="maybe")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("answer", "given"), [("503", "a str"), (None, "None"), (99, "99"), (lambda _: None, "None")]
+)
+def test_an_answer_that_is_none_is_refused(answer: Any, given: str, trial: Trial) -> None:
+    trial.app.send(BOOKS, json={"paid": 1})
+    with pytest.raises(duly.Misuse, match=f"answer must be a status such as 200.*not {given}"):
+        trial.run_relay(answer=answer)

@@ -371,6 +371,14 @@ def failing(tx: duly.Tx) -> None:
     raise ValueError("the order is unknown")
 
 
+def test_an_event_of_two_sources_is_refused_with_the_argument_that_decides(tmp_path: Path) -> None:
+    app = shop(tmp_path / "shop.db", right)
+    app.source("other", provider="standard-webhooks", secret=SECRET)
+    app.on("other", "*", name="other")(right)
+    with pytest.raises(duly.Misuse, match="name its source with --source"):
+        assert_effectively_once(app, EVENT)
+
+
 @pytest.mark.parametrize(
     ("asked", "told"),
     [

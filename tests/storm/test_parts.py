@@ -227,6 +227,11 @@ def test_a_terminal_that_cannot_show_a_check_mark_gets_words() -> None:
     assert row(Line("a", 1, "b", 2), marks(output)).endswith("  WRONG")
 
 
+def test_a_long_name_does_not_move_the_numbers_of_its_line() -> None:
+    lines = [Line("a", 1, "b", 1), Line("a", 1, "dead letters that came back", 10)]
+    assert len({len(row(line, ("+", "-"))) for line in lines}) == 1
+
+
 def test_the_money_of_a_million_events_fits_the_table() -> None:
     line = Line("amounts of those done", 350_000_000, "balance", 350_000_000, unit=Unit.CENTS)
 

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext, suppres
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from duly._kernel.errors import Misuse
 from duly._kernel.session import Opened, ended
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection
-    from sqlalchemy.ext.asyncio import AsyncConnection
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
     from duly._kernel.clock import Clock
     from duly._kernel.options import Names
@@ -138,7 +137,7 @@ class Awaited(Maker):
         engine = engine_of(self._maker)
         if engine is not None and self._guard.holds(engine):
             engine = getattr(engine, "sync_engine", engine)
-            await AsyncEngine(engine).dispose()
+            await async_engine(engine).dispose()
             self._guard.leave()
 
     @asynccontextmanager
@@ -185,6 +184,17 @@ def connect(session: Any, deadline: BlockingDeadline) -> Iterator[tuple[Connecti
         connection.close()
 
 
+def async_engine(engine: Any) -> AsyncEngine:
+    """Wrap a synchronous engine for awaited use.
+
+    The import is here because it needs greenlet, which SQLAlchemy 2.1 installs only with its extra
+    ``asyncio``. A synchronous sessionmaker works without.
+    """
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+    return AsyncEngine(engine)
+
+
 @asynccontextmanager
 async def connect_awaited(
     session: Any, guard: LoopGuard, deadline: AwaitedDeadline
@@ -193,7 +203,7 @@ async def connect_awaited(
     with started():
         engine = bind_of(session)
         guard.enter(engine)
-        connection = await AsyncEngine(engine).connect()
+        connection = await async_engine(engine).connect()
     driver = (await connection.get_raw_connection()).driver_connection
     try:
         deadline.watch(driver)

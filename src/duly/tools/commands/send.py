@@ -237,7 +237,12 @@ def body_of(path: str | None) -> bytes | None:
     """The bytes of the file, as they are."""
     if path is None:
         return None
-    return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    if path == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(path).read_bytes()
+    except OSError as problem:
+        raise Misuse(f"{path} cannot be read: {problem.strerror}") from None
 
 
 def header_of(text: str) -> tuple[str, str]:

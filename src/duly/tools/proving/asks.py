@@ -97,7 +97,10 @@ class EventAsk:
         if len(fitting) == 1:
             return replace(self, source=fitting[0])
         if fitting:
-            raise Misuse(f"{' and '.join(fitting)} could have sent this event: name its source")
+            raise Misuse(
+                f"{' and '.join(fitting)} could have sent this event: name its source with "
+                "--source, or source= in a test"
+            )
         told = "; ".join(f"{name}: {why}" for name, why in reasons.items()) or "there is none"
         raise Misuse(f"no source could have sent this event ({told})")
 

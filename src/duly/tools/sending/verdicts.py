@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from duly._kernel.errors import Code
@@ -36,6 +37,12 @@ SURPRISES: dict[Manner, str] = {
     "tampered": "a changed body was not refused as such: does the receiver verify the raw bytes?",
     "stale": "an old signature was not refused as such: does the receiver look at the signed time?",
 }
+# The likely mistake of the sender, by what the receiver said of a genuine delivery.
+HINTS = {
+    "BAD_SIGNATURE": "was it signed with the secret that the source has?",
+    "UNKNOWN_SOURCE": "no source has this path; duly serve prints those that it has",
+}
+FOREIGN_404 = "does duly serve this path, or another program?"
 
 
 @dataclass(slots=True)
@@ -78,7 +85,9 @@ class Verdict:
             return PARKED
         unexpected = [one for one in self.answers if not expected(one, self.parcel)]
         if any(one.status is not None for one in unexpected):
-            return SURPRISES[self.parcel.manner]
+            hint = hint_for(unexpected) if self.parcel.manner == "genuine" else None
+            surprise = SURPRISES[self.parcel.manner]
+            return f"{surprise}: {hint}" if hint else surprise
         if unexpected:
             return unanswered(len(unexpected), len(self.answers))
         accepted = self._counts().get(ACCEPTED, 0)
@@ -109,6 +118,16 @@ class Verdict:
             without_secret(text, self.parcel.secret) for text in (answer.word, answer.reason)
         )
         return replace(answer, word=word, reason=reason)
+
+
+def hint_for(refusals: list[Answer]) -> str | None:
+    """The likely mistake, where all refusals say the same."""
+    if len({(one.status, one.word) for one in refusals}) != 1:
+        return None
+    first = refusals[0]
+    if first.error:
+        return HINTS.get(first.word)
+    return FOREIGN_404 if first.status == HTTPStatus.NOT_FOUND else None
 
 
 def unanswered(count: int, of: int) -> str:

@@ -40,7 +40,8 @@ def row(line: Line, signs: tuple[str, str]) -> str:
     """Both sides, and whether they agree."""
     left, right = amount(line.left_value, line.unit), amount(line.right_value, line.unit)
     sign = signs[0] if line.balances else signs[1]
-    return f"  {line.left:<23} {left:>12} = {line.right:<23} {right:>12}  {sign}"
+    room = 35 - len(line.right)  # a long name takes it from the number beside it
+    return f"  {line.left:<23} {left:>12} = {line.right} {right:>{room}}  {sign}"
 
 
 def amount(value: int, unit: Unit) -> str:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from duly._kernel.errors import Misuse
 from duly._kernel.inputs import checked_clock
 from duly.app import Duly
+from duly.edge import reports
+from duly.outbox.attendance import NO_RELAY
 from duly.stores.begins import begin_of
 from duly.tools.output import without_passwords
 from duly.tools.serving.loading import loaded
@@ -19,6 +21,7 @@ from duly.tools.testing.databases import store_at
 from duly.tools.testing.guarding import NotATestDatabase, is_tests, place
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Iterator
 
     from duly._kernel.clock import Clock
@@ -76,10 +79,25 @@ def bound(
     opened = store_at(url, app.store.names, clock)
     try:
         opened.migrate()
-        with app.bound_to(opened, begin=begin):
+        # Around the binding: the app looks for workers when it leaves the store, at the latest.
+        with unwarned_of_workers(), app.bound_to(opened, begin=begin):
             yield app
     finally:
         close(opened)
+
+
+@contextmanager
+def unwarned_of_workers() -> Iterator[None]:
+    """Do not say that no worker or relay is alive: in a test they run when they are called."""
+
+    def telling(record: logging.LogRecord) -> bool:
+        return record.msg not in (reports.NO_WORKER, NO_RELAY)
+
+    reports.logger.addFilter(telling)
+    try:
+        yield
+    finally:
+        reports.logger.removeFilter(telling)
 
 
 def close(store: Store) -> None:

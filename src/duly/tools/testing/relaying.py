@@ -44,6 +44,8 @@ class Recorder(Sender):
         self._answer = answer
         self._send = send
         self._recorded = recorded
+        # The first answer that is none. The relay takes what send() raises for a failed attempt.
+        self.mistake: Misuse | None = None
 
     def prepare(self) -> None:
         """Load what sending needs, if anything will be sent."""
@@ -64,7 +66,12 @@ class Recorder(Sender):
         said = self._answer(message) if callable(self._answer) else self._answer
         if isinstance(said, Exception):
             raise said
-        if not 200 <= checked_status(said) < 300:
+        try:
+            delivered = 200 <= checked_status(said) < 300
+        except Misuse as mistake:
+            self.mistake = self.mistake or mistake
+            raise
+        if not delivered:
             raise Answered(said, None, None)
 
 
@@ -107,6 +114,8 @@ class RunRelay:
         """The same, awaited."""
         refuse_foreign(self._app)
         wanted, way, before = checked_until(until), checked_send(send), len(self.sent)
+        if not callable(answer) and not isinstance(answer, Exception):
+            checked_status(answer)  # also where no message is due
         cranking = Cranking(self._clock) if wanted == "settled" else None
         while True:
             await self._relay(answer, way)
@@ -131,6 +140,8 @@ class RunRelay:
             await relay.run("idle")
         finally:
             self.sent += sorted(now, key=lambda message: (message.created_at, message.id))
+        if recorder.mistake is not None:
+            raise recorder.mistake
 
     async def _next(self) -> timedelta | None:
         """How long until something is due."""
@@ -150,5 +161,6 @@ def checked_send(send: object) -> Send:
 def checked_status(said: object) -> int:
     """A status of HTTP."""
     if not isinstance(said, int) or not 100 <= said <= 599:
-        raise Misuse(f"answer must be a status such as 200, or an exception, not {kind(said)}")
+        given = str(said) if isinstance(said, int) else kind(said)
+        raise Misuse(f"answer must be a status such as 200, or an exception, not {given}")
     return said

@@ -6,8 +6,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.edge import reports
-from duly.outbox.attendance import NO_RELAY
 from duly.tools.testing.applications import application, bound
 from duly.tools.testing.clocks import HandClock
 from duly.tools.testing.databases import databases_on
@@ -17,7 +15,6 @@ from duly.tools.testing.relaying import RunRelay
 from duly.tools.testing.working import RunJobs
 
 if TYPE_CHECKING:
-    import logging
     from collections.abc import Iterator
 
     from duly.app import Duly
@@ -52,20 +49,6 @@ class Trial:
 
 
 @contextmanager
-def unwarned_of_workers() -> Iterator[None]:
-    """Do not say that no worker or relay is alive: in a test they run when they are called."""
-
-    def telling(record: logging.LogRecord) -> bool:
-        return record.msg not in (reports.NO_WORKER, NO_RELAY)
-
-    reports.logger.addFilter(telling)
-    try:
-        yield
-    finally:
-        reports.logger.removeFilter(telling)
-
-
-@contextmanager
 def isolated(
     app: str | Duly,
     *,
@@ -89,8 +72,6 @@ def isolated(
     with ExitStack() as stack:
         if url is None or not is_tests(url):
             url = stack.enter_context(databases_on(url).fresh())
-        # Before the app, so that it ends after it: the app looks for workers as it closes.
-        stack.enter_context(unwarned_of_workers())
         found = stack.enter_context(bound(application(app), url, clock=hand, begin=begin))
         deliver = stack.enter_context(Deliver(found))
         run_jobs, run_relay = RunJobs(found, hand), RunRelay(found, hand)
