@@ -5,6 +5,7 @@ RFC 9112 says what a server must not accept; the parser of the server lets some 
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -136,6 +137,17 @@ async def test_a_body_that_tells_of_another_protocol_is_a_body() -> None:
     seen, found = await exchange_pieces([talk, talk])
     assert [one.body for one in seen] == [told, told]
     assert [answer.status for answer in found] == [200, 200]
+
+
+async def test_a_long_target_beside_the_name_of_another_protocol_costs_next_to_nothing() -> None:
+    """Anybody can send it, and an expression made of such a target takes a moment to compile."""
+    target = "/" + "-" * 60_000
+    odd = request("GET", target, [("x", "RTSP/1.0")], b"")
+    began = time.process_time()
+    seen, found = await exchange_pieces([odd.replace(b"/-", b"/%d-" % n) for n in range(8)])
+    took = time.process_time() - began
+    assert (len(seen), [answer.status for answer in found]) == (8, [200] * 8)
+    assert took < 0.5, f"{took:.2f} s of computing for 8 requests"
 
 
 async def test_a_trailer_is_no_header() -> None:
