@@ -159,6 +159,16 @@ async def test_a_trailer_is_no_header() -> None:
     assert [name for name, _ in connection.headers[0]] == [b"host", b"transfer-encoding"]
 
 
+async def test_after_a_trailer_that_ends_the_connection_it_is_closed() -> None:
+    """The parser reads nothing more then: a later request was kept waiting for its answer."""
+    more, body = frame_body("chunks", b"ok")
+    ending = body[:-2] + b"connection: close\r\n\r\n"
+    async with Connection() as connection:
+        await connection.hand([request("POST", "/x", more, ending)])
+        await connection.until(lambda: connection.over)
+        assert len(connection.seen) == 1
+
+
 @pytest.mark.parametrize("piece", [b"x: " + b"y" * 1000, b"y" * 1000], ids=["many", "one"])
 async def test_trailers_without_end_are_refused_at_the_bound_of_headers(piece: bytes) -> None:
     more, body = frame_body("chunks", b"ok")
