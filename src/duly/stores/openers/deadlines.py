@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 import os
 import socket
 import threading
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
+logger = logging.getLogger("duly")
 # Seconds for a statement of duly's own, and for COMMIT, once their locks are free.
 ANSWER = 3.0
 # Seconds for a connection of the ORM's pool where no sender waits: SQLAlchemy itself waits 30.
@@ -272,7 +274,10 @@ class Watchdog:
         while True:
             call = self._next_call()
             if call is not None:
-                call()
+                try:
+                    call()
+                except Exception:  # every other transaction needs this thread
+                    logger.exception("a transaction of begin= that is too late was not cut off")
 
     def _next_call(self) -> Callable[[], None] | None:
         """Sleep until the first alarm is due, and take it."""
