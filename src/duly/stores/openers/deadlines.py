@@ -77,17 +77,17 @@ class Deadline(ABC):
 
     def start_handling(self) -> None:
         """The handler runs from now on."""
-        self._in_handler = True
         self._allow(self._bounds.handling)
+        self._in_handler = True
 
     def start_ending(self) -> None:
         """The handler is through, and COMMIT follows."""
-        self._in_handler = False
         self._allow(self._bounds.ending)
+        self._in_handler = False
 
     @abstractmethod
     def _allow(self, seconds: float | None) -> None:
-        """Move the deadline: so many seconds from now, or none."""
+        """Move the deadline: so many seconds from now, or none; raise where it has passed."""
 
     def _problem(self) -> Exception:
         if self._in_handler and self._bounds.lasting is not None:
