@@ -42,6 +42,8 @@ LEAST = 0.1
 OBEYING = 1.0
 # Seconds after a handler's timeout: its worker, which counts from the same moment, comes first.
 SLACK = 3.0
+# After so many alarms those that are not wanted any more are dropped.
+CLEARING = 1024
 
 
 class Bounds(NamedTuple):
@@ -257,7 +259,11 @@ class Watchdog:
             self._start()
         alarm = Alarm(call)
         with self._changed:
-            heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), alarm))
+            number = next(self._numbers)
+            if number % CLEARING == 0:  # those of long timeouts would pile up behind the first
+                self._due = [one for one in self._due if one[2].call is not None]
+                heapq.heapify(self._due)
+            heapq.heappush(self._due, (time.monotonic() + seconds, number, alarm))
             if self._due[0][2] is alarm:
                 self._changed.notify()
         return alarm
