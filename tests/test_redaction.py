@@ -44,6 +44,26 @@ def test_the_key_of_a_storage_account_is_hidden() -> None:
     assert found.startswith("DefaultEndpointsProtocol=https;AccountName=shop;AccountKey=")
 
 
+PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{LETTERS}\n{LETTERS}=\n-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        repr(PEM.splitlines()),
+        json.dumps(PEM.splitlines()),
+        "> " + PEM.replace("\n", "\n> "),
+        PEM.replace("\n", '\nComment: "me@shop"\n', 1),
+        f"{[(b'authorization', f'Token {LETTERS}'.encode()), (b'cookie', LETTERS.encode())]}",
+        json.dumps([["Authorization", f"ApiKey {LETTERS}"]]),
+    ],
+)
+def test_keys_in_marked_lines_and_headers_in_pairs_are_hidden(said: str) -> None:
+    found = shown(said, (), 1000, 0)
+    assert MARK in found
+    assert LETTERS not in found
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -60,6 +80,9 @@ def test_what_only_looks_a_little_like_a_key_is_kept(said: str) -> None:
     ("begun", "unit"),
     [
         ("", "-----BEGIN PRIVATE KEY-----"),
+        ("", '-----BEGIN PRIVATE KEY-----"'),
+        ("", '-----BEGIN PRIVATE KEY-----"a-----END KEY-----'),
+        ("-----BEGIN PRIVATE KEY-----", '"'),
         ("-----BEGIN PRIVATE KEY-----", "-a"),
         ("-----BEGIN PRIVATE KEY-----", "--"),
         ("SG.", "abcdefgh-"),
@@ -70,6 +93,7 @@ def test_what_only_looks_a_little_like_a_key_is_kept(said: str) -> None:
         ("cookie:", " "),
         ("cookie:", " \n"),
         ("", "authorization: "),
+        ("", "cookie', "),
         ("token=", " "),
         ("", "secret: "),
         ('password="', "\\a"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,7 @@ import pytest
 
 import duly
 from tests.begin.test_promises import told
-from tests.begin.worlds import ON_POSTGRES, Hand, World, made, post, signed
+from tests.begin.worlds import ON_POSTGRES, WORLDS, Hand, World, made, post, signed
 from tests.proxies import Cut, Proxy, proxy
 
 if TYPE_CHECKING:
@@ -104,6 +106,39 @@ async def test_an_inline_handler_that_waits_for_ever_is_ended_at_its_timeout(
         await app.aclose()
         app.close()
 
+    assert told(refused) == (500, "HANDLER_FAILED")
+    assert (place.notes(scope), place.claims(scope)) == ([], [])
+
+
+@pytest.mark.parametrize("slack", [0.0, 3.0])
+@pytest.mark.parametrize("world", WORLDS, ids=str)
+async def test_a_handler_that_returns_too_late_has_failed_and_the_database_has_not(
+    world: World, slack: float, place: Place, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for something else, or swallowed its cancellation: the store is well.
+
+    Without the slack duly ends it, with the slack PostgreSQL ends its idle transaction first.
+    """
+    monkeypatch.setattr("duly.stores.openers.deadlines.SLACK", slack)
+
+    async def dawdle(event: duly.Event, hand: Hand) -> None:
+        await hand.write(event.id)
+        if world.colour == "sync":
+            time.sleep(1)  # noqa: ASYNC251  # on a thread of its own
+        else:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+
+    async with world.begin(place.url) as begin:
+        app = made(begin, scope)
+        world.handle(app, scope, dawdle, timeout=timedelta(seconds=0.3))
+        refused = await post(app, scope, delivery(scope, 0), "asgi")
+        await app.aclose()
+        app.close()
+
+    if place.is_sqlite and slack:  # nobody has ended it
+        assert told(refused) == (200, "accepted")
+        return
     assert told(refused) == (500, "HANDLER_FAILED")
     assert (place.notes(scope), place.claims(scope)) == ([], [])
 

@@ -14,7 +14,7 @@ from django.db import connections, transaction
 import duly
 from tests.begin.conftest import opened
 from tests.begin.test_promises import told
-from tests.begin.worlds import WORLDS, WRITE, Hand, World, django_alias, post, signed
+from tests.begin.worlds import WORLDS, WRITE, Hand, World, django_alias, made, post, signed
 from tests.joining.django_handles import spelled
 
 if TYPE_CHECKING:
@@ -319,3 +319,30 @@ async def test_a_transaction_that_was_begun_by_hand_is_left_alone(
         finally:
             transaction.set_autocommit(True, using=alias)
     assert place.notes(scope) == [scope]
+
+
+@in_django
+@pytest.mark.parametrize("raises", [False, True], ids=["returns", "raises"])
+async def test_a_block_that_a_handler_leaves_open_is_not_around_the_next_delivery(
+    world: World, place: Place, scope: str, *, raises: bool
+) -> None:
+    """The thread's connection is used again; everything after it was refused until a restart."""
+    left: list[Any] = []
+    with django_alias(place.url, CONN_MAX_AGE=None) as alias:
+        app = made(duly.django(alias), scope)
+
+        async def leave(event: duly.Event, hand: Hand) -> None:
+            await hand.write(event.id)
+            if b"leave" in event.body:
+                left.append(transaction.atomic(using=alias))
+                left[-1].__enter__()
+                if raises:
+                    raise ValueError
+
+        world.handle(app, scope, leave)
+        refused = await post(app, scope, signed(f"{scope}-1", b'{"leave":1}'), "wsgi")
+        later = await post(app, scope, signed(f"{scope}-2"), "wsgi")
+        app.close()
+
+    assert (told(refused), told(later)) == ((500, "HANDLER_FAILED"), (200, "accepted"))
+    assert place.notes(scope) == place.claims(scope) == [f"{scope}-2"]

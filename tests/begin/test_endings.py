@@ -13,9 +13,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, sessionmaker
 import duly
 from tests.begin.conftest import opened
 from tests.begin.test_promises import told
-from tests.begin.worlds import WORLDS, Hand, World, post, signed
+from tests.begin.worlds import WORLDS, Hand, World, made, post, signed
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.joining.places import Place
 
 everywhere = pytest.mark.parametrize("world", WORLDS, ids=str)
@@ -188,3 +190,32 @@ async def test_the_listeners_of_a_session_hear_of_its_end(
 
     assert heard.count("rollback") == 1
     assert heard[-1] == "commit"
+
+
+@pytest.mark.parametrize("world", ALCHEMY, ids=str)
+async def test_writes_through_a_second_engine_are_refused_and_reads_are_not(
+    world: World, place: Place, scope: str, tmp_path: Path
+) -> None:
+    """Two engines have two COMMITs, and what only one of them keeps is lost."""
+    url = f"sqlite:///{tmp_path / 'other.db'}" if place.is_sqlite else place.url
+    async with world.begin(place.url) as begin, world.begin(url) as elsewhere:
+        bind = elsewhere.kw["bind"]
+        other = {"bind": getattr(bind, "sync_engine", bind)}
+        app = made(begin, scope)
+
+        async def use_both(event: duly.Event, hand: Hand) -> None:
+            await hand.write(event.id)
+            statements = ["SELECT 1"]
+            if b"write" in event.body:
+                statements += ["CREATE TABLE elsewhere (x INT)", "INSERT INTO elsewhere VALUES (1)"]
+            for one in statements:
+                await hand.waited(hand.tx.session.execute(text(one), bind_arguments=other))
+
+        world.handle(app, scope, use_both)
+        read = await post(app, scope, signed(f"{scope}-1", b'{"read":1}'), "asgi")
+        written = await post(app, scope, signed(f"{scope}-2", b'{"write":1}'), "asgi")
+        await app.aclose()
+        app.close()
+
+    assert (told(read), told(written)) == ((200, "accepted"), (500, "HANDLER_FAILED"))
+    assert place.notes(scope) == place.claims(scope) == [f"{scope}-1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -72,3 +73,24 @@ def test_of_two_first_deadlines_on_two_threads_none_is_lost(
     assert watchdog.called["second"].wait(PATIENCE)
     assert watchdog.called["first"].wait(PATIENCE)
     assert watchdog.threads == 1
+
+
+def test_a_call_that_fails_ends_no_other_deadline(caplog: pytest.LogCaptureFixture) -> None:
+    """SQLite refuses to interrupt a connection that the handler has closed."""
+    connection = sqlite3.connect(":memory:")
+    connection.close()
+    watchdog, called = Watchdog(), threading.Event()
+    watchdog.call_after(0, connection.interrupt)
+    watchdog.call_after(0, called.set)
+    assert called.wait(PATIENCE)
+    assert "was not cut off" in caplog.text
+
+
+def test_deadlines_that_were_kept_do_not_pile_up_until_they_would_have_passed() -> None:
+    watchdog, called = Watchdog(), threading.Event()
+    watchdog.call_after(60, watchdog._reset)  # the next to be due, and wanted
+    for _ in range(10 * deadlines.CLEARING):
+        watchdog.call_after(86_400, watchdog._reset).call = None
+    assert len(watchdog._due) <= deadlines.CLEARING + 1
+    watchdog.call_after(0, called.set)
+    assert called.wait(PATIENCE)

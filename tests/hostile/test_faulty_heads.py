@@ -5,6 +5,7 @@ RFC 9112 says what a server must not accept; the parser of the server lets some 
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -138,6 +139,17 @@ async def test_a_body_that_tells_of_another_protocol_is_a_body() -> None:
     assert [answer.status for answer in found] == [200, 200]
 
 
+async def test_a_long_target_beside_the_name_of_another_protocol_costs_next_to_nothing() -> None:
+    """Anybody can send it, and an expression made of such a target takes a moment to compile."""
+    target = "/" + "-" * 60_000
+    odd = request("GET", target, [("x", "RTSP/1.0")], b"")
+    began = time.process_time()
+    seen, found = await exchange_pieces([odd.replace(b"/-", b"/%d-" % n) for n in range(8)])
+    took = time.process_time() - began
+    assert (len(seen), [answer.status for answer in found]) == (8, [200] * 8)
+    assert took < 0.5, f"{took:.2f} s of computing for 8 requests"
+
+
 async def test_a_trailer_is_no_header() -> None:
     more, body = frame_body("chunks", b"ok")
     ending = body[:-2] + b"host: other\r\nx-forwarded-for: 127.0.0.1\r\n\r\n"
@@ -145,6 +157,16 @@ async def test_a_trailer_is_no_header() -> None:
         await connection.hand([request("POST", "/x", more, ending) + GOOD])
         assert len(await connection.answers()) == 2
     assert [name for name, _ in connection.headers[0]] == [b"host", b"transfer-encoding"]
+
+
+async def test_after_a_trailer_that_ends_the_connection_it_is_closed() -> None:
+    """The parser reads nothing more then: a later request was kept waiting for its answer."""
+    more, body = frame_body("chunks", b"ok")
+    ending = body[:-2] + b"connection: close\r\n\r\n"
+    async with Connection() as connection:
+        await connection.hand([request("POST", "/x", more, ending)])
+        await connection.until(lambda: connection.over)
+        assert len(connection.seen) == 1
 
 
 @pytest.mark.parametrize("piece", [b"x: " + b"y" * 1000, b"y" * 1000], ids=["many", "one"])

@@ -45,9 +45,10 @@ CREDENTIALS = re.compile(
     r"(?!(?:auth\w*|tokens?|credentials?|scheme|realm)\b)([^\s\"',;<>]{4,})",
     re.IGNORECASE,
 )
-# A whole line, or as much as is in quotes: these have parts that only servers tell apart.
+# A whole line, or as much as is in quotes: these have parts that only servers tell apart. With a
+# comma as in lists of pairs, which is how servers hand headers on: `(b'cookie', b'x')`.
 HEADERS = re.compile(
-    r"(?:authorization|cookie)(?:\\?[\"'])?[ \t]*[=:][ \t]*(?![ \t])"
+    r"(?:authorization|cookie)(?:(?:\\?[\"'])?[ \t]*[=:]|\\?[\"'],)[ \t]*(?![ \t])"
     r"(?:b(?=\\?[\"']))?(?:\\?[\"'])?([^\"'\\\r\n]+)",
     re.IGNORECASE,
 )
@@ -63,10 +64,11 @@ PAIRS = re.compile(
     r"|((?:[^\s&\"'<>\\]|\\(?![nrt\"']))+))",
     re.IGNORECASE | re.DOTALL,
 )
-# To its end, or as far as it looks like one.
+# To its end, whatever marks its lines, or as far as it looks like one.
 PRIVATE_KEYS = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:[\w+/=\s\\:,.()]|-(?!-))*(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
+    r"(?:(?:[^-]|-(?!----(?:BEGIN|END) ))*-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    r"|(?:[\w+/=\s\\:,.()]|-(?!-))*)"
 )
 PATTERNS = (KEYS, CREDENTIALS, HEADERS, PAIRS, PRIVATE_KEYS)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 import os
 import socket
 import threading
@@ -24,12 +25,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from duly._kernel.errors import StoreUnavailable
 from duly.jobs.running import Overdue
 from duly.stores.forks import FreshLock
+from duly.stores.openers.endings import lost
 from duly.stores.revoking import Loan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
+logger = logging.getLogger("duly")
 # Seconds for a statement of duly's own, and for COMMIT, once their locks are free.
 ANSWER = 3.0
 # Seconds for a connection of the ORM's pool where no sender waits: SQLAlchemy itself waits 30.
@@ -40,6 +43,8 @@ LEAST = 0.1
 OBEYING = 1.0
 # Seconds after a handler's timeout: its worker, which counts from the same moment, comes first.
 SLACK = 3.0
+# After so many alarms those that are not wanted any more are dropped.
+CLEARING = 1024
 
 
 class Bounds(NamedTuple):
@@ -72,23 +77,37 @@ class Deadline(ABC):
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._in_handler = False
+        self._begun = 0.0
+        self._took = 0.0
 
     def start_handling(self) -> None:
         """The handler runs from now on."""
-        self._in_handler = True
         self._allow(self._bounds.handling)
+        self._in_handler = True
+        self._begun = time.monotonic()
 
     def start_ending(self) -> None:
         """The handler is through, and COMMIT follows."""
-        self._in_handler = False
         self._allow(self._bounds.ending)
+        self._took = self._handled_for()
+        self._in_handler = False
 
     @abstractmethod
     def _allow(self, seconds: float | None) -> None:
-        """Move the deadline: so many seconds from now, or none."""
+        """Move the deadline: so many seconds from now, or none; raise where it has passed."""
+
+    def _handled_for(self) -> float:
+        """Seconds that the handler has taken."""
+        return time.monotonic() - self._begun if self._in_handler else self._took
+
+    @property
+    def _overdue(self) -> bool:
+        """True where the handler took longer than its timeout: PostgreSQL may have ended it."""
+        lasting = self._bounds.lasting
+        return lasting is not None and self._handled_for() > lasting.total_seconds()
 
     def _problem(self) -> Exception:
-        if self._in_handler and self._bounds.lasting is not None:
+        if (self._in_handler or self._overdue) and self._bounds.lasting is not None:
             return Overdue(self._bounds.lasting.total_seconds())
         return StoreUnavailable(
             "the database of begin= did not answer in time, so duly gave up its transaction and "
@@ -133,6 +152,8 @@ class AwaitedDeadline(Deadline):
             await self._timeout.__aexit__(*raised)
         except TimeoutError as problem:
             raise self._problem() from problem
+        if isinstance(raised[1], Exception) and self._overdue and lost(raised[1]):
+            raise self._problem() from raised[1]
 
     def _allow(self, seconds: float | None) -> None:
         if self.passed:  # the handler swallowed its cancellation
@@ -184,7 +205,9 @@ class BlockingDeadline(Deadline):
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
         self.stop()
-        if self.passed and isinstance(problem, Exception):
+        if not isinstance(problem, Exception):
+            return
+        if self.passed or (self._overdue and lost(problem)):
             raise self._problem() from problem
 
     def _allow(self, seconds: float | None) -> None:
@@ -255,7 +278,11 @@ class Watchdog:
             self._start()
         alarm = Alarm(call)
         with self._changed:
-            heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), alarm))
+            number = next(self._numbers)
+            if number % CLEARING == 0:  # those of long timeouts would pile up behind the first
+                self._due = [one for one in self._due if one[2].call is not None]
+                heapq.heapify(self._due)
+            heapq.heappush(self._due, (time.monotonic() + seconds, number, alarm))
             if self._due[0][2] is alarm:
                 self._changed.notify()
         return alarm
@@ -272,7 +299,10 @@ class Watchdog:
         while True:
             call = self._next_call()
             if call is not None:
-                call()
+                try:
+                    call()
+                except Exception:  # every other transaction needs this thread
+                    logger.exception("a transaction of begin= that is too late was not cut off")
 
     def _next_call(self) -> Callable[[], None] | None:
         """Sleep until the first alarm is due, and take it."""

@@ -143,11 +143,13 @@ class Alias:
             opened = Opened(self.joined(), connection.connection, connection)
             if deadline is not None:
                 opened = opened._replace(at_ease=deadline.start_handling)
+            blocks = len(connection.atomic_blocks)
             yield opened
             ending.handled = True
             if deadline is not None:
                 deadline.start_ending()
-            if connection.needs_rollback or not connection.in_atomic_block:
+            left_open = len(connection.atomic_blocks) != blocks
+            if connection.needs_rollback or not connection.in_atomic_block or left_open:
                 raise ended()
             await refuse_unsound(connection.connection)
 
@@ -220,6 +222,10 @@ def commit_in_time(connection: Any, deadline: BlockingDeadline) -> Iterator[None
             deadline.stop()
             if deadline.passed or must_throw_away(driver):
                 connection.close()
+            if connection.in_atomic_block or connection.atomic_blocks:
+                # The handler left a block open. Django would take the next one for a part of it.
+                connection.close()
+                del connections[connection.alias]
 
 
 class ThreadEnd:

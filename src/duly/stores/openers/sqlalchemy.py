@@ -112,6 +112,7 @@ class Blocking(Maker):
             ending.handled = True
             deadline.start_ending()
             refuse_ended(transaction)
+            refuse_writes_elsewhere(session, connection)
             await refuse_unsound(driver)
             transaction.commit()
             refuse_unseen_commit(driver)
@@ -158,6 +159,7 @@ class Awaited(Maker):
                 ending.handled = True
                 deadline.start_ending()
                 refuse_ended(transaction)
+                await session.run_sync(refuse_writes_elsewhere, connection.sync_connection)
                 await refuse_unsound(driver)
                 await transaction.commit()
                 refuse_unseen_commit(driver)
@@ -283,6 +285,34 @@ def refuse_ended(transaction: Any) -> None:
     """Refuse to commit another transaction than the one that the claim was made in."""
     if not transaction.is_active:
         raise ended()
+
+
+def refuse_writes_elsewhere(session: Any, connection: Any) -> None:
+    """Refuse to commit where the session has written through a second engine, too.
+
+    Each engine has a COMMIT of its own, and SQLAlchemy sends them in any order. Where the other one
+    fails after ours, the event is known and its next delivery a duplicate: that work is lost.
+    """
+    session.flush()
+    # SQLAlchemy has no public name for it: each connection, and its engine, with its transaction.
+    begun = {entry[0] for entry in session.get_transaction()._connections.values()}
+    for other in begun - {connection}:
+        if not session.twophase and has_written(other):
+            raise Misuse(
+                "the session of this handler has written through two engines (bind= and binds=), "
+                "which commit one after the other, so that one may be lost: write through the "
+                "engine of begin= only, and to the other database in a job, in a session of its own"
+            )
+
+
+def has_written(connection: Any) -> bool:
+    """Whether a connection has something to commit; True where its database does not tell."""
+    if connection.dialect.name == "sqlite":
+        return bool(connection.connection.driver_connection.in_transaction)
+    if connection.dialect.name == "postgresql":
+        asked = connection.exec_driver_sql("SELECT pg_current_xact_id_if_assigned() IS NOT NULL")
+        return bool(asked.scalar())
+    return True
 
 
 def engine_of(maker: Any) -> Any:

@@ -61,11 +61,14 @@ def find_foreign_protocol(target: bytes, received: bytearray, *, first: bool) ->
     ``first`` says that the request begins there. Where one begins behind the end of another is not
     known, and then the same words in the body of the other are enough for a refusal.
     """
-    for name in FOREIGN:
-        if name in received:
-            lines = received.lstrip(b"\r\n").split(b"\n", 1)[0] if first else received
-            if re.search(b"%b +%b" % (re.escape(target), name), lines) is not None:
-                return VERSION
+    if not any(name in received for name in FOREIGN):
+        return None
+    lines = received.lstrip(b"\r\n").split(b"\n", 1 if first else -1)
+    for line in lines[:1] if first else lines:
+        # No expression with the target in it: to compile a long one takes a quarter of a second.
+        words, _, protocol = line.rstrip(b"\r").rpartition(b" ")
+        if protocol.startswith(FOREIGN) and words.rstrip(b" ").endswith(target):
+            return VERSION
     return None
 
 

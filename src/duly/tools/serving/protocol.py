@@ -238,6 +238,8 @@ class Bounded(HttpToolsProtocol):
             self._between = True
             self._first = False
             self._size = 0
+            if not self.parser.should_keep_alive():  # a trailer counts here: nothing more is read
+                self.cycle.keep_alive = False
             super().on_message_complete()
 
     # The answers
