@@ -77,15 +77,21 @@ class Script:
         for handler in handlers_of(source, kind):
             self._plan(self._scene.plan_for(event, handler), source)
         what = content(source, event, facts)
-        self._post.write(what, self._soon())
+        first = self._soon()
+        self._post.write(what, first)
         late = 0.7 if source == "brief" else 0.12
         while self._chance(0.45):
             self._post.world.faults["copy sent"] += 1
             self._post.write(what, dice.random() * (LATE if self._chance(late) else SOON))
         if self._chance(0.2):
             self._post.world.faults["body changed"] += 1
-            self._post.write(content(source, event, {**facts, "amount": number * 100 + 1}),
-                             self._soon())  # fmt: skip
+            changed = content(source, event, {**facts, "amount": number * 100 + 1})
+            if self._chance(0.5):
+                self._post.write(changed, self._soon())
+            else:
+                # At the moment of the first, and copies of both: some travel in one batch.
+                for copy in (changed, what, changed, what, changed):
+                    self._post.write(copy, first)
         if source == "hook" and self._chance(0.2):
             self._post.world.faults["body sent under another id"] += 1
             self.events[f"{event}-again"] = source, kind
