@@ -7,7 +7,9 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from duly.tools.serving import protocol
 from tests.hostile.conftest import BODY_SECONDS, HEADER_SECONDS
+from tests.hostile.connections import Connection
 from tests.hostile.crowds import closed, healthy_meanwhile
 from tests.hostile.servers import MEGABYTE, serving
 from tests.hostile.wire import BODY, awaited_answer, delivery, request, signed
@@ -17,6 +19,8 @@ from tests.sizes import sized
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import pytest
 
     from tests.hostile.servers import Server
     from tests.hostile.wire import Address
@@ -124,3 +128,16 @@ def test_a_body_that_stops_half_way_and_hangs_up_leaves_nothing_behind(server: S
     asyncio.run(all_of_them())
     until(lambda: server.descriptors() < 200 or None)
     server.check_alive()
+
+
+async def test_a_sender_is_not_late_while_the_server_does_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.05)
+    head = request("GET", "/")
+    async with Connection(patient=True) as connection:
+        # Timers go off in their order, however busy the machine is: five deadlines, then this one.
+        asyncio.get_running_loop().call_later(0.25, connection.go.set)
+        await connection.hand([head * 2 + head[:10], head[10:]])
+        answers = await connection.answers()
+    assert [answer.status for answer in answers] == [200] * 3

@@ -260,7 +260,12 @@ class Bounded(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._due = None
-        self._refuse(TOO_SLOW)
+        if self.pipeline:
+            # Earlier requests wait for the server, which reads nothing meanwhile: the rest of this
+            # head may have come long ago.
+            self._due = self.loop.call_later(HEADER_SECONDS, self._too_slow)
+        else:
+            self._refuse(TOO_SLOW)
 
     def _refuse(self, reply: Reply) -> None:
         """Parse nothing more, answer when it is this request's turn, and close."""
