@@ -115,10 +115,15 @@ def test_killed_at_any_statement_a_relay_leaves_every_message_to_the_next(
     whole = matrix.meet(None)
     assert whole.ended == 0
     places = worth_dying_at(whole.places, is_sqlite=post.is_sqlite)
-    for statement in WRITES | {TAKES[post.is_sqlite]}:
-        assert {(f"before {statement}", 0), (f"after {statement}", 0)} <= set(places), places
+    writes = WRITES | {TAKES[post.is_sqlite]}
+    always = {(f"{side} {name}", 0) for name in writes for side in ("before", "after")}
+    assert always <= set(places), places
     met = matrix.meet_all(places)
-    assert [each.ended for each in met] == [signal.SIGKILL] * len(places)
+    killed = {at for at, each in zip(places, met, strict=True) if each.ended == signal.SIGKILL}
+    # What a relay does by the clock, it does not do in every run; then it did not come there.
+    lived = [(at, each) for at, each in zip(places, met, strict=True) if at not in killed]
+    assert [at for at, each in lived if at in each.places] == []
+    assert always <= killed
     assert any(each.again for each in met), "nothing was ever sent twice: it was too easy"
 
 
