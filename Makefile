@@ -47,7 +47,7 @@ format: $(READY) ## write the sources the way check wants them
 	$(BIN)/ruff format $(SOURCES)
 
 docs: $(READY) ## write the page of all providers from their profiles
-	@$(BIN)/python -m duly.tools.shelf > $(VENV)/providers.md
+	@$(BIN)/python -m docs.provider_page > $(VENV)/providers.md
 	@mv $(VENV)/providers.md docs/providers.md
 
 bench: $(READY) ## SUITE=claims, verify, ingest, rejections, jobs or outbox: ratios in one run, JSON last; ARGS=
@@ -59,29 +59,29 @@ fuzz: $(READY) ## fuzz the gate's schemes, 20 s each; ARGS="hmac --seconds 600" 
 	  || $(BIN)/python -m pip install -qq --disable-pip-version-check --only-binary :all: 'atheris>=3' \
 	  || { echo "make: no atheris for $$($(BIN)/python -V): it has wheels for CPython 3.11 to 3.14" \
 	    "on Linux; make clean, then make fuzz PYTHON=python3.11" >&2; exit 1; }
-	@$(BIN)/python -m fuzz $(ARGS)
+	@$(BIN)/python -m verification.fuzz $(ARGS)
 
 crash: $(READY) ## the crash matrix: every statement and fault on every store; an hour and a half
-	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --pairs 20 --lanes 5 $(ARGS)
+	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m verification.crash_matrix --pairs 20 --lanes 5 $(ARGS)
 
 crash-quick: $(READY) ## the part of it that CI runs: every statement, one fault on each side; minutes
-	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m matrix --quick --lanes 4 $(ARGS)
+	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m verification.crash_matrix --quick --lanes 4 $(ARGS)
 
 setups: $(READY) ## every documented set-up, a minute each, calm and in a storm of faults; hours
-	@$(BIN)/python -m tests.servers --memory postgres -- $(BIN)/python -m setups --faults none --faults storm $(ARGS)
+	@$(BIN)/python -m tests.servers --memory postgres -- $(BIN)/python -m verification.setups --faults none --faults storm $(ARGS)
 
 setups-quick: $(READY) ## the part of it that CI runs: the common set-ups, seconds each
-	@$(BIN)/python -m tests.servers --memory postgres -- $(BIN)/python -m setups --quick --lanes 3 $(ARGS)
+	@$(BIN)/python -m tests.servers --memory postgres -- $(BIN)/python -m verification.setups --quick --lanes 3 $(ARGS)
 
 power: $(READY) ## what a power cut may leave behind, state by state; needs strace and loop devices
-	@$(BIN)/python -m power sqlite $(ARGS) || [ $$? -eq 3 ]
-	@$(BIN)/python -m power postgres $(ARGS) || [ $$? -eq 3 ]
+	@$(BIN)/python -m verification.power_loss sqlite $(ARGS) || [ $$? -eq 3 ]
+	@$(BIN)/python -m verification.power_loss postgres $(ARGS) || [ $$? -eq 3 ]
 
 simulate: $(READY) ## 100,000 schedules, seed by seed, on a virtual clock; half an hour
-	@$(BIN)/python -m simulation --schedules 100000 --processes $$(getconf _NPROCESSORS_ONLN) $(ARGS)
+	@$(BIN)/python -m verification.simulation --schedules 100000 --processes $$(getconf _NPROCESSORS_ONLN) $(ARGS)
 
 mutants: $(READY) ## plant every known bug in a copy, and see that the proofs turn red; minutes
-	@$(BIN)/python -m mutants $(ARGS)
+	@$(BIN)/python -m verification.mutation $(ARGS)
 
 storm: $(READY) ## 1,000,000 deliveries on PostgreSQL, 200,000 on SQLite, in a storm of faults; an hour
 	@$(BIN)/python -m tests.storm postgres --deliveries 1000000 --seed 1 --report docs/storms/postgres.md $(ARGS)

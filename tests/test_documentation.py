@@ -17,7 +17,7 @@ from duly.runtime.relaying import settings
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     page
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("decisions/*.md")]
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/decisions/*.md")]
     if page.is_file()
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -108,7 +108,7 @@ def test_every_public_name_is_documented() -> None:
 
 def test_every_decision_is_in_the_list_of_decisions() -> None:
     listed = (ROOT / "decisions" / "README.md").read_text()
-    numbered = [page.name for page in ROOT.glob("decisions/0*.md")]
+    numbered = [page.name for page in ROOT.glob("docs/decisions/0*.md")]
     assert numbered
     assert [name for name in numbered if f"]({name})" not in listed] == []
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fuzz import targets
-from fuzz.__main__ import MISSING, main
-from fuzz.campaign import Outcome, follow
-from fuzz.script import Script
+from verification.fuzz import targets
+from verification.fuzz.__main__ import MISSING, main
+from verification.fuzz.campaign import Outcome, follow
+from verification.fuzz.script import Script
 
 from tests.gate.arena import CASES, sample_of
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from matrix.bench import Bench, Delivery
-from matrix.cases import Case, case_of, paired, planned
-from matrix.command import look_again, main
-from matrix.driving import Shown
-from matrix.faults import FAULTS
-from matrix.findings import Findings
-from matrix.flows import FLOWS
-from matrix.lane import Lane
-from matrix.parts import delivering, sending
-from matrix.places import SqlitePlace
-from matrix.poolers import pooler_of
-from matrix.shop import Blocking
-from matrix.traps import Boundary, Passed
+from verification.crash_matrix.bench import Bench, Delivery
+from verification.crash_matrix.cases import Case, case_of, paired, planned
+from verification.crash_matrix.command import look_again, main
+from verification.crash_matrix.driving import Shown
+from verification.crash_matrix.faults import FAULTS
+from verification.crash_matrix.findings import Findings
+from verification.crash_matrix.flows import FLOWS
+from verification.crash_matrix.lane import Lane
+from verification.crash_matrix.parts import delivering, sending
+from verification.crash_matrix.places import SqlitePlace
+from verification.crash_matrix.poolers import pooler_of
+from verification.crash_matrix.shop import Blocking
+from verification.crash_matrix.traps import Boundary, Passed
 
 import duly
 from tests.faults.clusters import Cluster, alive
@@ -34,7 +34,7 @@ from tests.processes.leading import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from matrix.places import Place
+    from verification.crash_matrix.places import Place
 
 MODE = "sqlite-sync"
 STATEMENTS = Path(duly.__file__).parent / "stores" / "sqlite" / "statements"
@@ -150,7 +150,7 @@ def test_only_what_took_too_long_is_looked_at_twice(
     def passed(orders: list[object], lanes: int, findings: Findings, shown: Shown) -> None:
         findings.cases = len(orders)
 
-    monkeypatch.setattr("matrix.command.share_out", passed)
+    monkeypatch.setattr("verification.crash_matrix.command.share_out", passed)
     findings = Findings(violations={"a case": [violation]})
     look_again(findings, Shown(quiet=True))
     assert list(findings.violations) == left
@@ -247,7 +247,7 @@ def test_a_transaction_that_is_left_open_is_found(
         kept[0].execute("CREATE TABLE mine (a)")
         kept[0].execute("INSERT INTO mine VALUES (1)")
 
-    monkeypatch.setattr("matrix.leaks.PATIENCE", 0.1)
+    monkeypatch.setattr("verification.crash_matrix.leaks.PATIENCE", 0.1)
     monkeypatch.setitem(FLOWS, "forgetful", replace(FLOWS["claim"], run=forgetful))
     with pytest.raises(AssertionError, match="I12: when a process was through, sqlite3 has a"):
         lane.plan(MODE, "forgetful")

@@ -7,15 +7,17 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from mutants import shelf as shelves
-from mutants.command import main
-from mutants.copies import ROOT
-from mutants.patching import Change, Stale, changes_of
-from mutants.shelf import Mutant, Unreadable, mutant_of, shelf
-from mutants.trials import Run, judged
+from verification.mutation import shelf as shelves
+from verification.mutation.command import main
+from verification.mutation.copies import ROOT
+from verification.mutation.patching import Change, Stale, changes_of
+from verification.mutation.shelf import Mutant, Unreadable, mutant_of, shelf
+from verification.mutation.trials import Run, judged
 
 UNHARMED = "sqlite-sync/a is not whole unharmed: "
-VIOLATED = "\nVIOLATED: sqlite-sync/a/b/0/after/kill\n  {}\n  repro: python -m matrix"
+VIOLATED = (
+    "\nVIOLATED: sqlite-sync/a/b/0/after/kill\n  {}\n  repro: python -m verification.crash_matrix"
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,7 +150,7 @@ def test_a_patch_without_a_whole_head_is_refused_with_the_remedy(
     ],
 )
 def test_red_counts_only_for_the_right_reason(found: Run, verdict: str) -> None:
-    mutant = Mutant("01", "", "", "python -m matrix --quick", "I1:", [])
+    mutant = Mutant("01", "", "", "python -m verification.crash_matrix --quick", "I1:", [])
     assert judged(found, mutant) == verdict
 
 

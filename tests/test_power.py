@@ -11,15 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from power.disk import Disk, Kept, sectors_of
-from power.images import missing
-from power.looking import Seen, broken
-from power.promises import world_after
-from power.record import Named, Reader, Record, Resized, Step, Synced, Told, Written
-from power.recording import refuse_hollow
-from power.states import cuts
-from power.tracing import calls, find_strace
-from power.unproven import Unproven
+from verification.power_loss.disk import Disk, Kept, sectors_of
+from verification.power_loss.images import missing
+from verification.power_loss.looking import Seen, broken
+from verification.power_loss.promises import world_after
+from verification.power_loss.record import (
+    Named,
+    Reader,
+    Record,
+    Resized,
+    Step,
+    Synced,
+    Told,
+    Written,
+)
+from verification.power_loss.recording import refuse_hollow
+from verification.power_loss.states import cuts
+from verification.power_loss.tracing import calls, find_strace
+from verification.power_loss.unproven import Unproven
 
 from tests.servers import Missing
 

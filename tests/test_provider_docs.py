@@ -8,6 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from docs.provider_page.command import main
+from docs.provider_page.page import page, section
 
 from duly.gate import (
     BasicAuth,
@@ -21,9 +23,7 @@ from duly.gate import (
     provider_named,
     provider_names,
 )
-from duly.tools.shelf.command import main
 from duly.tools.shelf.examples import example_of, outcome, program
-from duly.tools.shelf.page import page, section
 from duly.tools.shelf.wording import duration, handshake, in_short
 
 PAGE = Path(__file__).parents[1] / "docs" / "providers.md"
@@ -53,7 +53,7 @@ def test_a_page_that_lags_is_told_which_command_to_run(
 
 def test_the_page_is_written_by_a_module_that_can_be_run() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "duly.tools.shelf", "--check", str(PAGE)],
+        [sys.executable, "-m", "docs.provider_page", "--check", str(PAGE)],
         capture_output=True,
         text=True,
         check=False,

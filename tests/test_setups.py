@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
-from mutants.shelf import Mutant
-from mutants.trials import Run, judged
-from setups.audit import audited
-from setups.books import Books, Sent
-from setups.catalog import DATABASES, QUICK, SITES, every_setup, selected
-from setups.command import main, orders_of, parsed
-from setups.evidence import Evidence, gather, wait_until_drained
-from setups.faults import FAULTS, NONE, fits
-from setups.places import SqlitePlace
-from setups.report import report
-from setups.trial import Order, Outcome
-from setups.writing import APPLICATIONS, keep_kind, write_application
+from verification.mutation.shelf import Mutant
+from verification.mutation.trials import Run, judged
+from verification.setups.audit import audited
+from verification.setups.books import Books, Sent
+from verification.setups.catalog import DATABASES, QUICK, SITES, every_setup, selected
+from verification.setups.command import main, orders_of, parsed
+from verification.setups.evidence import Evidence, gather, wait_until_drained
+from verification.setups.faults import FAULTS, NONE, fits
+from verification.setups.places import SqlitePlace
+from verification.setups.report import report
+from verification.setups.trial import Order, Outcome
+from verification.setups.writing import APPLICATIONS, keep_kind, write_application
 
 from tests.proxies import Cut, proxy
 from tests.test_documentation import blocks as blocks_in
 
 if TYPE_CHECKING:
-    from setups.catalog import Kind, Setup
+    from verification.setups.catalog import Kind, Setup
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -322,7 +322,7 @@ def test_a_violation_is_printed_so_that_a_planted_bug_is_recognised(
     report([Outcome(order, ["I1: 1 of 2 events"], {"accepted": 2}, 1, 1, 1, 0, 4.0)], 4.0)
     said = capsys.readouterr().out
     assert "0 passed, 1 failed" in said
-    mutant = Mutant("44", "", "", f"python -m setups {CALM}", "I1:", [])
+    mutant = Mutant("44", "", "", f"python -m verification.setups {CALM}", "I1:", [])
     assert judged(Run(1, said, 0.1), mutant) == "caught"
     assert judged(Run(1, "setups: I1: it broke", 0.1), mutant) == "wrong reason"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from simulation.__main__ import arguments_of, main
-from simulation.campaign import (
+from verification.simulation.__main__ import arguments_of, main
+from verification.simulation.campaign import (
     ENOUGH,
     FAULTS,
     NOTHING,
@@ -24,10 +24,10 @@ from simulation.campaign import (
     played_all,
     theatre,
 )
-from simulation.errors import Violation
-from simulation.replay import replayed
-from simulation.report import document, progress, report
-from simulation.schedules import played
+from verification.simulation.errors import Violation
+from verification.simulation.replay import replayed
+from verification.simulation.report import document, progress, report
+from verification.simulation.schedules import played
 
 from duly.edge.batch import Batcher
 from duly.inbox import receive
@@ -235,9 +235,9 @@ def test_a_broken_promise_is_told_with_the_command_that_shows_it() -> None:
     assert not broken.good
     text = report(broken, Campaign(ENOUGH))
     assert "BROKEN I3: e1 has 2 effects" in text
-    assert "repro: python -m simulation --replay 4711" in text.splitlines()
+    assert "repro: python -m verification.simulation --replay 4711" in text.splitlines()
     told = document(broken, Campaign(ENOUGH))
-    assert told["broken"][0]["repro"] == "python -m simulation --replay 4711"
+    assert told["broken"][0]["repro"] == "python -m verification.simulation --replay 4711"
     assert told["good"] is False
 
 
@@ -252,7 +252,7 @@ def test_a_campaign_stops_where_too_much_is_broken(monkeypatch: pytest.MonkeyPat
         broken = tuple(Broken(seed, "I1", "gone") for seed in some)
         return NOTHING._replace(schedules=len(some), broken=broken)
 
-    monkeypatch.setattr("simulation.campaign.played_all", all_broken)
+    monkeypatch.setattr("verification.simulation.campaign.played_all", all_broken)
     assert Campaign(10_000).run().schedules < 10_000
 
 

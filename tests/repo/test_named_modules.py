@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from mutants.shelf import Mutant, shelf
-from simulation import swaps
+from verification.mutation.shelf import Mutant, shelf
+from verification.simulation import swaps
 
 from tests.repo.render_outside import SNAPSHOTS, SOURCES
 

@@ -16,7 +16,7 @@ from tests.storm.storms import COMMAND
 
 USAGE = (
     "usage: python -m tests.storm postgres|sqlite [OPTION OF duly storm ...]\n"
-    "       python -m tests.storm setups [PATTERN OR OPTION OF python -m setups ...]"
+    "       python -m tests.storm setups [PATTERN OR OPTION OF python -m verification.setups ...]"
 )
 SETUPS = [sys.executable, "-m", "setups", "--faults", "storm"]
 

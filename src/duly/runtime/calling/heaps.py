@@ -1,7 +1,7 @@
 """Connections that are free, on a heap for each origin; those that are over are given out to close.
 
 The pool of the layer below looks at every connection for every request, which cost most of a
-relay's time (decisions/0027). How many are in use is for whoever makes the calls to bound.
+relay's time (docs/decisions/0027). How many are in use is for whoever makes the calls to bound.
 """
 
 from __future__ import annotations

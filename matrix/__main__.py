@@ -1,7 +1,0 @@
-"""Runs the command."""
-
-import sys
-
-from matrix.command import main
-
-sys.exit(main())

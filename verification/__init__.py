@@ -1,0 +1,1 @@
+"""Proofs that break things on purpose: README.md says who checks which promise."""
