@@ -28,13 +28,13 @@ demo: $(SERVER) ## 20 seconds of webhooks while processes are killed with -9; th
 	@$(BIN)/duly demo $(ARGS)
 
 test: $(READY) ## set up, bring up real servers, run the tests here and on other Pythons; ARGS= for pytest
-	@$(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere $(ARGS)
+	@$(BIN)/python -m tests.support.servers --memory -- $(BIN)/python -m tests.support.everywhere $(ARGS)
 
 test-quick: $(READY) ## the part that must hold for every user and release of Python; two minutes
-	@$(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere --quick
+	@$(BIN)/python -m tests.support.servers --memory -- $(BIN)/python -m tests.support.everywhere --quick
 
 test-full: $(READY) ## the same in its long form: full products, more examples, storms; an hour
-	@DULY_LONG=1 $(BIN)/python -m tests.servers --memory -- $(BIN)/python -m tests.everywhere $(ARGS)
+	@DULY_LONG=1 $(BIN)/python -m tests.support.servers --memory -- $(BIN)/python -m tests.support.everywhere $(ARGS)
 
 check: $(READY) ## ruff, mypy --strict, import-linter: no database, about a minute
 	$(BIN)/ruff check $(SOURCES)
@@ -51,7 +51,7 @@ docs: $(READY) ## write the page of all providers from their profiles
 	@mv $(VENV)/providers.md docs/providers.md
 
 bench: $(READY) ## SUITE=claims, verify, ingest, rejections, jobs or outbox: ratios in one run, JSON last; ARGS=
-	@$(if $(filter verify,$(SUITE)),,$(BIN)/python -m tests.servers --) \
+	@$(if $(filter verify,$(SUITE)),,$(BIN)/python -m tests.support.servers --) \
 	  $(BIN)/python -m benchmarks $(SUITE) $(ARGS)
 
 fuzz: $(READY) ## fuzz the gate's schemes, 20 s each; ARGS="hmac --seconds 600" for one and longer
@@ -62,16 +62,16 @@ fuzz: $(READY) ## fuzz the gate's schemes, 20 s each; ARGS="hmac --seconds 600" 
 	@$(BIN)/python -m verification.fuzz $(ARGS)
 
 crash: $(READY) ## the crash matrix: every statement and fault on every store; an hour and a half
-	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m verification.crash_matrix --pairs 20 --lanes 5 $(ARGS)
+	@$(BIN)/python -m tests.support.servers --memory pgbouncer -- $(BIN)/python -m verification.crash_matrix --pairs 20 --lanes 5 $(ARGS)
 
 crash-quick: $(READY) ## the part of it that CI runs: every statement, one fault on each side; minutes
-	@$(BIN)/python -m tests.servers --memory pgbouncer -- $(BIN)/python -m verification.crash_matrix --quick --lanes 4 $(ARGS)
+	@$(BIN)/python -m tests.support.servers --memory pgbouncer -- $(BIN)/python -m verification.crash_matrix --quick --lanes 4 $(ARGS)
 
 setups: $(READY) ## every documented set-up, a minute each, calm and in a storm of faults; hours
-	@$(BIN)/python -m tests.servers --memory postgres -- $(BIN)/python -m verification.setups --faults none --faults storm $(ARGS)
+	@$(BIN)/python -m tests.support.servers --memory postgres -- $(BIN)/python -m verification.setups --faults none --faults storm $(ARGS)
 
 setups-quick: $(READY) ## the part of it that CI runs: the common set-ups, seconds each
-	@$(BIN)/python -m tests.servers --memory postgres -- $(BIN)/python -m verification.setups --quick --lanes 3 $(ARGS)
+	@$(BIN)/python -m tests.support.servers --memory postgres -- $(BIN)/python -m verification.setups --quick --lanes 3 $(ARGS)
 
 power: $(READY) ## what a power cut may leave behind, state by state; needs strace and loop devices
 	@$(BIN)/python -m verification.power_loss sqlite $(ARGS) || [ $$? -eq 3 ]
@@ -84,16 +84,16 @@ mutants: $(READY) ## plant every known bug in a copy, and see that the proofs tu
 	@$(BIN)/python -m verification.mutation $(ARGS)
 
 storm: $(READY) ## 1,000,000 deliveries on PostgreSQL, 200,000 on SQLite, in a storm of faults; an hour
-	@$(BIN)/python -m tests.storm postgres --deliveries 1000000 --seed 1 --report docs/storms/postgres.md $(ARGS)
-	@$(BIN)/python -m tests.storm sqlite --deliveries 200000 --seed 1 --report docs/storms/sqlite.md $(ARGS)
+	@$(BIN)/python -m tests.demo postgres --deliveries 1000000 --seed 1 --report docs/storms/postgres.md $(ARGS)
+	@$(BIN)/python -m tests.demo sqlite --deliveries 200000 --seed 1 --report docs/storms/sqlite.md $(ARGS)
 
 storm-jobs: $(READY) ## 20,000 jobs of every kind while workers are killed, on each store; minutes
-	@DULY_LONG=1 DULY_STORM_JOBS=20000 $(BIN)/python -m tests.servers -- \
-	  $(BIN)/python -m pytest tests/faults/working/test_storms.py -k killed_at_random $(ARGS)
+	@DULY_LONG=1 DULY_STORM_JOBS=20000 $(BIN)/python -m tests.support.servers -- \
+	  $(BIN)/python -m pytest tests/worker/faults/test_storms.py -k killed_at_random $(ARGS)
 
 storm-outbox: $(READY) ## 5,000 messages from one app to another while both are killed, on each store; minutes
-	@DULY_LONG=1 DULY_STORM_MESSAGES=5000 $(BIN)/python -m tests.servers -- \
-	  $(BIN)/python -m pytest tests/faults/relaying/test_two_apps.py $(ARGS)
+	@DULY_LONG=1 DULY_STORM_MESSAGES=5000 $(BIN)/python -m tests.support.servers -- \
+	  $(BIN)/python -m pytest tests/relay/faults/test_two_apps.py $(ARGS)
 
 clean: ## remove the environments, the caches and what was built
 	rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
-from tests.servers import database
+from tests.support.servers import database
 
 import duly
 from benchmarks.measures import CALLERS

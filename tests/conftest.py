@@ -14,8 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import duly
-from tests.gate.conftest import pytest_terminal_summary  # noqa: F401  # pytest finds it here
-from tests.servers import (
+from tests.support.servers import (
     Missing,
     create_database,
     database,
@@ -24,7 +23,8 @@ from tests.servers import (
     template_database,
     through,
 )
-from tests.servers import postgres as running_postgres
+from tests.support.servers import postgres as running_postgres
+from tests.webhooks.conftest import pytest_terminal_summary  # noqa: F401  # pytest finds it here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def elsewhere(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at -m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what tries servers and databases rather than the language: see tests/everywhere.py."""
+    """Mark what tries servers and databases rather than the language: see tests/support/everywhere.py."""
     if os.environ.get("DULY_LONG") != "1":
         items[:] = [item for item in items if item.get_closest_marker("long") is None]
     for item in items:
@@ -85,7 +85,7 @@ def without_mixed_proofs(items: list[pytest.Item]) -> list[pytest.Item]:
     """Leave the proofs out where there are other tests: they need a pytest of their own.
 
     A proof forks this process. In one that has tried Django and everything else, it would prove
-    another application. `make test` starts a second pytest for `tests/proving`.
+    another application. `make test` starts a second pytest for `tests/prove`.
     """
     others = [item for item in items if HERE / "proving" not in item.path.parents]
     return others or items

@@ -146,7 +146,7 @@ def opened(contender: Contender) -> Iterator[Served]:
 def database_for(contender: Contender) -> Iterator[str]:
     """The URL of an empty database."""
     if contender.store == "postgres":
-        from tests.servers import database
+        from tests.support.servers import database
 
         with database(os.environ[SERVER]) as url:
             yield url

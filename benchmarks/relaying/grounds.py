@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
-from tests.servers.databases import database, database_of
+from tests.support.servers.databases import database, database_of
 
 from benchmarks.ingesting.tables import file_of
 from benchmarks.working import figures

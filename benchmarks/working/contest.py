@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
-from tests.servers.databases import database, database_of
+from tests.support.servers.databases import database, database_of
 
 from benchmarks.working import figures
 from benchmarks.working.processes import Playing, TurnFailed

@@ -61,7 +61,7 @@ __version__ = "0.1.0"
 
 # Where each name is written. `import duly` loads none of these modules: each is loaded when one of
 # its names is asked for, so that a program pays for the app, the worker, the relay and the gate
-# only if it uses them. The imports above tell the same to type checkers (tests/test_importing.py).
+# only if it uses them. The imports above tell the same to type checkers (tests/repo/test_importing.py).
 _NAMES = {
     "duly._kernel.errors": (
         "DulyError",

@@ -117,7 +117,7 @@ def render_commands() -> Iterator[str]:
 
 
 def render_tables() -> Iterator[str]:
-    """Tables with their columns on SQLite; tests/test_schema_files.py compares PostgreSQL's."""
+    """Tables with their columns on SQLite; tests/stores/test_schema_files.py compares PostgreSQL's."""
     text = (SOURCES / "duly/stores/sqlite/schema.sql").read_text()
     connection = sqlite3.connect(":memory:")
     connection.executescript(text)

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.servers.bouncer import PgBouncer, find
-from tests.servers.databases import moved
-from tests.servers.keeper import LOG
-from tests.servers.running import LOOPBACK, Missing, Running, running
+from tests.support.servers.bouncer import PgBouncer, find
+from tests.support.servers.databases import moved
+from tests.support.servers.keeper import LOG
+from tests.support.servers.running import LOOPBACK, Missing, Running, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

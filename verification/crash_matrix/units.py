@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.faults.clusters import cluster
-from tests.servers.databases import create_database, through
+from tests.receiver.faults.clusters import cluster
+from tests.support.servers.databases import create_database, through
 
 from verification.crash_matrix.cases import case_of, paired, planned
 from verification.crash_matrix.faults import FAULTS

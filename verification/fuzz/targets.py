@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tests.gate.arena import CASES, Arrival, Case, names_of, sample_of, signable
-from tests.gate.hostile import BODIES, HEADERS, VALUES, raw
-from tests.gate.judgement import excused, outcome
-from tests.gate.oracle import genuine
+from tests.webhooks.arena import CASES, Arrival, Case, names_of, sample_of, signable
+from tests.webhooks.hostile import BODIES, HEADERS, VALUES, raw
+from tests.webhooks.judgement import excused, outcome
+from tests.webhooks.oracle import genuine
 
 from duly.gate import (
     BasicAuth,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from tests.servers.memory import temporary_folder
+from tests.support.servers.memory import temporary_folder
 
 from verification.mutation.copies import Copy, copy_of, first_copy
 from verification.mutation.findings import broke

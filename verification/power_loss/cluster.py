@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from tests.servers.accounts import hand_over, unprivileged
-from tests.servers.running import LOOPBACK, Place
+from tests.support.servers.accounts import hand_over, unprivileged
+from tests.support.servers.running import LOOPBACK, Place
 
 from verification.power_loss.looking import Seen, read
 from verification.power_loss.unproven import Unproven
@@ -21,7 +21,7 @@ from verification.power_loss.unproven import Unproven
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tests.servers.postgresql import Postgres
+    from tests.support.servers.postgresql import Postgres
 
 PATIENCE = 120.0
 # Small segments and many checkpoints: more happens to the files in a second.

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.servers.running import Missing
+from tests.support.servers.running import Missing
 
 from verification.power_loss.unproven import Unproven
 

@@ -14,9 +14,9 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from tests.servers.accounts import new_folder, unprivileged
-from tests.servers.postgresql import find, origins
-from tests.servers.running import Missing
+from tests.support.servers.accounts import new_folder, unprivileged
+from tests.support.servers.postgresql import find, origins
+from tests.support.servers.running import Missing
 
 from duly.tools.output import Progress
 from verification.power_loss.cluster import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.servers.running import Missing
+from tests.support.servers.running import Missing
 
 from verification.power_loss.record import Synced, Told, read_record
 from verification.power_loss.tracing import find_strace, traced

@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from tests.servers.running import Missing
+from tests.support.servers.running import Missing
 
 from duly.tools.output import Progress
 from verification.power_loss.looking import SqliteFile

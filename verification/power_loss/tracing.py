@@ -13,8 +13,8 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.servers.installing import from_debian
-from tests.servers.running import Missing
+from tests.support.servers.installing import from_debian
+from tests.support.servers.running import Missing
 
 from verification.power_loss.unproven import Unproven
 

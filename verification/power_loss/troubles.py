@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import psycopg
-from tests.servers.running import Missing
+from tests.support.servers.running import Missing
 
 from verification.power_loss.tracing import find_strace
 from verification.power_loss.unproven import Unproven

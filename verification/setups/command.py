@@ -12,8 +12,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.servers.postgresql import postgres
-from tests.servers.running import StartFailed
+from tests.support.servers.postgresql import postgres
+from tests.support.servers.running import StartFailed
 
 from verification.setups.catalog import QUICK, every_setup, selected
 from verification.setups.faults import FAULTS, NONE, fits

@@ -6,14 +6,14 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.proxies import Cut
+from tests.support.proxies import Cut
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator
 
-    from tests.faults.clusters import Cluster
-    from tests.proxies import Proxy
+    from tests.receiver.faults.clusters import Cluster
+    from tests.support.proxies import Proxy
 
     from verification.setups.catalog import Setup
     from verification.setups.programs import Program

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
-from tests.servers.databases import database, template_database
+from tests.support.servers.databases import database, template_database
 
 import duly
 

@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.faults.clusters import cluster
-from tests.proxies import proxy
+from tests.receiver.faults.clusters import cluster
+from tests.support.proxies import proxy
 
 from verification.setups.audit import audited
 from verification.setups.books import Books
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Mapping
 
-    from tests.faults.clusters import Cluster
-    from tests.proxies import Proxy
+    from tests.receiver.faults.clusters import Cluster
+    from tests.support.proxies import Proxy
 
     from verification.setups.catalog import Setup
     from verification.setups.places import Place, Server

@@ -5,7 +5,7 @@ from seeing its own. A long text is searched near the parts that are shown only,
 beyond them that no secret is cut in two before it is found. Every expression takes time in
 proportion to the text: whatever it repeats ends where the next part can begin, so that there is
 nothing to try again. It uses no possessive quantifier for that, because Python 3.11.0 to 3.11.4
-match those differently over groups (tests/test_patterns.py).
+match those differently over groups (tests/repo/test_patterns.py).
 """
 
 from __future__ import annotations

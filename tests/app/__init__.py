@@ -1,0 +1,1 @@
+"""The application object: what it refuses, sync and async alike."""

@@ -1,0 +1,248 @@
+"""The parts of a storm by themselves: events, deliveries, traffic, what is shown."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections import Counter
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import duly
+from duly.tools.storm.crew import Faults, Role, Slot, State
+from duly.tools.storm.databases import Look
+from duly.tools.storm.deliveries import Delivery, Sort, Writer
+from duly.tools.storm.display import Phase, PlainDisplay, Scene, display_for
+from duly.tools.storm.events import HUB_SOURCE, SHARES, SHOP, WHOLE, Catalog, Kind
+from duly.tools.storm.ledger import Line, Unit
+from duly.tools.storm.report import marks, row, verdict
+from duly.tools.storm.settings import Settings
+from duly.tools.storm.shared import Place, Shared
+from duly.tools.storm.shop import key_of, secret_of
+from duly.tools.storm.traffic import Traffic
+from duly.tools.storm.wires import Answer, Wire
+from tests.demo.shops import read
+
+if TYPE_CHECKING:
+    from duly.tools.storm.events import Event
+
+SEED = 7
+
+
+def test_one_seed_gives_one_set_of_events_of_every_kind() -> None:
+    one, other = Catalog(SEED), Catalog(SEED)
+    events = [one.event(number) for number in range(5000)]
+
+    assert events == [other.event(number) for number in range(5000)]
+    assert events != [Catalog(8).event(number) for number in range(5000)]
+    kinds = Counter(event.kind for event in events)
+    for kind, share in SHARES.items():
+        assert 0 < kinds[kind] < 4 * 5000 * share / WHOLE
+    assert any(event.gift for event in events)
+
+
+def test_no_event_kills_from_where_it_is_calm() -> None:
+    calm = Catalog(SEED, calm_from=0)
+
+    assert all(calm.event(number).kind is not Kind.KILLER for number in range(5000))
+
+
+def one_of(kind: Kind, source: str = SHOP) -> Event:
+    catalog = Catalog(SEED)
+    return next(
+        event
+        for event in map(catalog.event, range(10_000))
+        if event.kind is kind and event.source == source
+    )
+
+
+SHOP_SOURCE = duly.Source("standard-webhooks", secret_of(SEED, SHOP))
+HUB = duly.Source("github", key_of(SEED, HUB_SOURCE).hex())
+
+
+@pytest.mark.parametrize(
+    ("sort", "genuine"),
+    [
+        (Sort.GENUINE, True), (Sort.CHANGED, True), (Sort.FORGED, False), (Sort.STALE, False),
+    ],
+)  # fmt: skip
+def test_a_delivery_is_what_it_is_said_to_be(sort: Sort, genuine: bool) -> None:
+    event = one_of(Kind.CHANGED)
+    headers, body = read(Writer(SEED).request(Delivery(event, sort)))
+
+    if not genuine:
+        with pytest.raises(duly.Rejected):
+            duly.verify(SHOP_SOURCE, headers, body)
+        return
+    found = duly.verify(SHOP_SOURCE, headers, body)
+    assert (found.id, found.type) == (event.id, event.type)
+    assert (body == event.body()) == (sort is Sort.GENUINE)
+
+
+def test_a_conflict_has_the_same_id_and_a_replay_the_same_body() -> None:
+    event = one_of(Kind.CONFLICT, HUB_SOURCE)
+    found = {}
+    for sort in (Sort.GENUINE, Sort.CONFLICT, Sort.REPLAYED):
+        headers, body = read(Writer(SEED).request(Delivery(event, sort)))
+        found[sort] = (duly.verify(HUB, headers, body).id, body)
+
+    assert found[Sort.CONFLICT][0] == found[Sort.GENUINE][0] == event.id
+    assert found[Sort.CONFLICT][1] != found[Sort.GENUINE][1]
+    assert found[Sort.REPLAYED][0] != event.id
+    assert found[Sort.REPLAYED][1] == found[Sort.GENUINE][1]
+
+
+def test_traffic_is_copied_shuffled_and_not_all_genuine() -> None:
+    traffic = Traffic(Catalog(SEED), Random(1), later=10.0)
+    sent = []
+    while traffic.events < 2000:
+        delivery = traffic.next(0.0, new=True)
+        assert delivery is not None
+        sent.append(delivery)
+    traffic.close()
+    while traffic.planned:
+        delivery = traffic.next(11.0, new=True)
+        assert delivery is not None
+        sent.append(delivery)
+
+    genuine = [one.event.number for one in sent if one.sort is Sort.GENUINE]
+    copies = Counter(genuine)
+    assert len(copies) == 2000
+    assert 0.25 < sum(count > 1 for count in copies.values()) / 2000 < 0.35
+    assert genuine != sorted(genuine)
+    sorts = Counter(one.sort for one in sent)
+    assert sorts[Sort.FORGED] > 0
+    assert sorts[Sort.STALE] > 0
+    assert traffic.next(99.0, new=True) is None
+
+
+class Told:
+    """Whoever has a connection, and what it was told."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer | None] = []
+        self.freed = 0
+
+    def free(self, wire: Wire) -> None:
+        self.freed += 1
+
+    def answered(self, delivery: Delivery, answer: Answer | None) -> None:
+        self.answers.append(answer)
+
+    def lost(self, wire: Wire) -> None:
+        return None
+
+
+REPLY = b'HTTP/1.1 200 OK\r\nContent-Length: 22\r\n\r\n{"status": "accepted"}'
+
+
+def test_an_answer_counts_once_it_is_whole() -> None:
+    for cut in range(1, len(REPLY)):
+        told = Told()
+        wire = Wire(told)
+        wire.delivery = Delivery(one_of(Kind.PLAIN))
+
+        wire.data_received(REPLY[:cut])
+        assert told.answers == []
+        wire.data_received(REPLY[cut:])
+
+        assert told.answers == [Answer(200, "accepted")]
+        assert told.freed == 1
+
+
+def test_half_an_answer_is_none() -> None:
+    told = Told()
+    wire = Wire(told)
+    wire.delivery = Delivery(one_of(Kind.PLAIN))
+
+    wire.data_received(REPLY[:-1])
+    wire.connection_lost(None)
+
+    assert told.answers == [None]
+
+
+def scene(phase: Phase = Phase.STORM, *, number: int = 1_234_567) -> Scene:
+    """Everything as long as it can be."""
+    shared = Shared()
+    for place in Place:
+        shared[place] = number
+    settings = Settings("sqlite:///storm.db", Path("storm"), 1, None, 20.0)
+    roles = [Role.INGRESS] * 4 + [Role.WORKER] * 8 + [Role.RELAY]
+    slots = [Slot(role.value, role, int, at) for at, role in enumerate(roles)]
+    slots[0].state, slots[1].state = State.STOPPED, State.ENDING
+    faults = Faults(kills=12_345, fallen=12_345, stops=12_345, restarts=12_345)
+    return Scene(phase, 9_999.0, settings, slots, shared, 12_345.0, faults, Look(number, number))
+
+
+@pytest.mark.parametrize("width", [76, 80, 120])
+def test_the_panel_fits_its_terminal_and_keeps_its_height(width: int) -> None:
+    rich_console = pytest.importorskip("rich.console")
+    from duly.tools.storm.panel import panel
+
+    heights = set()
+    for shown in (scene(), scene(Phase.DRAIN, number=0)):
+        output = io.StringIO()
+        rich_console.Console(file=output, width=width, color_system=None).print(panel(shown, width))
+        lines = output.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        assert "…" not in output.getvalue()
+        heights.add(len(lines))
+    assert len(heights) == 1
+
+
+def test_the_numbers_of_a_long_storm_fit_the_plain_table() -> None:
+    output = io.StringIO()
+    display = PlainDisplay(output)
+
+    display.show(scene())
+    display.show(scene(Phase.DRAIN))
+
+    assert all(len(line) <= 80 for line in output.getvalue().splitlines())
+    assert "1,234,567" in output.getvalue()
+
+
+class Terminal(io.StringIO):
+    """An output that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_without_rich_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "duly.tools.storm.panel", raising=False)
+    for name in ("rich.box", "rich.console", "rich.live"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+    assert isinstance(display_for(Terminal()), PlainDisplay)
+
+
+def test_a_terminal_that_cannot_show_a_check_mark_gets_words() -> None:
+    output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+
+    assert row(Line("a", 1, "b", 1), marks(output)).endswith("  ok")
+    assert row(Line("a", 1, "b", 2), marks(output)).endswith("  WRONG")
+
+
+def test_a_long_name_does_not_move_the_numbers_of_its_line() -> None:
+    lines = [Line("a", 1, "b", 1), Line("a", 1, "dead letters that came back", 10)]
+    assert len({len(row(line, ("+", "-"))) for line in lines}) == 1
+
+
+def test_the_money_of_a_million_events_fits_the_table() -> None:
+    line = Line("amounts of those done", 350_000_000, "balance", 350_000_000, unit=Unit.CENTS)
+
+    assert len(row(line, ("✓", "✗"))) <= 80
+
+
+def test_the_last_sentence_counts_what_took_effect_and_not_what_is_dead() -> None:
+    faults = SimpleNamespace(kills=3, fallen=1)
+    evidence = SimpleNamespace(inbox=SimpleNamespace(total=10), dead=SimpleNamespace(total=2))
+    outcome: Any = SimpleNamespace(wrong=[], lines=[], evidence=evidence, faults=faults)
+    assert verdict(outcome) == (
+        "Killed 4 times, yet each of 8 events took effect once; "
+        "2 that can never succeed are dead letters."
+    )

@@ -1,0 +1,1 @@
+"""The pages and the examples, run as a reader would."""

@@ -1,0 +1,1 @@
+"""Jobs: handlers, enqueue, effects, schedules, dead letters."""

@@ -1,0 +1,82 @@
+"""Jobs that died at a desk, and what the tests ask about them, in the desk's colour."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import duly
+from duly._kernel.failures import plain
+from duly._kernel.onestep import finish
+from duly._kernel.options import WAIT
+from duly.jobs.endings import Ended
+from duly.jobs.leases import Settled, settle
+from tests.jobs.enqueue.desks import CASES
+from tests.webhooks.genuine import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.jobs.enqueue.desks import Desk
+
+SECOND = timedelta(seconds=1)
+SECRET = keys("github").receiver
+NOT_THERE = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"
+EVERY_STORE = pytest.mark.parametrize("case", CASES, ids=str)
+AT_ONCE = duly.Backoff(first=timedelta(0), cap=timedelta(0))
+
+
+def fail(job: Any) -> None:
+    raise ValueError(f"no {job.payload}")
+
+
+def killed(desk: Desk, payloads: list[Any], **options: Any) -> list[str]:
+    """Jobs that died one after the other, each a second after the one before; without a worker."""
+    if not desk.app.jobs.plain:
+        desk.job(fail, **options)
+    ids = []
+    for payload in payloads:
+        ids.append(desk.enqueue(payload).id)
+        each = [Settled(desk.lease(), Ended("dead", burnt=1, error=plain("no", 1)), 0)]
+        assert finish(desk.app.store.blocking.run(partial(settle, each=each), wait=WAIT))
+        if desk.clock is not None:
+            desk.clock.advance(SECOND)
+    return ids
+
+
+def letters(desk: Desk, *args: object, **filters: object) -> list[duly.DeadLetter]:
+    found: list[duly.DeadLetter] = desk.call(desk.verbs.dead, *args, **filters)
+    return found
+
+
+def replay(desk: Desk, *args: object, **options: object) -> duly.Replayed:
+    done: duly.Replayed = desk.call(desk.verbs.replay, *args, **options)
+    return done
+
+
+def received(desk: Desk, event_id: str, event_type: str, source: str) -> None:
+    """Have the desk's application receive an event of a source that is named after the desk."""
+    body = json.dumps({"id": event_id}).encode()
+    signed = duly.sign("github", body, SECRET, id=event_id, type=event_type)
+    reply = desk.call(desk.verbs.receive, source, signed.headers, body)
+    assert reply.status == 200
+
+
+def with_source(desk: Desk, body: Callable[[Any], Any], **options: Any) -> str:
+    """A source whose events are handled, like the desk's job, by a function of the job."""
+    source = f"s{desk.name[4:16]}"
+
+    def blocking(event: Any, job: Any) -> Any:
+        return body(job)
+
+    async def awaited(event: Any, job: Any) -> Any:
+        return await body(job)
+
+    handler: Any = awaited if desk.colour == "async" else blocking
+    desk.app.source(source, provider="github", secret=SECRET)
+    desk.app.on(source, name=desk.name, queue=desk.name, **options)(handler)
+    return source

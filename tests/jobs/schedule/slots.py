@@ -1,0 +1,42 @@
+"""Schedules of one job, fired by hand, and the slots that came of it."""
+
+import json
+from datetime import timedelta
+
+import duly
+from duly._kernel.clock import from_microseconds
+from duly._kernel.onestep import finish
+from duly._kernel.options import WAIT
+from duly.jobs.context import Job
+from duly.jobs.handlers import handler_of
+from duly.jobs.registry import Registry
+from duly.jobs.schedule import Missed, Schedule, fire, schedule_of
+from tests.support.inboxes import found
+
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+
+
+def report(job: Job) -> None:
+    """Stands for the user's function."""
+
+
+def registry() -> Registry:
+    jobs = Registry()
+    jobs.add(handler_of(report, "report"))
+    return jobs
+
+
+def scheduled(expression: str, missed: Missed = "latest", tz: str = "UTC") -> Schedule:
+    return schedule_of("report", expression, tz, missed)
+
+
+def fired(store: duly.Store, schedule: Schedule) -> list[str]:
+    """The slots that one worker enqueues now, by their time of day."""
+    step = finish(store.blocking.run(lambda one: fire(one, schedule, registry()), wait=WAIT))
+    return [] if step is None else [f"{from_microseconds(slot):%H:%M}" for slot in step.slots]
+
+
+def enqueued(store: duly.Store) -> list[str]:
+    """The slots of all jobs there are, doubles included."""
+    rows = found(store, "SELECT payload FROM duly_jobs")
+    return sorted(json.loads(bytes(payload))["slot"] for (payload,) in rows)

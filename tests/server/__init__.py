@@ -1,0 +1,1 @@
+"""`duly serve` as a real process: limits, shutdown, hostile clients."""

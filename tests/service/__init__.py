@@ -1,0 +1,1 @@
+"""What worker and relay share."""

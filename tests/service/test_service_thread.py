@@ -1,0 +1,156 @@
+"""A worker or a relay on a thread of its own: begun again after an error, ended when told."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import duly
+from duly.runtime import hosting, worker
+from duly.runtime.hosting import Hosted
+from duly.runtime.relaying import relay
+from duly.runtime.relaying.settings import RelaySettings
+from duly.runtime.settings import settings_of
+from tests.support.processes.leading import PATIENCE, until
+
+if TYPE_CHECKING:
+    import pytest
+
+SETTINGS = settings_of(2, None, timedelta(seconds=30), timedelta(seconds=30))
+
+
+# Nobody listens there.
+NOWHERE = "postgresql://shop@127.0.0.1:1/shop"
+
+
+def test_a_worker_that_cannot_begin_begins_as_soon_as_it_can(
+    empty_postgres_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = duly.Duly(empty_postgres_url)
+    monkeypatch.setattr(hosting, "PAUSE", 0.01)
+    monkeypatch.setattr(worker, "STARTING", 0.0)
+    ran: list[object] = []
+
+    @app.job(name="noted")
+    def noted(job: duly.Job) -> None:
+        ran.append(job.payload)
+
+    over: list[str] = []
+    hosted = Hosted(
+        lambda: app.worker(SETTINGS),
+        app.store.aclose_loop,
+        lasting=True,
+        over=lambda: over.append("over"),
+    )
+    hosted.start()
+    until(lambda: True if "the worker has ended and begins again" in caplog.text else None)
+    app.store.migrate()
+    app.enqueue(noted, 7)
+    until(lambda: ran or None)
+    assert not over
+    hosted.stop()
+    assert hosted.wait(PATIENCE)
+    assert (ran, over, hosted.problem) == ([7], ["over"], None)
+    assert hosted.worked is not None
+    assert hosted.worked.done == 1
+    app.close()
+
+
+def test_the_error_of_a_worker_that_is_not_to_begin_again_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "STARTING", 0.0)
+    app = duly.Duly(NOWHERE)
+    hosted = Hosted(lambda: app.worker(SETTINGS), app.store.aclose_loop)
+    hosted.start()
+    assert hosted.wait(PATIENCE)
+    assert isinstance(hosted.problem, duly.DulyError)
+    assert hosted.worked is None
+
+
+def test_one_that_was_told_to_stop_before_it_began_does_nothing() -> None:
+    app = duly.Duly("memory:")
+    app.job(name="noted")(noted_by_nobody)
+    app.enqueue("noted")
+    for stop in ("stop", "stop_now"):
+        hosted = Hosted(lambda: app.worker(SETTINGS), app.store.aclose_loop)
+        assert hosted.wait(0)  # nothing was started
+        getattr(hosted, stop)()
+        hosted.start()
+        assert hosted.wait(PATIENCE)
+        assert hosted.worked is not None
+        assert hosted.worked.done == 0
+    app.close()
+
+
+def test_a_relay_that_cannot_begin_begins_as_soon_as_it_can(
+    empty_postgres_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = duly.Duly(empty_postgres_url)
+    monkeypatch.setattr(hosting, "PAUSE", 0.01)
+    monkeypatch.setattr(relay, "STARTING", 0.0)
+    sent: list[object] = []
+
+    @app.transport("noted")
+    def noted(message: duly.Message) -> None:
+        sent.append(message.json)
+
+    hosted = Hosted(
+        lambda: app.relaying(RelaySettings()), app.release_loop, name="relay", lasting=True
+    )
+    hosted.start()
+    until(lambda: True if "the relay has ended and begins again" in caplog.text else None)
+    app.store.migrate()
+    app.send("noted:here", json=7)
+    until(lambda: sent or None)
+    hosted.stop()
+    assert hosted.wait(PATIENCE)
+    assert (sent, hosted.problem) == ([7], None)
+    assert hosted.worked is not None
+    assert hosted.worked.sent == 1
+    app.close()
+
+
+def test_a_relay_that_was_told_to_stop_before_it_began_sends_nothing() -> None:
+    app = duly.Duly("memory:")
+    app.transport("noted")(sent_by_nobody)
+    app.send("noted:here")
+    for stop in ("stop", "stop_now"):
+        hosted = Hosted(lambda: app.relaying(RelaySettings()), app.release_loop, name="relay")
+        getattr(hosted, stop)()
+        hosted.start()
+        assert hosted.wait(PATIENCE)
+        assert hosted.worked is not None
+        assert hosted.worked.sent == 0
+    assert app.outbox.stats().ready == 1
+    app.close()
+
+
+def test_a_handler_that_holds_up_the_worker_holds_up_nobody_else() -> None:
+    app = duly.Duly("memory:")
+    begun, enough = threading.Event(), threading.Event()
+
+    @app.job(name="rude")
+    async def rude() -> None:
+        begun.set()
+        assert enough.wait(PATIENCE)  # as rude as that
+
+    app.enqueue(rude)
+    hosted = Hosted(lambda: app.worker(SETTINGS), app.store.aclose_loop, until="idle")
+    hosted.start()
+    assert begun.wait(PATIENCE)
+    assert not hosted.wait(0)
+    enough.set()
+    assert hosted.wait(PATIENCE)
+    assert hosted.worked is not None
+    assert hosted.worked.done == 1
+    app.close()
+
+
+def noted_by_nobody() -> None:
+    raise AssertionError("it ran")
+
+
+def sent_by_nobody(message: duly.Message) -> None:
+    raise AssertionError("it was sent")

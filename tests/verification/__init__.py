@@ -1,0 +1,1 @@
+"""The fault rigs of verification/ are themselves tested: each can fail."""

@@ -1,0 +1,299 @@
+"""Jobs brought into every situation by duly's own statements, and every attempt to move them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from duly._kernel.errors import LeaseLost
+from duly._kernel.ids import new_id
+from duly._kernel.onestep import finish
+from duly._kernel.options import WAIT
+from duly._kernel.states import JobState
+from duly.jobs import leases
+from duly.jobs.endings import DONE, Ended
+from duly.jobs.leases import NO_TURNS, Leased, Settled, Taking, Want, finish_inside, settle
+from duly.jobs.workers import Identity, beat, leave, rescue
+from duly.runtime.desk import FIRST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from duly import Store
+    from duly._kernel.session import Session
+    from tests.conftest import HandClock
+    from tests.worker.records import Records
+
+HOUR = 3600 * 1_000_000
+NAME = QUEUE = "moved"
+OTHER_TOKEN = b"o" * 16
+# Longer than the longest wait after a rescue.
+BACK = timedelta(minutes=5)
+
+
+class Bench:
+    """A store, one job, and one worker that lives for an hour after its last sign of life."""
+
+    def __init__(self, store: Store, records: Records, clock: HandClock) -> None:
+        self.store, self.records, self.clock = store, records, clock
+        self.job, self.worker = new_id(), new_id()
+
+    def run(self, operation: Callable[[Session], Any]) -> Any:
+        """An operation in a transaction of its own."""
+        return finish(self.store.blocking.run(operation, wait=WAIT))
+
+    def beat(self) -> None:
+        """The worker lives."""
+        self.run(lambda session: beat(session, Identity(self.worker, "host", 1, "[]", HOUR)))
+
+    def leave(self) -> None:
+        """The worker ends."""
+        self.run(lambda session: leave(session, self.worker))
+
+    def insert(self, delay: int = 0) -> None:
+        """Enqueue the job."""
+        assert self.run(lambda session: insert(session, self.job, delay))
+
+    def take(self, rescued: bool = False) -> Leased:
+        """Lease the job."""
+        leased: Leased
+        [leased] = self.run(lambda session: take(session, self.worker, rescued=rescued))
+        assert leased.id == self.job
+        return leased
+
+    def settle(self, leased: Leased, ended: Ended) -> None:
+        """End the lease."""
+        assert self.run(lambda session: settle(session, [Settled(leased, ended, 0)])) == {self.job}
+
+    def rescue(self) -> Any:
+        """Another worker takes back what is lost."""
+        return self.run(lambda session: rescue(session, new_id()))
+
+    def attempt(self, name: str, leased: Leased) -> bool:
+        """Try to move the job, with the lease that the caller believes in."""
+        make = ATTEMPTS[name].make
+        return bool(self.run(lambda session: make(session, leased, self.worker)))
+
+    def state(self) -> JobState | None:
+        """What the tables say of the job."""
+        row = self.records.job(self.job)
+        if row is not None:
+            return JobState(row.state)
+        return JobState.DONE if self.records.history(self.job) else None
+
+    def everything(self) -> object:
+        """Every row that an attempt could change."""
+        return self.records.everything("duly_jobs", "duly_history", "duly_effects", "duly_claims")
+
+
+async def insert(session: Session, job: str, delay: int = 0) -> Any:
+    return await session.rows(
+        "jobs_insert", id=job, scope=f"job:{NAME}", name=NAME, queue=QUEUE, event=None,
+        payload=b"1", delay=delay, at=None, priority=0, max_attempts=1,
+    )  # fmt: skip
+
+
+async def take(
+    session: Session, worker: str, *, rescued: bool = False, limit: int = 10, queue: str = QUEUE
+) -> list[Leased]:
+    """Lease for a worker, from the very beginning of the queue."""
+    want = Want(queue, limit, *FIRST, NO_TURNS, alone=False)
+    asked = Taking(worker, 24 * HOUR, [want], stage=False)
+    if not rescued:
+        return await leases.take(session, asked)
+    rows = await session.rows(
+        "jobs_take_rescued", limit=limit, least=1, most=leases.ANY_RESCUES, **asked.shared(want)
+    )
+    return [leases.leased_from(row) for row in rows]
+
+
+class Attempt(NamedTuple):
+    """One way to move a job: the statement of the table, and what is done with it."""
+
+    statement: str
+    make: Callable[[Session, Leased, str], Any]
+
+
+async def done_inside(session: Session, leased: Leased, _: str) -> bool:
+    try:
+        await finish_inside(session, leased, "done", 0)
+    except LeaseLost:
+        return False
+    return True
+
+
+def settling(ended: Ended) -> Callable[[Session, Leased, str], Any]:
+    """An end that is written by the worker, with those of others."""
+    return lambda session, leased, _: settle(session, [Settled(leased, ended, 0)])
+
+
+ATTEMPTS: Mapping[str, Attempt] = {
+    "insert": Attempt("jobs_insert", lambda session, leased, _: insert(session, leased.id)),
+    "stage": Attempt("jobs_stage", lambda session, *_: session.rows("jobs_stage", limit=10)),
+    "unpark": Attempt(
+        "jobs_unpark", lambda session, *_: session.rows("jobs_unpark", names=json.dumps([NAME]))
+    ),
+    "take": Attempt("jobs_take", lambda session, _, worker: take(session, worker, rescued=False)),
+    "take rescued": Attempt(
+        "jobs_take_rescued", lambda session, _, worker: take(session, worker, rescued=True)
+    ),
+    "done in its transaction": Attempt("jobs_done", done_inside),
+    "done": Attempt("jobs_done", settling(DONE)),
+    "retry": Attempt("jobs_return", settling(Ended("again", delay=HOUR, burnt=1, error=b"{}"))),
+    "release": Attempt("jobs_return", settling(Ended("again"))),
+    "bury": Attempt("jobs_bury", settling(Ended("dead", burnt=1, error=b"{}"))),
+    "rescue": Attempt("jobs_rescue", lambda session, *_: rescue(session, new_id())),
+    "replay": Attempt(
+        "jobs_replay",
+        lambda session, leased, _: session.rows(
+            "jobs_replay", ids=json.dumps([leased.id]), start=0, gap=0
+        ),
+    ),
+    "discard": Attempt(
+        "jobs_discard", lambda session, leased, _: session.rows("jobs_discard", id=leased.id)
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Where a job stands, who asks, and what may become of it."""
+
+    name: str
+    before: JobState | None
+    make: Callable[[Bench], Leased]
+    # By the name of an attempt; every other one must change nothing.
+    allowed: Mapping[str, JobState | None] = field(default_factory=dict)
+
+
+def forged(bench: Bench) -> Leased:
+    """A lease that nobody gave."""
+    return Leased(bench.job, "", NAME, QUEUE, None, None, 0, 0, 1, OTHER_TOKEN, 1, 0)
+
+
+def inserted(bench: Bench, delay: int = 0) -> Leased:
+    """Enqueued, and leased by nobody."""
+    bench.insert(delay)
+    return forged(bench)
+
+
+def leased(bench: Bench) -> Leased:
+    """Taken by a worker that lives."""
+    bench.beat()
+    bench.insert()
+    return bench.take()
+
+
+def returned(bench: Bench, ended: Ended) -> Leased:
+    """Taken, and its lease ended."""
+    lease = leased(bench)
+    bench.settle(lease, ended)
+    return lease
+
+
+def abandoned(bench: Bench) -> Leased:
+    """Taken by a worker that is gone."""
+    lease = leased(bench)
+    bench.leave()
+    return lease
+
+
+def rescued(bench: Bench, times: int = 1) -> Leased:
+    """Taken back so many times, and its time not come yet."""
+    lease = abandoned(bench)
+    for number in range(times):
+        if number:
+            bench.clock.advance(BACK)
+            lease = bench.take(rescued=True)
+        assert bench.rescue()
+    return lease
+
+
+def after(bench: Bench, passed: timedelta, lease: Leased) -> Leased:
+    """A while later."""
+    bench.clock.advance(passed)
+    return lease
+
+
+def overdue(bench: Bench) -> Leased:
+    """Its worker lives, but the lease has lasted longer than any may."""
+    lease = after(bench, timedelta(days=1), leased(bench))
+    bench.beat()
+    return lease
+
+
+def retaken(bench: Bench) -> Leased:
+    """Taken, given back, and taken by somebody newer: the lease is the first one."""
+    old = returned(bench, Ended("again"))
+    bench.take()
+    return old
+
+
+def lost_again(bench: Bench) -> Leased:
+    """Lost for the fifth time."""
+    rescued(bench, 4)
+    bench.clock.advance(BACK)
+    return bench.take(rescued=True)
+
+
+READY, LEASED, FINISHED, DEAD = JobState.READY, JobState.LEASED, JobState.DONE, JobState.DEAD
+SETTLED: dict[str, JobState | None] = {
+    "done in its transaction": FINISHED,
+    "done": FINISHED,
+    "retry": READY,
+    "release": READY,
+    "bury": DEAD,
+}
+PARKED = Ended("again", delay=HOUR, parked=True)
+SITUATIONS = [
+    Situation("nothing is there", None, forged, {"insert": READY}),
+    Situation("due", READY, inserted, {"take": LEASED}),
+    Situation("not due", READY, lambda bench: inserted(bench, HOUR)),
+    Situation(
+        "set aside and due",
+        READY,
+        lambda bench: after(bench, timedelta(hours=1), inserted(bench, HOUR)),
+        {"stage": READY},
+    ),
+    Situation(
+        "due, before the clock was set back",
+        READY,
+        lambda bench: after(bench, timedelta(hours=-1), inserted(bench)),
+    ),
+    Situation("parked", READY, lambda bench: returned(bench, PARKED), {"unpark": READY}),
+    Situation("given back", READY, lambda bench: returned(bench, Ended("again")), {"take": LEASED}),
+    Situation("just rescued", READY, rescued),
+    Situation(
+        "rescued and due",
+        READY,
+        lambda bench: after(bench, BACK, rescued(bench)),
+        {"take rescued": LEASED},
+    ),
+    Situation("leased", LEASED, leased, SETTLED),
+    Situation("leased, with an old token and epoch", LEASED, retaken),
+    Situation("leased, with an old token", LEASED, lambda b: leased(b)._replace(token=OTHER_TOKEN)),
+    Situation("leased, with an old epoch", LEASED, lambda bench: leased(bench)._replace(epoch=0)),
+    Situation("its worker is gone", LEASED, abandoned, {**SETTLED, "rescue": READY}),
+    Situation(
+        "its worker is silent",
+        LEASED,
+        lambda bench: after(bench, timedelta(hours=1), leased(bench)),
+        {**SETTLED, "rescue": READY},
+    ),
+    Situation(
+        "past its deadline",
+        LEASED,
+        overdue,
+        {**SETTLED, "rescue": READY},
+    ),
+    Situation("lost for the last time", LEASED, lost_again, {**SETTLED, "rescue": DEAD}),
+    Situation(
+        "dead",
+        DEAD,
+        lambda bench: returned(bench, Ended("dead")),
+        {"replay": READY, "discard": None},
+    ),
+    Situation("done", FINISHED, lambda bench: returned(bench, DONE)),
+]

@@ -1,0 +1,173 @@
+"""Those that came back once and those that did twice take turns: neither kind waits for ever."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from duly.jobs.endings import DONE
+from duly.jobs.leases import NO_TURNS, Leased
+from duly.runtime import clearing, taking, worker
+from duly.runtime.clearing import LONELY
+from duly.runtime.desk import Desk
+from duly.runtime.runs import Run
+from tests.support.processes.leading import PATIENCE
+from tests.worker.clocks import NOTHING, Seconds
+from tests.worker.lingering import Lingering, came_back
+from tests.worker.subjects import Case, cases, seen, working
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.jobs.leases import Turns, Want
+    from tests.worker.subjects import DatabaseOf
+
+AWAITED = cases(kinds=["sqlite", "postgres"], colours=["async"], ways=["leased"])
+
+
+class JustStarted:
+    """The clock of a machine that was started when this was made."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def monotonic(self) -> float:
+        return time.monotonic() - self._started
+
+
+class Counted:
+    """A call that counts how often it was made."""
+
+    def __init__(self, call: Callable[[], list[Want]]) -> None:
+        self._call = call
+        self.calls = 0
+
+    def __call__(self) -> list[Want]:
+        wants = self._call()
+        self.calls += 1
+        return wants
+
+
+class Rounds:
+    """A desk of two slots, and rounds in which it is given what it asks for of those due."""
+
+    def __init__(self) -> None:
+        self.desk = Desk({"a": 2})
+        self.queue = self.desk.queues["a"]
+        self.order: list[int] = []
+        self._given = 0
+
+    def turns(self) -> Turns:
+        """What it would take just now of those that came back."""
+        wants = self.desk.wants()
+        return wants[0].turns if wants else NO_TURNS
+
+    def give(self, *due: int) -> list[Run]:
+        """One round in which as many as are wanted of these are due."""
+        wants = self.desk.wants()
+        found: list[int] = []
+        for times, limit in wants[0].turns.asked() if wants else []:
+            if limit and not found and times in due:
+                found = [times] * limit
+        begun = [self._run(times) for times in found]
+        self.desk.took(wants, [run.leased for run in begun], staged=True)
+        self.order += found
+        return begun
+
+    def end(self, run: Run) -> None:
+        """A job has ended, and that is committed."""
+        run.ended = DONE
+        self.desk.clear(run)
+
+    def _run(self, rescues: int) -> Run:
+        self._given += 1
+        id = str(self._given)
+        run = Run(
+            Leased(id, "", "nothing", "a", None, None, 0, rescues, 1, b"", 1, 0), NOTHING, None
+        )
+        self.desk.occupy(run)
+        run.begun = run.held
+        return run
+
+
+@pytest.mark.usefixtures("seconds")
+def test_of_those_that_came_back_neither_kind_keeps_the_other_waiting() -> None:
+    rounds = Rounds()
+    rounds.queue.keep_room(2)
+    running: list[Run] = []
+    for _ in range(30):
+        running += rounds.give(1, 2)
+        rounds.end(running.pop(0))  # one slot is free again, the other may not be
+    assert rounds.order[:9] == [1, 1, 2, 1, 1, 2, 1, 1, 2]
+
+
+@pytest.mark.usefixtures("seconds")
+def test_those_that_came_back_once_wait_for_nobody_where_none_did_twice() -> None:
+    rounds = Rounds()
+    rounds.queue.keep_room(2)
+    first, second = rounds.give(1)
+    assert not rounds.turns().rescued
+    rounds.end(first)
+    rounds.end(second)
+    [kept, _] = rounds.give(1)  # another worker has taken the one that came back twice
+    rounds.end(kept)
+    assert rounds.turns().rescued == 1
+
+
+def test_one_that_has_run_for_long_keeps_no_other_waiting(seconds: Seconds) -> None:
+    rounds = Rounds()
+    first, _ = rounds.give(1)
+    rounds.end(first)
+    assert not rounds.turns().lone
+    seconds.now += LONELY + 0.01
+    assert rounds.turns().lone
+
+
+@pytest.mark.parametrize("case", AWAITED, ids=lambda case: case.name)
+async def test_a_job_that_came_back_twice_is_not_kept_waiting_by_those_that_did_once(
+    case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "ROOM", 0.05)
+    monkeypatch.setattr(clearing, "LONELY", 10 * PATIENCE)  # "once" is suspected however slow it is
+    works = Lingering()
+    async with case.open(place) as subject:
+        subject.job(works)
+        async with working(subject, queues={"default": 2}) as started:
+            desk = started._crew.desk
+            await came_back(subject, 1, "once")
+            await works.run("once")
+            await came_back(subject, 2, "twice")
+            await seen(lambda: desk.queues["default"].turn._twice_due)
+            # A round that began before this was known may still be on its way to the database,
+            # and would take what comes next. The one after it knows.
+            asked = Counted(desk.wants)
+            monkeypatch.setattr(desk, "wants", asked)
+            await seen(lambda: asked.calls > 0)
+            await came_back(subject, 1, "later")
+            works.let_go("once")
+            await works.run("twice")
+            works.let_go("twice", "later")
+            await seen(lambda: subject.records.states() == [])
+        assert works.beside == {"once": [], "twice": [], "later": []}
+
+
+@pytest.mark.parametrize("case", AWAITED, ids=lambda case: case.name)
+async def test_many_that_came_back_twice_do_not_wait_for_the_next_look_one_by_one(
+    case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking, "STAGE", 3600.0)
+    monkeypatch.setattr(taking, "time", JustStarted())
+    works = Lingering()
+    names = [f"fresh {number}" for number in range(400)]
+    works.let_go("twice", *names)
+    async with case.open(place) as subject:
+        subject.job(works)
+        for name in names:
+            await subject.enqueue(payload=name)
+        for _ in range(3):
+            await came_back(subject, 2, "twice")
+        async with working(subject, queues={"default": 2}):
+            await seen(lambda: works.ended.count("twice through") == 3)
+            assert len(works.ended) < len(names), "they had to wait until nothing else was left"
