@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from duly import aio
-    from duly._kernel.errors import (
+    from duly._ledger.replaying import Replayed
+    from duly.app import Duly
+    from duly.core.answers import Duplicate, First
+    from duly.core.errors import (
         DulyError,
         Held,
         LeaseLost,
@@ -27,10 +30,7 @@ if TYPE_CHECKING:
         UnsafeStore,
         WrongColour,
     )
-    from duly._kernel.records import Duplicate, First
-    from duly._kernel.retry import Backoff, Dead, NotYet, Retry
-    from duly._ledger.replaying import Replayed
-    from duly.app import Duly
+    from duly.core.retry import Backoff, Dead, NotYet, Retry
     from duly.gate.explaining import explain
     from duly.gate.provider import Provider
     from duly.gate.secrets import Secret
@@ -63,7 +63,7 @@ __version__ = "0.1.0"
 # its names is asked for, so that a program pays for the app, the worker, the relay and the gate
 # only if it uses them. The imports above tell the same to type checkers (tests/repo/test_importing.py).
 _NAMES = {
-    "duly._kernel.errors": (
+    "duly.core.errors": (
         "DulyError",
         "Held",
         "LeaseLost",
@@ -78,8 +78,8 @@ _NAMES = {
         "UnsafeStore",
         "WrongColour",
     ),
-    "duly._kernel.records": ("Duplicate", "First"),
-    "duly._kernel.retry": ("Backoff", "Dead", "NotYet", "Retry"),
+    "duly.core.answers": ("Duplicate", "First"),
+    "duly.core.retry": ("Backoff", "Dead", "NotYet", "Retry"),
     "duly._ledger.replaying": ("Replayed",),
     "duly.app": ("Duly",),
     "duly.gate.explaining": ("explain",),

@@ -7,19 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
-from duly._kernel.inputs import (
-    checked_clock,
-    checked_count,
-    checked_duration,
-    checked_scope,
-    kind,
-)
-from duly._kernel.onestep import finish
-from duly._kernel.options import BODIES_KEPT
-from duly._kernel.options import names as table_names
-from duly._kernel.retry import Backoff
 from duly.app_checks import (
     checked_switch,
     refuse_inline,
@@ -29,6 +16,13 @@ from duly.app_checks import (
 )
 from duly.app_dead import INSTEAD
 from duly.app_jobs import AwaitedJobVerbs, JobVerbs
+from duly.core.defaults import BODIES_KEPT
+from duly.core.defaults import names as table_names
+from duly.core.errors import Misuse
+from duly.core.exports import export
+from duly.core.onestep import finish
+from duly.core.retry import Backoff
+from duly.core.validation import checked_clock, checked_count, checked_duration, checked_scope, kind
 from duly.edge import asgi, wsgi
 from duly.edge.direct import handed_over
 from duly.edge.receiver import Database, Receiver
@@ -60,8 +54,8 @@ from duly.stores.opening import store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.versions import Tie
+    from duly.core.clock import Clock
+    from duly.core.versions import Tie
     from duly.edge.asgi import Receive, Scope, Send
     from duly.gate.delivery import Headers
     from duly.gate.provider import Provider

@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import kind
+from duly.core.clock import MICROSECOND
+from duly.core.errors import Misuse
+from duly.core.validation import kind
 from duly.jobs.handlers import INLINE_TIMEOUT
 
 if TYPE_CHECKING:

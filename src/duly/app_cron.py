@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from duly._kernel.retry import Backoff
+from duly.core.retry import Backoff
 from duly.jobs.handlers import JOB_ATTEMPTS, QUEUE, handler_of
 from duly.jobs.schedule import schedule_of
 

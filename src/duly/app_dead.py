@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._kernel.inputs import checked_count
-from duly._kernel.onestep import finish
 from duly._ledger.letters import MOST_SHOWN, SHOWN, checked_id
 from duly._ledger.replaying import replay
+from duly.core.onestep import finish
+from duly.core.validation import checked_count
 from duly.jobs.dead import discarded, listed, selection
 from duly.jobs.inside import refuse_inside
 from duly.jobs.replaying import plan_of
@@ -17,8 +17,8 @@ from duly.jobs.stats import counted
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly._kernel.results import Storable
     from duly._ledger.replaying import Replayed
+    from duly.core.json_bytes import Storable
     from duly.jobs.bell import Bell
     from duly.jobs.dead import DeadLetter
     from duly.jobs.resolving import Finding

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import WrongColour
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.errors import WrongColour
+from duly.core.onestep import finish
 from duly.jobs import enqueue as putting
 from duly.jobs.inside import inside, refuse_inside
 from duly.jobs.registry import WINDOW
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime, timedelta
 
-    from duly._kernel.functions import Colour
-    from duly._kernel.results import Storable
-    from duly._kernel.session import Opened, Runner, Session
+    from duly.core.functions import Colour
+    from duly.core.json_bytes import Storable
+    from duly.core.session import Opened, Runner, Session
     from duly.edge.receiver import Receiver
     from duly.jobs.bell import Bell
     from duly.jobs.enqueue import Enqueued, NewJob

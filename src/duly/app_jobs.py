@@ -7,16 +7,16 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import Misuse, WrongColour
-from duly._kernel.inputs import checked_count, checked_duration, kind
-from duly._kernel.retry import Backoff
 from duly.app_checks import checked_until, loop_is_running, refuse_colour
 from duly.app_cron import CronVerbs
 from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
 from duly.app_relay import AwaitedRelayVerbs, RelayVerbs
 from duly.app_secrets import texts_to_hide
 from duly.app_send import AwaitedSendVerbs, SendVerbs
+from duly.core.clock import MICROSECOND
+from duly.core.errors import Misuse, WrongColour
+from duly.core.retry import Backoff
+from duly.core.validation import checked_count, checked_duration, kind
 from duly.jobs.bell import Bell
 from duly.jobs.handlers import (
     JOB_ATTEMPTS,
@@ -38,7 +38,7 @@ from duly.runtime.worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from duly._kernel.session import Runner
+    from duly.core.session import Runner
     from duly.edge.site import Site
     from duly.jobs.handlers import Handler
     from duly.runtime.settings import Settings

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._kernel.inputs import checked_count
-from duly._kernel.onestep import finish
 from duly._ledger.letters import MOST_SHOWN, SHOWN, checked_id
 from duly._ledger.replaying import replay
+from duly.core.onestep import finish
+from duly.core.validation import checked_count
 from duly.jobs.inside import refuse_inside
 from duly.outbox.letters import chosen, discarded, found, listed, plan_of
 from duly.outbox.stats import counted

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from duly._kernel.errors import Misuse, WrongColour
 from duly.app_checks import checked_until, loop_is_running
 from duly.app_secrets import texts_to_hide
+from duly.core.errors import Misuse, WrongColour
 from duly.outbox.messages import ATTEMPTS, BACKOFF
 from duly.outbox.outgoing import TIMEOUT, checked_name, transport_of
 from duly.runtime.hosting import event_loop
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from duly._kernel.retry import Backoff
+    from duly.core.retry import Backoff
     from duly.edge.site import Site
     from duly.gate.secrets import Secrets
     from duly.jobs.bell import Bell

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
 from duly.app_enqueue import AwaitedEnqueueVerbs, EnqueueVerbs
 from duly.app_outbox import AwaitedOutbox, Outbox
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
 from duly.outbox.outgoing import WINDOW
 from duly.outbox.stage import stage
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
-    from duly._kernel.results import Storable
-    from duly._kernel.session import Runner, Session
+    from duly.core.json_bytes import Storable
+    from duly.core.session import Runner, Session
     from duly.outbox.messages import NewMessage, Staged
     from duly.stores.joinable import AwaitedTx, BlockingTx
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import checked_clock, kind
-from duly._kernel.options import names
-from duly._kernel.records import Answer, Duplicate, First
+from duly.core.answers import Answer, Duplicate, First
+from duly.core.defaults import names
+from duly.core.errors import Misuse
+from duly.core.validation import checked_clock, kind
 from duly.stores.base import Store
 from duly.stores.join import Colour, join, recognise
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.session import Session
+    from duly.core.clock import Clock
+    from duly.core.session import Session
 
 
 class Where(NamedTuple):

@@ -9,16 +9,16 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
-from duly._kernel.errors import Misuse, WrongColour
-from duly._kernel.inputs import checked_count, checked_work
-from duly._kernel.onestep import finish
-from duly._kernel.options import CLAIM_TTL, FENCE_LEASE, ORDER_SCOPE, PRUNE_CHUNK
 from duly._ledger import dedup as dedups
 from duly._ledger.asks import advance, ask, batch_ask
 from duly._ledger.once import InTransaction, UnderLease
 from duly._ledger.order import newer_committed, newer_joined
 from duly._ledger.prune import prune_committed, prune_joined
 from duly._ledger.turns import NOT_GIVEN, Turn
+from duly.core.defaults import CLAIM_TTL, FENCE_LEASE, ORDER_SCOPE, PRUNE_CHUNK
+from duly.core.errors import Misuse, WrongColour
+from duly.core.onestep import finish
+from duly.core.validation import checked_count, checked_work
 from duly.stores.sql.migrations import apply_all
 from duly.targets import (
     Where,
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from types import TracebackType
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.records import Answer
-    from duly._kernel.results import Storable, Stored
-    from duly._kernel.versions import Tie, Version
+    from duly.core.answers import Answer
+    from duly.core.clock import Clock
+    from duly.core.json_bytes import Storable, Stored
+    from duly.core.versions import Tie, Version
     from duly.stores.base import Store
     from duly.stores.joinable import Joinable
 

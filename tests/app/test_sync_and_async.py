@@ -10,12 +10,12 @@ import pytest
 
 import duly
 from duly import aio, verbs
-from duly._kernel.errors import Code, DulyError
-from duly._kernel.failures import Failure
 from duly._ledger.turns import Turn
 from duly.app import Awaited
 from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
 from duly.app_outbox import AwaitedOutbox, Outbox
+from duly.core.errors import Code, DulyError
+from duly.core.failures import Failure
 from duly.jobs.context import AsyncJob, Job
 from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
 from duly.jobs.resolving import UnknownEffect

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import duly
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.gate import Secret, provider_named
 from duly.tools.sending.events import Event, Wish, event_of
 from duly.tools.sending.parcels import Parcel, altered

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly._kernel.failures import plain
 from duly._ledger import replaying
+from duly.core.failures import plain
 from duly.tools import messages
 from duly.tools.cli import main
 from tests.support.inboxes import found

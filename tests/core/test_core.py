@@ -13,11 +13,11 @@ from hypothesis import strategies as some
 
 import duly
 from duly import NotStorable, WrongColour
-from duly._kernel import results, versions
-from duly._kernel.clock import from_microseconds, to_microseconds
-from duly._kernel.ids import new_token, uuid7
-from duly._kernel.keys import digest, key_of, readable
-from duly._kernel.onestep import finish
+from duly.core import json_bytes, versions
+from duly.core.clock import from_microseconds, to_microseconds
+from duly.core.ids import new_token, uuid7
+from duly.core.keys import digest, key_of, readable
+from duly.core.onestep import finish
 
 SCALAR = (
     some.none()
@@ -67,7 +67,7 @@ def test_an_operation_that_tries_to_wait_is_stopped_at_once_and_cleaned_up() -> 
 
 @given(JSON)
 def test_a_stored_result_comes_back_as_itself(value: Any) -> None:
-    back = results.decode(results.encode(value))
+    back = json_bytes.decode(json_bytes.encode(value))
     assert back == value
     assert type(back) is type(value)
 
@@ -75,16 +75,16 @@ def test_a_stored_result_comes_back_as_itself(value: Any) -> None:
 @given(some.tuples(SCALAR) | some.dictionaries(some.integers(), SCALAR, min_size=1))
 def test_a_result_that_would_come_back_as_something_else_is_refused(value: Any) -> None:
     with pytest.raises(NotStorable):
-        results.encode(value)
+        json_bytes.encode(value)
 
 
 def test_a_result_too_large_or_too_deep_is_refused() -> None:
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    for value in ("x" * (results.MOST_BYTES + 1), deep, 10**5000):
+    for value in ("x" * (json_bytes.MOST_BYTES + 1), deep, 10**5000):
         with pytest.raises(NotStorable):
-            results.encode(value)
+            json_bytes.encode(value)
 
 
 class Point(NamedTuple):
@@ -109,7 +109,7 @@ class Point(NamedTuple):
 )
 def test_what_cannot_be_stored_is_named_by_its_path_and_its_type(value: Any, told: str) -> None:
     with pytest.raises(NotStorable) as raised:
-        results.encode(value, "payload")
+        json_bytes.encode(value, "payload")
     assert str(raised.value).startswith(told)
     assert len(str(raised.value)) < 400
 
@@ -135,7 +135,7 @@ def test_a_value_that_holds_itself_is_refused_at_once() -> None:
     value: list[Any] = []
     value += [value, value]
     with pytest.raises(NotStorable, match="or holds itself"):
-        results.encode(value)
+        json_bytes.encode(value)
 
 
 @given(some.lists(some.binary(), min_size=1), some.lists(some.binary(), min_size=1))

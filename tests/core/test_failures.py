@@ -10,11 +10,11 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as some
 
 from duly import Misuse
-from duly._kernel.errors import FOR_RECEIVERS
-from duly._kernel.failures import Failure, described, plain, read, shorten
-from duly._kernel.inputs import checked_clock
-from duly._kernel.redaction import MARK, REACH
-from duly._kernel.retry import Dead
+from duly.core.errors import FOR_RECEIVERS
+from duly.core.failures import Failure, described, plain, read, shorten
+from duly.core.redaction import MARK, REACH
+from duly.core.retry import Dead
+from duly.core.validation import checked_clock
 from tests.support.growth import CONSTANT, growth
 
 if TYPE_CHECKING:

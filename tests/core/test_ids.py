@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from duly._kernel.ids import new_id, uuid7
+from duly.core.ids import new_id, uuid7
 from tests.support.inboxes import arrival
 
 FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import pytest
 
 import duly
-from duly._kernel.redaction import MARK, places, shown
+from duly.core.redaction import MARK, places, shown
 from tests.stores.join.places import Place
 from tests.support.growth import LINEAR, growth
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from duly import Misuse
-from duly._kernel.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Backoff, Dead, NotYet, Outcome, Retry
+from duly.core.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Backoff, Dead, NotYet, Outcome, Retry
 
 SECOND = 1_000_000
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duly._kernel.states import JOB_MOVES, MESSAGE_MOVES
+from duly.core.states import JOB_MOVES, MESSAGE_MOVES
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEGINNING = "<!-- drawn from _kernel/states.py; tests/docs/test_state_page.py keeps it so -->\n"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import duly
-from duly._kernel.clock import to_microseconds
-from duly._kernel.onestep import finish
+from duly.core.clock import to_microseconds
+from duly.core.onestep import finish
 from duly.inbox.receive import receive_many
 from duly.inbox.tally import NOTES_FOR_EVENT, NOTES_KEPT, Tally, flush
 from tests.conftest import HandClock

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
 from duly.inbox.arrivals import Outcome, Status, event_digest
 from duly.inbox.forget import StillAtWork, forget
 from duly.inbox.receive import receive_alone, receive_many
@@ -25,7 +25,7 @@ from tests.support.watching import waits
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from duly._kernel.session import Session
+    from duly.core.session import Session
     from duly.inbox.arrivals import Arrival
     from duly.inbox.forget import Forgotten
     from tests.conftest import HandClock

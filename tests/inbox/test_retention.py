@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 import duly
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.onestep import finish
+from duly.core.clock import MICROSECOND
+from duly.core.onestep import finish
 from duly.inbox.arrivals import Arrival, Flag, Status
 from duly.inbox.prune import prune_bodies, prune_counters, prune_events
 from duly.inbox.receive import receive_alone, receive_many

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly._kernel.clock import MICROSECOND
+from duly.core.clock import MICROSECOND
 from duly.edge.routes import (
     AS_NEEDED,
     checked_keep,

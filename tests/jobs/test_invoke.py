@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly._kernel.session import Opened
+from duly.core.session import Opened
 from duly.jobs.handlers import handler_of
 from duly.jobs.registry import Registry
 from duly.jobs.running import HandlerFailed, run_inside

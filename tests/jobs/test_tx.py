@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
+from duly.core.onestep import finish
 from duly.jobs.handlers import handler_of
 from duly.jobs.registry import Registry
 from duly.jobs.running import HandlerFailed, run_inside

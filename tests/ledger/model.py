@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from duly import Duplicate, First, Held, LeaseLost, Misuse
-from duly._kernel.results import Json
+from duly.core.json_bytes import Json
 
 Name = tuple[str, str]
 Answer = First | Duplicate

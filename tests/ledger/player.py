@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import duly
-from duly._kernel.keys import key_of
-from duly._kernel.results import Json
+from duly.core.json_bytes import Json
+from duly.core.keys import key_of
 from tests.ledger.model import Ledger, Name, Stored, Wish
 from tests.ledger.steps import (
     ALL_NAMES,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from duly._kernel.results import Json
+from duly.core.json_bytes import Json
 from tests.ledger.model import Name, Version
 
 MICROSECOND, SECOND = timedelta(microseconds=1), timedelta(seconds=1)

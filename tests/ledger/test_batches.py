@@ -12,10 +12,10 @@ import pytest
 
 import duly
 from duly import Held, StoreRefused
-from duly._kernel.keys import key_of
-from duly._kernel.onestep import finish
 from duly._ledger.claims import Terms, claim_many
 from duly._ledger.statements import CLAIMS_READ, CLAIMS_RETAKE
+from duly.core.keys import key_of
+from duly.core.onestep import finish
 from duly.inbox.arrivals import Outcome, Status, event_digest
 from duly.inbox.receive import Leaders, accept, receive_many
 from duly.stores.postgres import runners
@@ -27,7 +27,7 @@ from tests.support.watching import waits
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly._kernel.session import Session
+    from duly.core.session import Session
     from tests.conftest import HandClock
 
 HOUR = timedelta(hours=1)

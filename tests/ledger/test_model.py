@@ -20,8 +20,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from duly._kernel import results as stored_results
-from duly._kernel.results import Json
+from duly.core import json_bytes as stored_results
+from duly.core.json_bytes import Json
 from tests.ledger.model import Claim, Name
 from tests.ledger.player import BY_DIGEST, Holder, Player, Wilful
 from tests.ledger.steps import (

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from duly._kernel.ids import new_id
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.ids import new_id
+from duly.core.onestep import finish
 from duly.outbox.leases import (
     MOST_RESCUES,
     LeasedMessage,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from duly import Store
-    from duly._kernel.session import Session
+    from duly.core.session import Session
     from tests.conftest import HandClock
     from tests.worker.records import Records
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duly
-from duly._kernel.clock import from_microseconds
+from duly.core.clock import from_microseconds
 from duly.outbox.egress import Egress
 from duly.runtime.relaying.settings import RelaySettings
 from tests.outbox.receivers import Receiver

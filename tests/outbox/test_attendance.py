@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
 from duly.edge import reports
 from duly.outbox.attendance import NO_RELAY
 from duly.runtime import janitor

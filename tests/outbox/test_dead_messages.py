@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
 from duly._ledger import replaying
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
 from duly.outbox.leases import MOST_RESCUES, Want, rescue, take
 from duly.outbox.leases import staged as due
 from tests.outbox.offices import STORES, an_office

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
 from duly.outbox.leases import Want, take
 from tests.outbox.offices import an_office
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly._kernel.ids import new_id
-from duly._kernel.retry import RESCUE_BACKOFF
+from duly.core.ids import new_id
+from duly.core.retry import RESCUE_BACKOFF
 from duly.outbox.leases import Settled, Want, rescue, settle, take
 from duly.outbox.outcomes import RELEASED, SENT
 from tests.conftest import HandClock
@@ -37,7 +37,7 @@ from tests.worker.records import Records, settle_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly._kernel.session import Session
+    from duly.core.session import Session
 
 ALLOWED = [
     pytest.param(situation, attempt, id=f"{situation.name}-{attempt}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly._kernel.clock import to_microseconds
+from duly.core.clock import to_microseconds
 from duly.outbox.leases import LeasedMessage
 from duly.outbox.messages import BACKOFF
 from duly.outbox.outcomes import LONGEST_PAUSE, Answered, Circumstances, Ended, judged, pause_of

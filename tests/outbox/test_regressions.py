@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import duly
-from duly._kernel.options import Names
+from duly.core.defaults import Names
 from duly.outbox.egress import Egress
 from duly.outbox.leases import STAGED, outlook, take
 from duly.outbox.messages import request_bytes

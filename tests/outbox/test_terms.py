@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import duly
-from duly._kernel.ids import new_id
+from duly.core.ids import new_id
 from duly.outbox.leases import LeasedMessage
 from duly.outbox.messages import request_bytes
 from duly.outbox.outcomes import Unreached

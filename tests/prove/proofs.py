@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.options import names
+from duly.core.defaults import names
 from duly.tools.proving.asks import EventAsk
 from duly.tools.proving.playing import Wishes
 from duly.tools.proving.recording import by_http_client, by_httpx, by_outbox, by_smtplib  # noqa: F401

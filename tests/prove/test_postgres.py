@@ -18,7 +18,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import duly
-from duly._kernel.options import names
+from duly.core.defaults import names
 from duly.tools.proving.asserting import assert_effectively_once
 from duly.tools.proving.databases.postgres import PostgresBase, aside
 from tests.prove.expected import MISTAKES, RIGHT, Mistaken

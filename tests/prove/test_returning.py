@@ -12,7 +12,7 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import duly
-from duly._kernel.options import names
+from duly.core.defaults import names
 from duly.tools.proving.asserting import assert_effectively_once
 from duly.tools.proving.mistakes import MARK_FIRST
 from duly.tools.proving.recording import Refusals

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import pytest
 
 import duly
-from duly._kernel.errors import StoreRefused
-from duly._kernel.session import Operation, Runner
+from duly.core.errors import StoreRefused
+from duly.core.session import Operation, Runner
 from duly.edge.batch import Batcher
 from duly.edge.lanes import BATCH_BYTES, BATCH_EVENTS, WAITING_BYTES, Overloaded, Queue, Ticket
 from duly.inbox.arrivals import Arrival, Outcome, Status

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import pytest
 
 import duly
-from duly._kernel.errors import StoreRefused
-from duly._kernel.session import Operation, Runner
+from duly.core.errors import StoreRefused
+from duly.core.session import Operation, Runner
 from duly.edge.followers import Followers
 from duly.edge.lanes import Overloaded
 from duly.inbox.arrivals import Arrival, Outcome, Status

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import duly
-from duly._kernel.errors import Code
+from duly.core.errors import Code
 from duly.edge import rejections
 from duly.gate import explaining
 from duly.gate.explaining import KINDS

@@ -132,4 +132,4 @@ def test_public_classes_are_named_as_they_are_imported_before_any_of_them_was_as
 def test_a_pickled_value_loads_what_it_needs() -> None:
     kept = pickle.dumps(duly.Backoff())
     program = f"import pickle; value = pickle.loads({kept!r}); assert type(value).__name__"
-    assert "duly._kernel.retry" in loaded(program)
+    assert "duly.core.retry" in loaded(program)

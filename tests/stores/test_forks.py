@@ -138,7 +138,7 @@ store.close()
 """
 # What handlers run in: a transaction of duly's own that is open to the user's code.
 OPENED = """
-from duly._kernel.onestep import finish
+from duly.core.onestep import finish
 
 async def handle(runner, name):
     async with runner.opened(wait=LONG) as opened:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.options import ORDER_SCOPE
 from duly._ledger import order
 from duly._ledger.asks import advance
+from duly.core.defaults import ORDER_SCOPE
+from duly.core.onestep import finish
 from tests.support.servers import through
 from tests.webhooks.genuine import keys
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import duly
-from duly._kernel.session import Dialect
+from duly.core.session import Dialect
 from duly.stores.sql.migrations import NAME, bare, latest, migrations, split
 from duly.tools.cli import main
 from tests.support.catalogs import Catalog, catalog, facts, note

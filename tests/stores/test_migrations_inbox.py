@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
 from duly.inbox.arrivals import Outcome, Status, event_digest
 from duly.inbox.receive import receive_many
 from tests.support.catalogs import catalog, facts

@@ -11,8 +11,8 @@ from datetime import timedelta
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.session import Session
+from duly.core.onestep import finish
+from duly.core.session import Session
 from tests.support.cancelling import nobody_is_left, was_cancelled
 from tests.support.inboxes import done
 from tests.support.openings import SOON, WRITE, Colour, Site, a_site

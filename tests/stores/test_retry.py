@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 import duly
-from duly._kernel.keys import key_of
+from duly.core.keys import key_of
 from tests.support.processes import until
 from tests.support.proxies import Proxy, proxy
 from tests.support.servers.databases import database_of

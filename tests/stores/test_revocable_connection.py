@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
 from duly.stores.revoking import Loan
 from duly.stores.sqlite.connect import connect
 from tests.stores.join.places import Place
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from duly._kernel.session import Session
+    from duly.core.session import Session
 
 KINDS = ["sqlite", "memory", "postgres"]
 

@@ -7,8 +7,8 @@ from typing import Literal
 import pytest
 
 import duly
-from duly._kernel.options import WAIT
-from duly._kernel.session import Runner, Session
+from duly.core.defaults import WAIT
+from duly.core.session import Runner, Session
 from tests.support.inboxes import found
 from tests.support.proxies import Cut, Proxy, proxy
 

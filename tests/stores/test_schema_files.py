@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import psycopg
 
-from duly._kernel.session import Dialect
+from duly.core.session import Dialect
 from duly.stores.sql.migrations import split
 from duly.stores.sql.statements import TABLES
 from tests.support.catalogs import catalog, sqlite_path

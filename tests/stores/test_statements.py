@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from psycopg.pq import ExecStatus
 
-from duly._kernel.options import Names
-from duly._kernel.session import Dialect
 from duly._ledger import statements as ledger
+from duly.core.defaults import Names
+from duly.core.session import Dialect
 from duly.inbox import statements as inbox
 from duly.jobs import statements as jobs
 from duly.outbox import statements as outbox

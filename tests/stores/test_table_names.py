@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 import duly
-from duly._kernel.options import DEFAULT_PREFIX, Names
+from duly.core.defaults import DEFAULT_PREFIX, Names
 from duly.tools.cli import main
 from tests.support.catalogs import catalog, facts
 from tests.support.migrators import migrated, wait_for_waiters

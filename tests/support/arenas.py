@@ -19,7 +19,7 @@ import asyncpg
 import psycopg
 
 import duly
-from duly._kernel.clock import from_microseconds
+from duly.core.clock import from_microseconds
 from duly.stores.sqlite.store import MemoryStore
 from tests.conftest import HandClock
 

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 
 import duly
-from duly._kernel.ids import new_id
-from duly._kernel.keys import as_bytes, readable
+from duly.core.ids import new_id
+from duly.core.keys import as_bytes, readable
 from duly.inbox.arrivals import Arrival, Flag, Status, event_digest
 from duly.jobs.enqueue import EventJob
 from duly.stores.sqlite.store import MemoryStore

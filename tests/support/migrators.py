@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 import duly
-from duly._kernel.session import Row, Value
+from duly.core.session import Row, Value
 from duly.stores.postgres import store as postgres_store
 from duly.stores.postgres.psycopg_wires import BlockingWire as PostgresWire
 from duly.stores.postgres.session import Values

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Literal
 
 import duly
-from duly._kernel.session import Opened
+from duly.core.session import Opened
 from tests.support.inboxes import done, found
 
 Colour = Literal["sync", "async"]

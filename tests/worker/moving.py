@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._kernel.errors import LeaseLost
-from duly._kernel.ids import new_id
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
-from duly._kernel.states import JobState
+from duly.core.defaults import WAIT
+from duly.core.errors import LeaseLost
+from duly.core.ids import new_id
+from duly.core.onestep import finish
+from duly.core.states import JobState
 from duly.jobs import leases
 from duly.jobs.endings import DONE, Ended
 from duly.jobs.leases import NO_TURNS, Leased, Settled, Taking, Want, finish_inside, settle
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from duly import Store
-    from duly._kernel.session import Session
+    from duly.core.session import Session
     from tests.conftest import HandClock
     from tests.worker.records import Records
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import duly
-from duly._kernel.onestep import finish
+from duly.core.onestep import finish
 from duly.runtime.settings import Settings
 from duly.stores.sqlite.store import MemoryStore
 from tests.support.processes.leading import PATIENCE

@@ -10,10 +10,10 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.ids import new_id
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
-from duly._kernel.retry import RESCUE_LIMIT
+from duly.core.defaults import WAIT
+from duly.core.ids import new_id
+from duly.core.onestep import finish
+from duly.core.retry import RESCUE_LIMIT
 from duly.runtime import janitor
 from duly.runtime.desk import Queue
 from tests.support.processes.leading import PATIENCE
@@ -23,7 +23,7 @@ from tests.worker.subjects import seen, working
 if TYPE_CHECKING:
     import pytest
 
-    from duly._kernel.session import Session
+    from duly.core.session import Session
     from duly.jobs.workers import Identity
     from tests.conftest import HandClock
     from tests.worker.subjects import Case, DatabaseOf, Hand, Subject

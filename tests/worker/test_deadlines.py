@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly._kernel import session
-from duly._kernel.clock import MICROSECOND
+from duly.core import session
+from duly.core.clock import MICROSECOND
 from duly.runtime.taking import SLACK
 from tests.support.processes.leading import PATIENCE
 from tests.worker.conftest import named

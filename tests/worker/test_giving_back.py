@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker
 
-from duly._kernel.retry import RESCUE_LIMIT
+from duly.core.retry import RESCUE_LIMIT
 from duly.runtime import crew, performing
 from tests.worker.lingering import Lingering, give_back
 from tests.worker.subjects import Case, cases, seen, working

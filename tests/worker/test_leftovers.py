@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly._kernel.ids import new_id
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.ids import new_id
+from duly.core.onestep import finish
 from duly.jobs.workers import Identity, beat, idle, rescue
 from tests.jobs.enqueue.desks import CASES
 from tests.support.processes.leading import until
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Session
+    from duly.core.session import Session
     from duly.jobs.context import AsyncJob
     from duly.jobs.tx import AsyncTx
     from tests.conftest import HandClock

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly._kernel.ids import new_id
-from duly._kernel.states import JOB_MOVES
+from duly.core.ids import new_id
+from duly.core.states import JOB_MOVES
 from duly.jobs.workers import Identity, beat, rescue
 from duly.runtime.janitor import taken_back
 from tests.conftest import HandClock
@@ -31,7 +31,7 @@ from tests.worker.records import Records, settle_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly._kernel.session import Session
+    from duly.core.session import Session
 
 ALLOWED = [
     pytest.param(situation, attempt, id=f"{situation.name}-{attempt}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from duly._kernel.retry import RESCUE_LIMIT
+from duly.core.retry import RESCUE_LIMIT
 from duly.jobs.endings import interrupted
 from duly.jobs.leases import Leased
 

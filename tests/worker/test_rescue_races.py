@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 
 import duly
-from duly._kernel.ids import new_id
-from duly._kernel.options import Names
+from duly.core.defaults import Names
+from duly.core.ids import new_id
 from duly.stores.sql.statements import statements
 from tests.conftest import HandClock
 from tests.support.processes.leading import PATIENCE, until

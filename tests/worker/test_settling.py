@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
 from duly.jobs.endings import Ended
 from duly.jobs.leases import Settled, settle
 from tests.jobs.enqueue.desks import CASES

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from duly._kernel.states import JOB_MOVES, MESSAGE_MOVES
+from duly.core.states import JOB_MOVES, MESSAGE_MOVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

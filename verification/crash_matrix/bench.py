@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import duly
-from duly._kernel.onestep import finish
+from duly.core.onestep import finish
 from verification.crash_matrix.shop import HUB_SECRET, SECRET, Terms, shop
 
 if TYPE_CHECKING:

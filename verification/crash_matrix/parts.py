@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from duly._kernel.onestep import finish
-from duly._kernel.options import PRUNE_CHUNK
+from duly.core.defaults import PRUNE_CHUNK
+from duly.core.onestep import finish
 from duly.runtime.janitor import PRUNERS
 from duly.runtime.settings import settings_of
 from verification.crash_matrix.bench import LEASE, Bench, Delivery

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
     from verification.power_loss.verdicts import Finding
 
 # So many findings are shown.

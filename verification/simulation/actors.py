@@ -10,8 +10,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import DulyError
-from duly._kernel.options import PRUNE_CHUNK
+from duly.core.defaults import PRUNE_CHUNK
+from duly.core.errors import DulyError
 from duly.edge.receiver import Database, Receiver
 from duly.edge.requests import Request as Posted
 from duly.jobs.bell import Bell

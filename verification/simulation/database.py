@@ -10,8 +10,8 @@ import random
 import sqlite3
 from typing import TYPE_CHECKING
 
-from duly._kernel.onestep import finish
-from duly._kernel.options import names
+from duly.core.defaults import names
+from duly.core.onestep import finish
 from duly.stores.sql.migrations import apply_next
 from duly.stores.sql.statements import TABLES, statements
 from duly.stores.sqlite.session import SqliteSession

@@ -15,10 +15,10 @@ import sqlite3
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from duly._kernel.clock import MICROSECOND, from_microseconds
-from duly._kernel.errors import LeaseLost, Misuse
-from duly._kernel.options import WAIT
-from duly._kernel.session import Opened, ended
+from duly.core.clock import MICROSECOND, from_microseconds
+from duly.core.defaults import WAIT
+from duly.core.errors import LeaseLost, Misuse
+from duly.core.session import Opened, ended
 from duly.jobs.running import Unfinished
 from duly.stores.base import Capabilities, Store
 from duly.stores.sqlite.errors import refused, unavailable
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
     from datetime import datetime, timedelta
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.session import Operation
+    from duly.core.clock import Clock
+    from duly.core.session import Operation
     from verification.simulation.database import Transaction
     from verification.simulation.processes import Process
 

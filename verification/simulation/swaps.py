@@ -19,8 +19,8 @@ from functools import lru_cache
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.failures import plain
-from duly._kernel.retry import Backoff
+from duly.core.failures import plain
+from duly.core.retry import Backoff
 from verification.simulation import threads
 from verification.simulation.running import here
 
@@ -134,7 +134,7 @@ def swaps() -> Iterator[tuple[Any, str, object]]:
                 yield module, "SimpleQueue", threads.SimpleQueue
             if getattr(module, "threading", None) is threading and name in THREADED:
                 yield module, "threading", threads.Threading
-    yield importlib.import_module("duly._kernel.ids"), "RANDOM", Dice
+    yield importlib.import_module("duly.core.ids"), "RANDOM", Dice
     for name, word, value in PAUSES:
         yield importlib.import_module(name), word, value
 

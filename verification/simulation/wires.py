@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.options import WAIT
+from duly.core.clock import MICROSECOND
+from duly.core.defaults import WAIT
 from duly.stores.sqlite.wires import answered, run, write_each
 from verification.simulation.fences import FENCED, watched
 from verification.simulation.requests import Request
@@ -18,7 +18,7 @@ from verification.simulation.stories import summary
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from duly._kernel.session import Row, Rows, Value
+    from duly.core.session import Row, Rows, Value
     from verification.simulation.database import Transaction
     from verification.simulation.processes import Process
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from greenlet import getcurrent  # type: ignore[import-untyped]
 
-from duly._kernel.errors import Held
+from duly.core.errors import Held
 from verification.simulation.errors import Endless, Violation
 from verification.simulation.nemesis import Nemesis
 from verification.simulation.processes import Process

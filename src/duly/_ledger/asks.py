@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.ids import new_token
-from duly._kernel.inputs import (
+from duly._ledger.claims import Terms
+from duly.core.defaults import WAIT
+from duly.core.ids import new_token
+from duly.core.validation import (
     checked_body,
     checked_duration,
     checked_key,
@@ -13,14 +15,12 @@ from duly._kernel.inputs import (
     checked_ttl,
     checked_wait,
 )
-from duly._kernel.options import WAIT
-from duly._kernel.versions import Comparable, Tie, Version, comparable, tie_applies
-from duly._ledger.claims import Terms
+from duly.core.versions import Comparable, Tie, Version, comparable, tie_applies
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from duly._kernel.keys import Key
+    from duly.core.keys import Key
 
 
 class Ask(NamedTuple):

@@ -6,13 +6,13 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from duly._kernel.errors import Held
+from duly.core.errors import Held
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from duly._kernel.keys import Key
-    from duly._kernel.session import Operation, Session
+    from duly.core.keys import Key
+    from duly.core.session import Operation, Session
 
 T = TypeVar("T")
 logger = logging.getLogger("duly")

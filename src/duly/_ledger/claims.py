@@ -15,18 +15,18 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel import results
-from duly._kernel.clock import from_microseconds
-from duly._kernel.errors import Held
-from duly._kernel.records import Answer, Duplicate, First
-from duly._kernel.states import ClaimState
 from duly._ledger.statements import CLAIMS_INSERT, CLAIMS_READ, CLAIMS_RELEASE, CLAIMS_RETAKE
+from duly.core import json_bytes
+from duly.core.answers import Answer, Duplicate, First
+from duly.core.clock import from_microseconds
+from duly.core.errors import Held
+from duly.core.states import ClaimState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly._kernel.keys import Key
-    from duly._kernel.session import Row, Session, Value
+    from duly.core.keys import Key
+    from duly.core.session import Row, Session, Value
 
 ROUNDS = 3
 
@@ -182,7 +182,7 @@ def duplicate_from(row: Row, fingerprint: bytes | None) -> Duplicate:
     stored, before = row["result"], row["fingerprint"]
     return Duplicate(
         first_seen=from_microseconds(row["first_seen"]),
-        result=None if stored is None else results.decode(stored),
+        result=None if stored is None else json_bytes.decode(stored),
         has_result=stored is not None,
         body_differs=None not in (before, fingerprint) and bytes(before) != fingerprint,
     )

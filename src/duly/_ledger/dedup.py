@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from duly._kernel.keys import Key
-    from duly._kernel.records import Answer
-    from duly._kernel.session import Runner, Session
     from duly._ledger.asks import Ask, BatchAsk
     from duly._ledger.claims import Terms
+    from duly.core.answers import Answer
+    from duly.core.keys import Key
+    from duly.core.session import Runner, Session
 
 
 async def dedup(session: Session, asked: Ask) -> Answer:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.errors import Held
 from duly._ledger.statements import CLAIMS_INSERT, KEYS_READ
+from duly.core.errors import Held
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from duly._kernel.keys import Key
-    from duly._kernel.session import Session
+    from duly.core.keys import Key
+    from duly.core.session import Session
 
 ROUNDS = 3
 

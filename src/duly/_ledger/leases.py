@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import LeaseLost
 from duly._ledger.statements import CLAIMS_MARK, CLAIMS_READ, CLAIMS_RENEW
+from duly.core.errors import LeaseLost
 
 if TYPE_CHECKING:
-    from duly._kernel.keys import Key
-    from duly._kernel.session import Session
+    from duly.core.keys import Key
+    from duly.core.session import Session
 
 
 @dataclass(frozen=True, slots=True)

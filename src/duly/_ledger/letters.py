@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from duly._kernel.clock import to_microseconds
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import kind
+from duly.core.clock import to_microseconds
+from duly.core.errors import Misuse
+from duly.core.validation import kind
 
 SHOWN = 100
 # More than anybody reads; whoever wants all asks by time.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.options import WAIT
 from duly._ledger.statements import VERSIONS_ADVANCE, VERSIONS_READ
+from duly.core.defaults import WAIT
+from duly.core.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly._kernel.session import Row, Runner, Session
     from duly._ledger.asks import Advance
+    from duly.core.session import Row, Runner, Session
 
 
 async def newer(session: Session, asked: Advance) -> bool:

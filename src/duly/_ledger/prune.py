@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._kernel.options import WAIT
 from duly._ledger.statements import CLAIMS_PRUNE
+from duly.core.defaults import WAIT
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Runner, Session
+    from duly.core.session import Runner, Session
 
 
 async def prune(session: Session, *, limit: int) -> int:

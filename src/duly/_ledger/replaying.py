@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.errors import Misuse
+from duly.core.exports import export
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Runner, Session, Value
+    from duly.core.session import Runner, Session, Value
 
 # Small enough that a chunk holds its locks for milliseconds.
 CHUNK = 500

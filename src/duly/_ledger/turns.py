@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel import results
-from duly._kernel.errors import Misuse
-from duly._kernel.records import Answer, Duplicate, not_a_boolean
+from duly.core import json_bytes
+from duly.core.answers import Answer, Duplicate, not_a_boolean
+from duly.core.errors import Misuse
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly._kernel.results import Json, Storable
+    from duly.core.json_bytes import Json, Storable
 
 # Stands for "no result given", because None is a result.
 NOT_GIVEN: Any = object()
@@ -82,8 +82,8 @@ class Turn:
                 "this turn is a duplicate, its result is the first one's: "
                 "set turn.result only under `if turn.first:`"
             )
-        self._encoded = results.encode(value)
-        self._result = results.decode(self._encoded)
+        self._encoded = json_bytes.encode(value)
+        self._result = json_bytes.decode(self._encoded)
 
     def seal(self) -> None:
         """From now on a result would be lost: the turn is over."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
-from duly._kernel.clock import from_microseconds
+from duly.core.clock import from_microseconds
 from duly.inbox.arrivals import Status
 
 if TYPE_CHECKING:

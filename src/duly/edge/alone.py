@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from duly._kernel.errors import Held, StoreUnavailable
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.errors import Held, StoreUnavailable
+from duly.core.onestep import finish
 from duly.edge.lanes import late
 from duly.inbox.receive import receive_alone, told_as_copy
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Runner
+    from duly.core.session import Runner
     from duly.inbox.arrivals import Arrival, Outcome
 
 # At the same time, each with a connection: those who hope to be done at once, those who wait.

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import StoreUnavailable
+from duly.core.errors import StoreUnavailable
 from duly.edge.alone import AwaitedAlone
 from duly.edge.lanes import IN_FLIGHT, Queue, Ticket, late, size_of
 from duly.inbox.receive import receive_many
@@ -18,7 +18,7 @@ from duly.inbox.receive import receive_many
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly._kernel.session import Runner
+    from duly.core.session import Runner
     from duly.inbox.arrivals import Arrival, Outcome
 
 

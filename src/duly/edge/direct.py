@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import kind
+from duly.core.errors import Misuse
+from duly.core.validation import kind
 from duly.edge.judging import allows, not_allowed
 from duly.edge.replies import Refused
 from duly.edge.requests import Request, refuse_encoding, too_large

@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import StoreUnavailable
-from duly._kernel.onestep import finish
+from duly.core.errors import StoreUnavailable
+from duly.core.onestep import finish
 from duly.edge.alone import BlockingAlone
 from duly.edge.lanes import IN_FLIGHT, Queue, Ticket, late, size_of
 from duly.inbox.receive import receive_many
@@ -21,7 +21,7 @@ from duly.inbox.receive import receive_many
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly._kernel.session import Runner
+    from duly.core.session import Runner
     from duly.inbox.arrivals import Arrival, Outcome
 
 

@@ -14,7 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
-from duly._kernel.onestep import finish
+from duly.core.onestep import finish
 from duly.edge.bridge import LoopThread
 from duly.edge.lanes import late, overloaded
 from duly.inbox.inline import receive_inline
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from datetime import timedelta
 
-    from duly._kernel.functions import Colour
-    from duly._kernel.session import Opened
+    from duly.core.functions import Colour
+    from duly.core.session import Opened
     from duly.inbox.arrivals import Outcome
     from duly.inbox.inline import Work
 

@@ -8,11 +8,11 @@ import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.clock import from_microseconds, to_microseconds
-from duly._kernel.errors import Misuse
-from duly._kernel.ids import new_id
-from duly._kernel.inputs import checked_scope, kind
-from duly._kernel.keys import as_bytes, readable
+from duly.core.clock import from_microseconds, to_microseconds
+from duly.core.errors import Misuse
+from duly.core.ids import new_id
+from duly.core.keys import as_bytes, readable
+from duly.core.validation import checked_scope, kind
 from duly.edge.ages import too_old
 from duly.edge.replies import Fault, quoted, refused
 from duly.inbox.arrivals import Arrival, Flag, Status, event_digest

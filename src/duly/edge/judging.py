@@ -7,7 +7,7 @@ import traceback
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from duly._kernel.errors import DulyError, Held, Rejected, StoreUnavailable
+from duly.core.errors import DulyError, Held, Rejected, StoreUnavailable
 from duly.edge.ages import explain_too_old, first_too_old
 from duly.edge.intake import arrivals_of, delivery_of, event_of
 from duly.edge.lanes import RETRY_AFTER, Overloaded

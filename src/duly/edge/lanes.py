@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from duly._kernel.errors import StoreUnavailable
+from duly.core.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -22,17 +22,17 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from duly._kernel.errors import DulyError, Held, StoreRefused, StoreUnavailable
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.errors import DulyError, Held, StoreRefused, StoreUnavailable
+from duly.core.onestep import finish
 from duly.edge.lanes import Overloaded
 from duly.inbox.statements import META_WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from duly._kernel.functions import Colour
-    from duly._kernel.session import Runner, Session
+    from duly.core.functions import Colour
+    from duly.core.session import Runner, Session
     from duly.edge.inline import InlineLane
 
     Lane = Literal["inline", "deferred"]

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
     from datetime import timedelta
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.functions import Colour
-    from duly._kernel.session import Runner
+    from duly.core.clock import Clock
+    from duly.core.functions import Colour
+    from duly.core.session import Runner
     from duly.edge.inline import OrmOpener
     from duly.edge.intake import Delivery
     from duly.edge.readiness import Lane

@@ -25,7 +25,7 @@ from duly.gate.suspicions.case import Case
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from duly._kernel.errors import Rejected
+    from duly.core.errors import Rejected
     from duly.gate.delivery import Headers
     from duly.gate.source import Source
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly._kernel.errors import Rejected
+    from duly.core.errors import Rejected
     from duly.gate.handshakes import Reply as Handshake
 
 JSON = "application/json"

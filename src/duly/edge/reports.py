@@ -9,9 +9,9 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import DulyError
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.errors import DulyError
+from duly.core.onestep import finish
 from duly.inbox.arrivals import Status
 from duly.inbox.tally import Tally, flush
 from duly.jobs.statements import WORKERS_ALIVE
@@ -19,7 +19,7 @@ from duly.jobs.statements import WORKERS_ALIVE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly._kernel.session import Runner, Session
+    from duly.core.session import Runner, Session
     from duly.edge.intake import Delivery
     from duly.edge.replies import Reply
     from duly.edge.routes import Route

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import checked_count, checked_duration, kind
-from duly._kernel.options import CLAIM_TTL
+from duly.core.clock import MICROSECOND
+from duly.core.defaults import CLAIM_TTL
+from duly.core.errors import Misuse
+from duly.core.validation import checked_count, checked_duration, kind
 from duly.jobs.handlers import Handlers
 
 if TYPE_CHECKING:

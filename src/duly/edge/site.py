@@ -6,7 +6,7 @@ import json
 import threading
 from typing import TYPE_CHECKING, Final, Self
 
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
 from duly.edge.lanes import RETRY_AFTER
 from duly.edge.replies import Fault, Reply, refused
 from duly.edge.reports import alive
@@ -14,8 +14,8 @@ from duly.edge.reports import alive
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from duly._kernel.functions import Colour
-    from duly._kernel.session import Runner
+    from duly.core.functions import Colour
+    from duly.core.session import Runner
     from duly.edge.receiver import Receiver
     from duly.edge.routes import Route
 

@@ -4,7 +4,7 @@ Pure functions from raw bytes to `Verified`, or `Rejected`, and nothing else. Pr
 the parts here are what their profiles, and yours, are made of.
 """
 
-from duly._kernel.errors import Code, Rejected
+from duly.core.errors import Code, Rejected
 from duly.gate.explaining import explain
 from duly.gate.facts import Facts
 from duly.gate.handshakes import Echo, Handshake, Mac, Reply

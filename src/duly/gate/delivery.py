@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from duly._kernel.errors import Code, Misuse, Rejected
-from duly._kernel.inputs import kind
+from duly.core.errors import Code, Misuse, Rejected
+from duly.core.validation import kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from time import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from duly._kernel.errors import Code, Misuse, Rejected
-from duly._kernel.inputs import kind
+from duly.core.errors import Code, Misuse, Rejected
+from duly.core.validation import kind
 from duly.gate.delivery import Delivery, checked_body, fields_with_care, seconds_of
 from duly.gate.secrets import hide
 from duly.gate.source import Source

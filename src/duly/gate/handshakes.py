@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.gate.places import Place, Spot, place_of, spot_of
 from duly.gate.schemes.encodings import ENCODERS, checked_digest, checked_encoding
 

@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from time import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from duly._kernel.errors import Code, Misuse, Rejected
-from duly._kernel.inputs import checked_duration, kind
-from duly._kernel.onestep import finish
+from duly.core.errors import Code, Misuse, Rejected
+from duly.core.onestep import finish
+from duly.core.validation import checked_duration, kind
 from duly.gate.delivery import seconds_of
 from duly.gate.facts import moment
 from duly.gate.secrets import Secret

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.gate.reading import Odd, Parsed, form_of, parsed
 
 if TYPE_CHECKING:

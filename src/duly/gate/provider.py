@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
-from duly._kernel.inputs import kind
+from duly.core.errors import Misuse
+from duly.core.exports import export
+from duly.core.validation import kind
 from duly.gate.places import FORM, Place, Spot, place_of, spot_of
 from duly.gate.schemes.base import Scheme
 

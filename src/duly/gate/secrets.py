@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NoReturn, TypeAlias
 
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
-from duly._kernel.inputs import kind
+from duly.core.errors import Misuse
+from duly.core.exports import export
+from duly.core.validation import kind
 
 # How often a name is seen in a log line, and how rarely a person needs more.
 NAME_LENGTH = 100

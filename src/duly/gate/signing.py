@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._kernel.errors import Misuse, Rejected
-from duly._kernel.exports import export
+from duly.core.errors import Misuse, Rejected
+from duly.core.exports import export
 from duly.gate.delivery import checked_body, seconds_of
 from duly.gate.schemes.base import Draft
 from duly.gate.secrets import Secret, hide, secrets_of

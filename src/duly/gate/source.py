@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
-from duly._kernel.inputs import checked_scope, kind
+from duly.core.errors import Misuse
+from duly.core.exports import export
+from duly.core.validation import checked_scope, kind
 from duly.gate.provider import Provider
 from duly.gate.providers import provider_named
 from duly.gate.reading import USUAL, Limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import time
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Misuse, Rejected
 from duly.gate.delivery import Delivery, checked_body, fields_of, seconds_of
 from duly.gate.facts import moment as moment_of
 from duly.gate.places import Reading

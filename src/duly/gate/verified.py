@@ -6,7 +6,7 @@ import hashlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.exports import export
+from duly.core.exports import export
 from duly.gate.facts import Facts, digest_key, facts_of
 from duly.gate.places import Reading
 

@@ -10,10 +10,10 @@ import hashlib
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.keys import Key, as_bytes, digest, measured, measured_scope, readable
+from duly.core.keys import Key, as_bytes, digest, measured, measured_scope, readable
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Value
+    from duly.core.session import Value
     from duly.jobs.enqueue import EventJob
 
 EVENT = measured(b"event")

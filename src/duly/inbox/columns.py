@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly._kernel.session import Value
+    from duly.core.session import Value
     from duly.inbox.arrivals import Arrival
 
 NO_DIGEST = bytes(32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.exports import export
+from duly.core.exports import export
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.errors import Misuse
+from duly.core.exports import export
 from duly.inbox.arrivals import Flag, event_key
 from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG, GUARDS_FORGET
 from duly.jobs.statements import JOBS_DISCARD, JOBS_OF_EVENT
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Row, Runner, Session
+    from duly.core.session import Row, Runner, Session
 
 
 @export

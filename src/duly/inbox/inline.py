@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
 from duly.inbox.arrivals import Outcome, Status
 from duly.inbox.receive import receive_alone
 from duly.jobs.running import run_inside
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from duly._kernel.session import Opened
+    from duly.core.session import Opened
     from duly.inbox.arrivals import Arrival
     from duly.inbox.events import Event
     from duly.jobs.handlers import Handler

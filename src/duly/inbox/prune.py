@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.options import COUNTERS_KEPT, WAIT
+from duly.core.clock import MICROSECOND
+from duly.core.defaults import COUNTERS_KEPT, WAIT
 from duly.inbox.statements import (
     COUNTERS_PRUNE,
     DELIVERIES_PRUNE,
@@ -15,7 +15,7 @@ from duly.inbox.statements import (
 )
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Runner, Session
+    from duly.core.session import Runner, Session
 
 
 async def prune_bodies(runner: Runner, limit: int) -> int:

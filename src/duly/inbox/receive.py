@@ -11,12 +11,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Held, StoreRefused, StoreUnavailable
-from duly._kernel.options import WAIT
-from duly._kernel.records import Duplicate, First
-from duly._kernel.states import ClaimState
 from duly._ledger.claims import Terms, claim, claim_values, key_values, release, terms_values
 from duly._ledger.statements import CLAIMS_INSERT, CLAIMS_READ
+from duly.core.answers import Duplicate, First
+from duly.core.defaults import WAIT
+from duly.core.errors import Held, StoreRefused, StoreUnavailable
+from duly.core.states import ClaimState
 from duly.inbox.arrivals import Flag, Outcome, Status, audit_key
 from duly.inbox.columns import batch_values
 from duly.inbox.statements import (
@@ -31,9 +31,9 @@ from duly.jobs.statements import JOBS_INSERT, JOBS_OF_EVENT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from duly._kernel.keys import Key
-    from duly._kernel.records import Answer
-    from duly._kernel.session import Row, Runner, Session, Value
+    from duly.core.answers import Answer
+    from duly.core.keys import Key
+    from duly.core.session import Row, Runner, Session, Value
     from duly.inbox.arrivals import Arrival
 
 DUPLICATE = Outcome(Status.DUPLICATE)

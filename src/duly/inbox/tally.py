@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
 from duly.inbox.statements import COUNTERS_ADD, DELIVERIES_NOTE
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Runner, Session
+    from duly.core.session import Runner, Session
     from duly.inbox.arrivals import Arrival
 
 # Enough to see what a sender does; a storm of copies must fill neither memory nor a table.

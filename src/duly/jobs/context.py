@@ -6,12 +6,12 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from duly._kernel.clock import from_microseconds
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
-from duly._kernel.inputs import checked_scope, kind
-from duly._kernel.keys import as_bytes, digest
-from duly._kernel.onestep import finish
+from duly.core.clock import from_microseconds
+from duly.core.errors import Misuse
+from duly.core.exports import export
+from duly.core.keys import as_bytes, digest
+from duly.core.onestep import finish
+from duly.core.validation import checked_scope, kind
 from duly.jobs.effects import How, Step, checked_how, effects_digest, perform, whose
 from duly.jobs.inside import refuse_inside
 from duly.jobs.promises import Promises
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from datetime import datetime
 
-    from duly._kernel.results import Stored
-    from duly._kernel.session import Runner
+    from duly.core.json_bytes import Stored
+    from duly.core.session import Runner
     from duly.jobs.effects import Choice
     from duly.jobs.foreign import AsyncClient, Client
     from duly.jobs.leases import Leased

@@ -10,13 +10,13 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._kernel.clock import from_microseconds
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
-from duly._kernel.failures import Failure, read
-from duly._kernel.options import WAIT
-from duly._kernel.redaction import REACH, cleaned, redacted
 from duly._ledger.letters import checked_id, checked_text, checked_time
+from duly.core.clock import from_microseconds
+from duly.core.defaults import WAIT
+from duly.core.errors import Misuse
+from duly.core.exports import export
+from duly.core.failures import Failure, read
+from duly.core.redaction import REACH, cleaned, redacted
 from duly.jobs.resolving import UnknownEffect, digest_of, unknown_effects
 from duly.jobs.statements import (
     HISTORY_DISCARDED,
@@ -29,7 +29,7 @@ from duly.jobs.statements import (
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly._kernel.session import Row, Runner, Session, Value
+    from duly.core.session import Row, Runner, Session, Value
 
 TIMES = ("since", "until")
 # How much of an event's body a person is shown.

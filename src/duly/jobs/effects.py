@@ -12,18 +12,18 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from duly._kernel import results
-from duly._kernel.errors import Held, Misuse, NotStorable, StoreUnavailable
-from duly._kernel.inputs import checked_scope, kind
-from duly._kernel.keys import as_bytes, digest
-from duly._kernel.options import WAIT
-from duly._kernel.retry import Dead
+from duly.core import json_bytes
+from duly.core.defaults import WAIT
+from duly.core.errors import Held, Misuse, NotStorable, StoreUnavailable
+from duly.core.keys import as_bytes, digest
+from duly.core.retry import Dead
+from duly.core.validation import checked_scope, kind
 from duly.jobs.leases import lost
 from duly.jobs.statements import EFFECTS_INTEND, EFFECTS_READ, EFFECTS_UNDO, EFFECTS_WRITE
 
 if TYPE_CHECKING:
-    from duly._kernel.results import Json
-    from duly._kernel.session import Operation, Row, Runner, Session, Value
+    from duly.core.json_bytes import Json
+    from duly.core.session import Operation, Row, Runner, Session, Value
     from duly.jobs.leases import Leased
 
 # Each waits for seconds by itself, for a connection or for an answer.
@@ -159,7 +159,7 @@ def remembered(step: Step, stored: bytes | None) -> Json:
             f"say what it was with app.resolve({step.leased.id!r}, {step.name!r}, done=True, "
             "result=...), let the call return JSON, such as an id, then replay the job"
         )
-    return results.decode(stored)
+    return json_bytes.decode(stored)
 
 
 async def failed(session: Session, step: Step, *, certain: bool) -> None:
@@ -189,7 +189,7 @@ async def finished(runner: Runner, step: Step, result: Any) -> Json:
     """Record that the step was taken. A result that cannot be kept does not undo it."""
     unstorable: NotStorable | None = None
     try:
-        stored: bytes | None = results.encode(result)
+        stored: bytes | None = json_bytes.encode(result)
     except NotStorable as problem:
         stored, unstorable = NOT_KEPT, problem
     await insisted(runner, step, lambda session: write(session, step, "done", stored))

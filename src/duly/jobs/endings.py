@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import Held, LeaseLost, Misuse, StoreUnavailable
-from duly._kernel.failures import described, plain
-from duly._kernel.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Dead, NotYet, Outcome, Retry
+from duly.core.clock import MICROSECOND
+from duly.core.errors import Held, LeaseLost, Misuse, StoreUnavailable
+from duly.core.failures import described, plain
+from duly.core.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Dead, NotYet, Outcome, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

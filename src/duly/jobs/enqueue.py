@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.exports import export
-from duly._kernel.ids import new_id
 from duly._ledger.keyed import Keyed, first_with_key
+from duly.core.exports import export
+from duly.core.ids import new_id
 from duly.jobs.statements import JOBS_INSERT, KEYS_RETAKE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly._kernel.keys import Key
-    from duly._kernel.session import Session, Value
+    from duly.core.keys import Key
+    from duly.core.session import Session, Value
     from duly.jobs.handlers import Handler
 
 

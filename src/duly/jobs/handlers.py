@@ -9,12 +9,12 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import Misuse
-from duly._kernel.functions import Colour, asked_by, colour_of
-from duly._kernel.inputs import kind
-from duly._kernel.keys import as_bytes
-from duly._kernel.retry import Backoff
+from duly.core.clock import MICROSECOND
+from duly.core.errors import Misuse
+from duly.core.functions import Colour, asked_by, colour_of
+from duly.core.keys import as_bytes
+from duly.core.retry import Backoff
+from duly.core.validation import kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

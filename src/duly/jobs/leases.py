@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.errors import LeaseLost
+from duly.core.errors import LeaseLost
 from duly.jobs.statements import (
     JOBS_BURY,
     JOBS_DONE,
@@ -24,7 +24,7 @@ from duly.jobs.statements import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from duly._kernel.session import Row, Session, Value
+    from duly.core.session import Row, Session, Value
     from duly.jobs.endings import Ended
 
 # Enough to keep up with any burst of jobs that come due together; each costs one small update.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._kernel.errors import Misuse
-from duly._kernel.keys import Key, as_bytes, digest, readable
-from duly._kernel.retry import Dead
 from duly._ledger.asks import advance
+from duly.core.errors import Misuse
+from duly.core.keys import Key, as_bytes, digest, readable
+from duly.core.retry import Dead
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly._kernel.versions import Tie
     from duly._ledger.asks import Advance
+    from duly.core.versions import Tie
     from duly.jobs.handlers import Handler
     from duly.jobs.leases import Leased
 

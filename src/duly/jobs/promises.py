@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator

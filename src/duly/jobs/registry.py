@@ -6,10 +6,10 @@ from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel import results
-from duly._kernel.errors import Misuse
-from duly._kernel.ids import new_id
-from duly._kernel.inputs import checked_duration, checked_key, kind, when
+from duly.core import json_bytes
+from duly.core.errors import Misuse
+from duly.core.ids import new_id
+from duly.core.validation import checked_duration, checked_key, kind, when
 from duly.jobs.enqueue import NewJob, job_scope
 from duly.jobs.handlers import checked_queue
 from duly.outbox.outgoing import Outgoing
@@ -146,4 +146,4 @@ def checked_priority(priority: object) -> int:
 
 def payload_bytes(payload: object) -> bytes:
     """A payload as JSON; refused if it would come back as something else."""
-    return results.encode(payload, "payload")
+    return json_bytes.encode(payload, "payload")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from duly._kernel.errors import Misuse
 from duly._ledger.replaying import Plan, gap_of
+from duly.core.errors import Misuse
 from duly.jobs.dead import Selection
 from duly.jobs.statements import JOBS_DEAD_IDS, JOBS_REPLAY
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel import results
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import checked_scope, kind
-from duly._kernel.options import WAIT
+from duly.core import json_bytes
+from duly.core.defaults import WAIT
+from duly.core.errors import Misuse
+from duly.core.validation import checked_scope, kind
 from duly.jobs.effects import NOT_KEPT, effects_digest
 from duly.jobs.statements import EFFECTS_CLEAR, EFFECTS_OF, EFFECTS_RESOLVE, JOBS_LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly._kernel.session import Row, Runner, Session, Value
+    from duly.core.session import Row, Runner, Session, Value
 
 
 class UnknownEffect(NamedTuple):
@@ -41,7 +41,7 @@ def finding_of(job: str, effect: object, *, done: object, result: object) -> Fin
         raise Misuse("done must be True where the effect happened, and False where it did not")
     if not done and result is not None:
         raise Misuse("an effect that did not happen has no result: leave it out, or set done=True")
-    return Finding(job, checked_scope(effect), results.encode(result) if done else None)
+    return Finding(job, checked_scope(effect), json_bytes.encode(result) if done else None)
 
 
 async def resolve(runner: Runner, finding: Finding) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.functions import refuse_unawaited
+from duly.core.functions import refuse_unawaited
 from duly.jobs.endings import as_problem
 from duly.jobs.inside import inside
 from duly.jobs.tx import AsyncTx, Tx
@@ -12,7 +12,7 @@ from duly.jobs.tx import AsyncTx, Tx
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly._kernel.session import Opened
+    from duly.core.session import Opened
     from duly.jobs.handlers import Handler
     from duly.jobs.registry import Registry
 

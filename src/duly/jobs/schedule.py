@@ -12,17 +12,17 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
-from duly._kernel.clock import MICROSECOND, from_microseconds, to_microseconds
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import needs
-from duly._kernel.inputs import kind
+from duly.core.clock import MICROSECOND, from_microseconds, to_microseconds
+from duly.core.errors import Misuse
+from duly.core.extras import needs
+from duly.core.validation import kind
 from duly.jobs.enqueue import enqueue_many, job_scope
 from duly.jobs.statements import SCHEDULES_ADVANCE, SCHEDULES_READ
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from duly._kernel.session import Session
+    from duly.core.session import Session
     from duly.jobs.enqueue import NewJob
     from duly.jobs.registry import Registry
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from duly._kernel.exports import export
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.exports import export
 from duly.jobs.statements import JOBS_COUNTS, WORKERS_LIVE
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Row, Runner, Session
+    from duly.core.session import Row, Runner, Session
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
-from duly._kernel.onestep import finish
-from duly._kernel.options import ORDER_SCOPE
 from duly._ledger import order
 from duly._ledger.asks import advance
+from duly.core.defaults import ORDER_SCOPE
+from duly.core.errors import Misuse
+from duly.core.exports import export
+from duly.core.onestep import finish
 from duly.jobs.enqueue import enqueue, enqueue_many
 from duly.jobs.promises import Promises
 from duly.outbox.stage import stage
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     # Type checkers know it without its package being installed.
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    from duly._kernel.results import Storable
-    from duly._kernel.session import Opened, Rows, Session
-    from duly._kernel.versions import Tie, Version
+    from duly.core.json_bytes import Storable
+    from duly.core.session import Opened, Rows, Session
+    from duly.core.versions import Tie, Version
     from duly.jobs.enqueue import Enqueued
     from duly.jobs.foreign import AsyncOrmSession, OrmSession
     from duly.jobs.options import EnqueueManyOptions, EnqueueOptions

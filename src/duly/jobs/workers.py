@@ -6,10 +6,10 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.failures import plain
-from duly._kernel.options import HISTORY_KEPT, WAIT
-from duly._kernel.retry import RESCUE_BACKOFF, RESCUE_LIMIT
+from duly.core.clock import MICROSECOND
+from duly.core.defaults import HISTORY_KEPT, WAIT
+from duly.core.failures import plain
+from duly.core.retry import RESCUE_BACKOFF, RESCUE_LIMIT
 from duly.jobs.leases import names_of
 from duly.jobs.statements import (
     EFFECTS_PRUNE,
@@ -28,7 +28,7 @@ from duly.jobs.statements import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly._kernel.session import Row, Runner, Session
+    from duly.core.session import Row, Runner, Session
 
 # A lease lost with its worker; small enough that the statement holds its locks for a moment.
 RESCUED_AT_ONCE = 100

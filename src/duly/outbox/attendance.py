@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from duly.outbox.statements import OUTBOX_UNATTENDED
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Session
+    from duly.core.session import Session
 
 logger = logging.getLogger("duly")
 NO_RELAY = (

@@ -16,9 +16,9 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
-from duly._kernel.inputs import checked_count, checked_duration, kind
+from duly.core.errors import Misuse
+from duly.core.exports import export
+from duly.core.validation import checked_count, checked_duration, kind
 from duly.outbox.addresses import refusal
 
 if TYPE_CHECKING:

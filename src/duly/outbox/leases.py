@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.failures import plain
-from duly._kernel.retry import RESCUE_BACKOFF
+from duly.core.failures import plain
+from duly.core.retry import RESCUE_BACKOFF
 from duly.outbox.statements import (
     OUTBOX_BURY,
     OUTBOX_DESTINATIONS,
@@ -26,7 +26,7 @@ from duly.outbox.statements import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from duly._kernel.session import Row, Session, Value
+    from duly.core.session import Row, Session, Value
     from duly.outbox.outcomes import Ended
 
 # Enough to keep up with any burst of messages that come due together; each is one small update.

@@ -10,13 +10,13 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from duly._kernel.clock import from_microseconds
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
-from duly._kernel.failures import Failure, read
-from duly._kernel.options import WAIT
 from duly._ledger.letters import checked_id, checked_text, checked_time
 from duly._ledger.replaying import Plan, gap_of
+from duly.core.clock import from_microseconds
+from duly.core.defaults import WAIT
+from duly.core.errors import Misuse
+from duly.core.exports import export
+from duly.core.failures import Failure, read
 from duly.outbox.egress import target_of
 from duly.outbox.leases import removed
 from duly.outbox.outgoing import SCOPE, is_web
@@ -31,7 +31,7 @@ from duly.outbox.statements import (
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly._kernel.session import Row, Runner, Session, Value
+    from duly.core.session import Row, Runner, Session, Value
 
 TIMES = ("since", "until")
 

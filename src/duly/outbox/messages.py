@@ -10,17 +10,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from duly._kernel import results
-from duly._kernel.clock import from_microseconds
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
-from duly._kernel.inputs import kind
-from duly._kernel.retry import Backoff
+from duly.core import json_bytes as results
+from duly.core.clock import from_microseconds
+from duly.core.errors import Misuse
+from duly.core.exports import export
+from duly.core.retry import Backoff
+from duly.core.validation import kind
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly._kernel.keys import Key
+    from duly.core.keys import Key
     from duly.outbox.leases import LeasedMessage
 
 # Twenty tries are about two days of them: longer than an outage that nobody notices.

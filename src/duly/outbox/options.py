@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
-    from duly._kernel.results import Storable
+    from duly.core.json_bytes import Storable
 
 
 class SendOptions(TypedDict, total=False):

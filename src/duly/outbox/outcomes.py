@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import Misuse
-from duly._kernel.failures import described, plain
-from duly._kernel.retry import Dead, Outcome, Retry
+from duly.core.clock import MICROSECOND
+from duly.core.errors import Misuse
+from duly.core.failures import described, plain
+from duly.core.retry import Dead, Outcome, Retry
 from duly.outbox.egress import EgressRefused
 from duly.outbox.leases import LOST_RELAY, MOST_RESCUES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly._kernel.retry import Backoff
+    from duly.core.retry import Backoff
     from duly.outbox.leases import LeasedMessage
 
 # The other side is busy, restarting, or still at work on an earlier attempt (409 is what servers

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from duly._kernel.errors import Misuse
-from duly._kernel.functions import asked_by, colour_of
-from duly._kernel.ids import new_id
-from duly._kernel.inputs import checked_count, checked_duration, checked_key, kind, when
-from duly._kernel.keys import Key, as_bytes, digest
-from duly._kernel.retry import Backoff
+from duly.core.errors import Misuse
+from duly.core.functions import asked_by, colour_of
+from duly.core.ids import new_id
+from duly.core.keys import Key, as_bytes, digest
+from duly.core.retry import Backoff
+from duly.core.validation import checked_count, checked_duration, checked_key, kind, when
 from duly.outbox.attendance import Attendance
 from duly.outbox.egress import Egress
 from duly.outbox.messages import (
@@ -29,7 +29,7 @@ from duly.outbox.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from duly._kernel.functions import Colour
+    from duly.core.functions import Colour
     from duly.outbox.messages import Message
 
 # The scope of every message, and of the keys that they are known by.

@@ -10,7 +10,7 @@ from duly.outbox.outgoing import SCOPE
 from duly.outbox.statements import OUTBOX_INSERT, SENDS_RETAKE
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Session
+    from duly.core.session import Session
 
 
 async def stage(session: Session, message: NewMessage) -> Staged:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from duly._kernel.exports import export
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.exports import export
 from duly.outbox.statements import OUTBOX_COUNTS, RELAYS_LIVE
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Row, Runner, Session
+    from duly.core.session import Row, Runner, Session
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import installing
+from duly.core.errors import Misuse
+from duly.core.extras import installing
 
 if TYPE_CHECKING:
     from duly.jobs.context import AsyncJob, Job

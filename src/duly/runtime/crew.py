@@ -15,7 +15,7 @@ from collections import Counter, deque
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from duly._kernel.failures import plain
+from duly.core.failures import plain
 from duly.jobs.endings import LOST, RELEASED, SETTLED, Ended, interrupted, judged, timed_out
 from duly.jobs.leases import Settled, settle
 from duly.runtime.desk import HELD_TOO_LONG, Desk
@@ -28,7 +28,7 @@ from duly.runtime.tally import Worked, tell_end
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from duly._kernel.errors import StoreRefused
+    from duly.core.errors import StoreRefused
     from duly.runtime.parts import Parts
     from duly.runtime.runs import Run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.clock import from_microseconds
+from duly.core.clock import from_microseconds
 from duly.gate.delivery import Delivery
 from duly.gate.places import Reading
 from duly.inbox.events import Event
@@ -14,7 +14,7 @@ from duly.jobs.statements import EVENTS_READ
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly._kernel.session import Row, Session
+    from duly.core.session import Row, Session
     from duly.edge.routes import Route
     from duly.jobs.leases import Leased
 

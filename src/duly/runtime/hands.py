@@ -11,7 +11,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from duly._kernel.onestep import finish
+from duly.core.onestep import finish
 from duly.jobs.endings import judged
 from duly.runtime.performing import perform
 

@@ -12,10 +12,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import DulyError
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
-from duly._kernel.session import host_time
+from duly.core.defaults import WAIT
+from duly.core.errors import DulyError
+from duly.core.onestep import finish
+from duly.core.session import host_time
 from duly.jobs.endings import RELEASED, Circumstances, timed_out
 from duly.jobs.leases import Leased, Settled, settle
 from duly.jobs.workers import beat
@@ -23,7 +23,7 @@ from duly.jobs.workers import beat
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from duly._kernel.session import Session
+    from duly.core.session import Session
     from duly.jobs.endings import Ended
     from duly.jobs.workers import Identity, Lease
     from duly.runtime.desk import Desk

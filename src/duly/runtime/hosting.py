@@ -12,7 +12,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from duly._kernel.errors import DulyError
+from duly.core.errors import DulyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -7,9 +7,9 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import DulyError
-from duly._kernel.options import PRUNE_CHUNK, WAIT
 from duly._ledger.prune import prune_committed
+from duly.core.defaults import PRUNE_CHUNK, WAIT
+from duly.core.errors import DulyError
 from duly.inbox.prune import prune_bodies, prune_counters, prune_events
 from duly.jobs.workers import (
     RESCUED_AT_ONCE,
@@ -23,7 +23,7 @@ from duly.jobs.workers import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from duly._kernel.session import Row, Runner, Session
+    from duly.core.session import Row, Runner, Session
     from duly.jobs.workers import Identity
     from duly.outbox.attendance import Attendance
     from duly.runtime.relaying.tally import Relayed

@@ -13,10 +13,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from duly._kernel.errors import Held, Misuse, StoreUnavailable
-from duly._kernel.options import WAIT
-from duly._kernel.session import host_time
 from duly._ledger import order as guard
+from duly.core.defaults import WAIT
+from duly.core.errors import Held, Misuse, StoreUnavailable
+from duly.core.session import host_time
 from duly.jobs import order
 from duly.jobs.context import AsyncJob, Job
 from duly.jobs.endings import DONE, SETTLED, SETTLED_STALE, STALE, Circumstances, Ended, judged
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.session import Opened, Runner, Session
     from duly._ledger.asks import Advance
+    from duly.core.clock import Clock
+    from duly.core.session import Opened, Runner, Session
     from duly.jobs.registry import Registry
     from duly.runtime.callers import Callers
     from duly.runtime.runs import Run

@@ -12,17 +12,17 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Held, LeaseLost, StoreRefused, StoreUnavailable
-from duly._kernel.options import WAIT
 from duly._ledger import order as guard
+from duly.core.defaults import WAIT
+from duly.core.errors import Held, LeaseLost, StoreRefused, StoreUnavailable
 from duly.jobs.leases import finish_inside
 from duly.runtime.settler import AGAIN, Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly._kernel.session import Runner, Session
     from duly._ledger.asks import Advance
+    from duly.core.session import Runner, Session
     from duly.jobs.leases import Settled
     from duly.runtime.runs import Run
 

@@ -10,9 +10,9 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from duly._kernel.clock import from_microseconds
-from duly._kernel.errors import DulyError
-from duly._kernel.options import WAIT
+from duly.core.clock import from_microseconds
+from duly.core.defaults import WAIT
+from duly.core.errors import DulyError
 from duly.jobs.schedule import MOST, due, fire, read
 
 if TYPE_CHECKING:

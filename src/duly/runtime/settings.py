@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import checked_count, checked_duration
+from duly.core.errors import Misuse
+from duly.core.validation import checked_count, checked_duration
 from duly.jobs.handlers import QUEUE, checked_queue
 
 # Enough to keep a processor busy with jobs that mostly wait, and few enough for a small database.

@@ -12,12 +12,12 @@ import random
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from duly._kernel.errors import DulyError, Held, StoreRefused
+from duly.core.errors import DulyError, Held, StoreRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from duly._kernel.session import Runner, Session
+    from duly.core.session import Runner, Session
 
 logger = logging.getLogger("duly")
 # Larger ones would hold their locks longer, and gain nothing.

@@ -8,8 +8,8 @@ import random
 import time
 from typing import TYPE_CHECKING, Literal
 
-from duly._kernel.errors import DulyError, Held
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.errors import DulyError, Held
 from duly.jobs.endings import parked
 from duly.jobs.handlers import Handler
 from duly.jobs.leases import Taking, take
@@ -20,7 +20,7 @@ from duly.runtime.runs import Run
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly._kernel.session import Row, Session
+    from duly.core.session import Row, Session
     from duly.jobs.leases import Leased, Want
     from duly.jobs.workers import Identity
     from duly.runtime.crew import Crew

@@ -6,12 +6,12 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly._kernel.exports import export
-from duly._kernel.failures import read, shorten
+from duly.core.exports import export
+from duly.core.failures import read, shorten
 from duly.inbox.tally import Tally, flush
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Runner
+    from duly.core.session import Runner
     from duly.jobs.endings import Ended
     from duly.jobs.leases import Leased
     from duly.runtime.runs import Run

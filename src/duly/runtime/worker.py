@@ -9,10 +9,10 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import DulyError, Held, StoreUnavailable
-from duly._kernel.ids import new_id
-from duly._kernel.options import WAIT
+from duly.core.clock import MICROSECOND
+from duly.core.defaults import WAIT
+from duly.core.errors import DulyError, Held, StoreUnavailable
+from duly.core.ids import new_id
 from duly.jobs.leases import names_of
 from duly.jobs.workers import Identity, leave, unpark
 from duly.runtime.crew import Crew

@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from duly._kernel.exports import export
+from duly.core.exports import export
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
-    from duly._kernel.session import Runner
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
+    from duly.core.session import Runner
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
-from duly._kernel.errors import Misuse, UnsafeStore
-from duly._kernel.inputs import kind
+from duly.core.errors import Misuse, UnsafeStore
+from duly.core.validation import kind
 from duly.stores.drivers import Colour, type_names
 from duly.stores.openers.deadlines import Bounds
 from duly.stores.revoking import Loan
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
-    from duly._kernel.session import Opened, Session
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
+    from duly.core.session import Opened, Session
     from duly.stores.base import Store
 
 FORMS = "a SQLAlchemy sessionmaker or async_sessionmaker, or duly.django('default')"

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.stores.sql.statements import statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
-    from duly._kernel.session import Dialect, Owner, Session
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
+    from duly.core.session import Dialect, Owner, Session
     from duly.stores.sql.placeholders import Style
 
 Colour = Literal["sync", "async"]

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from duly._kernel.clock import Clock
-from duly._kernel.errors import NotJoinable, WrongColour
-from duly._kernel.options import Names
-from duly._kernel.session import Session
+from duly.core.clock import Clock
+from duly.core.defaults import Names
+from duly.core.errors import NotJoinable, WrongColour
+from duly.core.session import Session
 from duly.stores.drivers import DRIVERS, Colour, Driver, driver_session, type_names
 from duly.stores.mistakes import describe, refusal
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import needs
-from duly._kernel.inputs import checked_clock, checked_count
-from duly._kernel.options import Names, names
+from duly.core.defaults import Names, names
+from duly.core.errors import Misuse
+from duly.core.extras import needs
+from duly.core.validation import checked_clock, checked_count
 
 if TYPE_CHECKING:
-    from duly._kernel.clock import Clock
+    from duly.core.clock import Clock
     from duly.stores.base import Store
 
 FORMS = "sqlite:///shop.db, sqlite:////var/lib/shop.db, postgresql://user@host/name or memory:"

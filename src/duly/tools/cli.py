@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import duly
-from duly._kernel.errors import DulyError, Misuse, StoreRefused, StoreUnavailable
+from duly.core.errors import DulyError, Misuse, StoreRefused, StoreUnavailable
 from duly.tools.output import one_line, without_passwords
 from duly.tools.suggestions import UNRECOGNIZED, without_values
 

@@ -12,7 +12,7 @@ from duly.tools.tables import folded, terminal_width
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
     from duly.outbox.letters import DeadMessage, Gone, OutboxMessage
 
 HEADINGS = ("ID", "DIED", "ATTEMPTS", "DESTINATION", "WHY")

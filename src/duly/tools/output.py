@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
 
 # Up to the last @, because a password may hold one that should have been escaped.
 USER_AND_PASSWORD = re.compile(r"://([^\s:/@]*):\S*@")

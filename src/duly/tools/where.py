@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.stores.opening import FORMS as ADDRESSES
 from duly.stores.opening import store
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, loaded

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly._kernel.failures import plain
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.failures import plain
+from duly.core.onestep import finish
 from duly.jobs.endings import Ended
 from duly.jobs.leases import Settled, settle
 from tests.jobs.enqueue.desks import CASES

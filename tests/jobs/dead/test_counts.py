@@ -7,7 +7,7 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.ids import new_id
+from duly.core.ids import new_id
 from tests.jobs.dead.dying import EVERY_STORE, SECOND, killed
 
 if TYPE_CHECKING:

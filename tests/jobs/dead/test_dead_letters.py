@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
+from duly.core.onestep import finish
 from duly.jobs.dead import discarded
 from tests.jobs.dead.dying import (
     AT_ONCE,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
 from duly._ledger import replaying
+from duly.core.onestep import finish
 from duly.jobs.dead import Selection
 from duly.jobs.replaying import plan_of
 from tests.jobs.dead.dying import AT_ONCE, EVERY_STORE, SECOND, killed, letters, replay

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly._kernel.failures import plain
-from duly._kernel.onestep import finish
-from duly._kernel.options import PRUNE_CHUNK, WAIT
+from duly.core.defaults import PRUNE_CHUNK, WAIT
+from duly.core.failures import plain
+from duly.core.onestep import finish
 from duly.jobs.endings import Ended
 from duly.jobs.leases import Settled, settle
 from duly.jobs.workers import EFFECTS_KEPT, prune_effects

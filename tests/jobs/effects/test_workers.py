@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
+from duly.core.onestep import finish
 from tests.jobs.enqueue.desks import CASES, Case, Desk
 from tests.support.processes.forked import Forked
 from tests.support.processes.leading import ROOT, until

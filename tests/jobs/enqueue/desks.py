@@ -14,9 +14,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import duly
-from duly._kernel.ids import new_id
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.ids import new_id
+from duly.core.onestep import finish
 from duly.jobs.leases import Leased, Taking, finish_inside, take
 from duly.jobs.workers import rescue
 from duly.runtime.desk import Desk as Slots

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
 from duly.jobs.enqueue import enqueue_many
 from tests.jobs.enqueue.desks import CASES, Case, Desk
 from tests.support.proxies import Cut, Proxy, proxy

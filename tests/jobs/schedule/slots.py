@@ -4,9 +4,9 @@ import json
 from datetime import timedelta
 
 import duly
-from duly._kernel.clock import from_microseconds
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.clock import from_microseconds
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
 from duly.jobs.context import Job
 from duly.jobs.handlers import handler_of
 from duly.jobs.registry import Registry

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
 from duly.jobs.schedule import MOST, Missed, Schedules, read
 from tests.conftest import HandClock
 from tests.jobs.schedule.slots import DAY, HOUR, MINUTE, enqueued, fired, report, scheduled

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly._kernel.clock import from_microseconds, to_microseconds
+from duly.core.clock import from_microseconds, to_microseconds
 from duly.jobs.schedule import schedule_of
 from tests.jobs.schedule.slots import DAY, report
 

@@ -6,9 +6,9 @@ from itertools import count
 from typing import Any
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
-from duly._kernel.session import Row, Session, Value
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
+from duly.core.session import Row, Session, Value
 from duly.jobs.schedule import Schedule, fire
 from duly.jobs.statements import SCHEDULES_READ
 from tests.conftest import HandClock

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly._kernel.keys import key_of
-from duly._kernel.onestep import finish
-from duly._kernel.states import CLAIM_MOVES, ClaimState
 from duly._ledger.claims import Terms, claim_values
+from duly.core.keys import key_of
+from duly.core.onestep import finish
+from duly.core.states import CLAIM_MOVES, ClaimState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duly import Store
-    from duly._kernel.session import Value
+    from duly.core.session import Value
     from tests.conftest import HandClock
 
 HOUR = 3_600_000_000

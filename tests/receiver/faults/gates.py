@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import duly
-from duly._kernel.session import Operation, Runner
+from duly.core.session import Operation, Runner
 from tests.receiver.faults.doors import PATIENCE, Answer
 from tests.receiver.faults.shops import Shop
 from tests.support.processes import until

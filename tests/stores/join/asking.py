@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, Literal
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT, Names
-from duly._kernel.session import Opened, Rows
+from duly.core.defaults import WAIT, Names
+from duly.core.onestep import finish
+from duly.core.session import Opened, Rows
 from duly.jobs.registry import Registry
 from duly.jobs.tx import AsyncTx, Tx
 from duly.stores.join import join

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import duly
-from duly._kernel.onestep import finish
+from duly.core.onestep import finish
 from tests.stores.orm.worlds import SECRET, WRITE, Hand, World
 
 if TYPE_CHECKING:

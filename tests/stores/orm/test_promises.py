@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
 from duly.inbox.arrivals import event_digest
 from tests.stores.orm.conftest import opened
 from tests.stores.orm.worlds import ON_POSTGRES, WORLDS, Hand, World, post, signed

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
 import duly
-from duly._kernel.onestep import finish
+from duly.core.onestep import finish
 from tests.stores.join.django_handles import configured, database, spelled
 from tests.stores.join.sqlalchemy_handles import engine_url
 

@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Any
 
 import duly
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
 from tests.support.processes.leading import PATIENCE
 
 # Seconds that a handler works before it is given up, one after the other.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from duly._kernel.retry import RESCUE_LIMIT
-from duly._kernel.states import CLAIM_MOVES, JOB_MOVES, MESSAGE_MOVES
+from duly.core.retry import RESCUE_LIMIT
+from duly.core.states import CLAIM_MOVES, JOB_MOVES, MESSAGE_MOVES
 from duly.outbox.leases import MOST_RESCUES
 from verification.simulation.promises.verdicts import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from duly._kernel import states
+    from duly.core import states
     from verification.simulation.facts import Facts, Move
     from verification.simulation.schedules import Schedule
 

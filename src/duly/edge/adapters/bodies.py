@@ -11,8 +11,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import kind
+from duly.core.errors import Misuse
+from duly.core.validation import kind
 from duly.edge.asgi import access, log
 from duly.edge.requests import refusal_of_lost_body
 from duly.edge.site import Site

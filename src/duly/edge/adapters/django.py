@@ -9,7 +9,7 @@ import re
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.extras import needs
+from duly.core.extras import needs
 from duly.edge import asgi, wsgi
 from duly.edge.adapters.bodies import Whole, function_name, note, route_of, site_of, start
 from duly.edge.replies import Refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.gate.schemes.encodings import ENCODERS, decoded
 from duly.gate.schemes.publickeys import (
     ecdsa_private,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from duly._kernel.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Misuse, Rejected
 from duly.gate.delivery import Delivery, fields_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import binascii
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from typing import Any, Final
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.gate.schemes.asymmetric import ed25519_good, hash_named
 from duly.gate.schemes.encodings import base64url_text
 from duly.gate.schemes.macs import SharedKey

@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Misuse, Rejected
 from duly.gate.reading import Odd, parsed
 from duly.gate.schemes.base import Draft, Held, Match, Scheme
 from duly.gate.schemes.encodings import base64url_text, checked_digest, decoded

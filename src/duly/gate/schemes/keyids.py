@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Code, Rejected
+from duly.core.errors import Code, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from duly._kernel.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Misuse, Rejected
 from duly.gate.schemes.encodings import (
     checked_digest,
     is_key_file,

@@ -11,8 +11,8 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import needs
+from duly.core.errors import Misuse
+from duly.core.extras import needs
 from duly.gate.schemes.encodings import lenient_base64, lenient_hex
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic
 
-from duly._kernel.errors import Code, Misuse, Rejected
-from duly._kernel.inputs import kind
+from duly.core.errors import Code, Misuse, Rejected
+from duly.core.validation import kind
 from duly.gate.schemes.base import MOST_CANDIDATES, Draft, Held, Key, Match, Scheme
 from duly.gate.schemes.contents import Content, content_of, drafted, needed
 from duly.gate.schemes.encodings import ENCODERS, checked_encoding

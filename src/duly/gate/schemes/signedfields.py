@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from duly._kernel.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Misuse, Rejected
 from duly.gate.places import text_of
 from duly.gate.reading import Odd, Parsed, parsed
 from duly.gate.schemes.base import Draft, Held, Match, Scheme

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from duly._kernel.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Misuse, Rejected
 from duly.gate.schemes.asymmetric import ed25519_good
 from duly.gate.schemes.base import MOST_CANDIDATES, Draft, Held, Match, Scheme
 from duly.gate.schemes.contents import needed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duly._kernel.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Misuse, Rejected
 
 # Per second, with room until the year 33658; the finer units need their own digits on top.
 UNITS = {"s": (1, 12), "ms": (1_000, 15), "us": (1_000_000, 18)}

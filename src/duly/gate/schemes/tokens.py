@@ -10,7 +10,7 @@ import hmac
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Misuse, Rejected
 from duly.gate.places import Place, Reading, place_of
 from duly.gate.reading import USUAL
 from duly.gate.schemes.base import Draft, Held, Match, Scheme

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Code, Rejected
+from duly.core.errors import Code, Rejected
 from duly.gate.places import FORM, JSON_STARTS
 from duly.gate.reading import Odd, form_of
 from duly.gate.schemes.contents import Content, drafted

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from duly._kernel.errors import Misuse, Rejected
+from duly.core.errors import Misuse, Rejected
 from duly.gate.delivery import Delivery, Fields
 from duly.gate.places import place_of
 from duly.gate.secrets import Secret

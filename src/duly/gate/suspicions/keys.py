@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from duly._kernel.errors import Code, Misuse
+from duly.core.errors import Code, Misuse
 from duly.gate.providers import provider_named, provider_names
 from duly.gate.schemes.encodings import lenient_base64, lenient_hex
 from duly.gate.secrets import Secret

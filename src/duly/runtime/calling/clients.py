@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import httpx
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.jobs.inside import refuse_inside
 
 if TYPE_CHECKING:

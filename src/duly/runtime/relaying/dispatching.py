@@ -12,9 +12,9 @@ import random
 import time
 from typing import TYPE_CHECKING
 
-from duly._kernel.failures import plain
-from duly._kernel.options import WAIT
-from duly._kernel.session import host_time
+from duly.core.defaults import WAIT
+from duly.core.failures import plain
+from duly.core.session import host_time
 from duly.outbox.leases import Settled, settle
 from duly.outbox.outcomes import RELEASED, SENT, Circumstances, Ended, Stuck, interrupted, judged
 from duly.runtime.relaying.depot import Depot
@@ -25,7 +25,7 @@ from duly.runtime.settler import Settler
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly._kernel.errors import StoreRefused
+    from duly.core.errors import StoreRefused
     from duly.runtime.relaying.lanes import Lane
     from duly.runtime.relaying.parcels import Parcel
     from duly.runtime.relaying.parts import RelayParts

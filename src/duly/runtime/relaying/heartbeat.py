@@ -12,13 +12,13 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import DulyError
-from duly._kernel.ids import new_id
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.errors import DulyError
+from duly.core.ids import new_id
 from duly.jobs.statements import WORKERS_BEAT, WORKERS_LEAVE
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Runner, Session
+    from duly.core.session import Runner, Session
 
 logger = logging.getLogger("duly")
 # Seconds between two beats, and after one that could not be written.

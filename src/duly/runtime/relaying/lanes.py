@@ -14,8 +14,8 @@ from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.retry import Backoff
+from duly.core.clock import MICROSECOND
+from duly.core.retry import Backoff
 from duly.outbox.leases import Want
 
 if TYPE_CHECKING:

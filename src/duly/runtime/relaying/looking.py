@@ -6,12 +6,12 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
 from duly.outbox.leases import destinations, outlook, staged
 from duly.outbox.outgoing import is_web
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Session
+    from duly.core.session import Session
     from duly.runtime.relaying.depot import Depot
     from duly.runtime.relaying.parts import RelayParts
     from duly.runtime.relaying.rescuing import Rescuer

@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import DulyError, Held, StoreUnavailable
+from duly.core.errors import DulyError, Held, StoreUnavailable
 from duly.runtime.janitor import counting, pruning
 from duly.runtime.relaying.dispatching import Dispatcher
 from duly.runtime.relaying.heartbeat import Heartbeat

@@ -7,14 +7,14 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import DulyError
-from duly._kernel.options import WAIT
+from duly.core.defaults import WAIT
+from duly.core.errors import DulyError
 from duly.outbox.leases import RESCUED_AT_ONCE, rescue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly._kernel.session import Runner
+    from duly.core.session import Runner
     from duly.runtime.relaying.tally import Relayed
 
 logger = logging.getLogger("duly")

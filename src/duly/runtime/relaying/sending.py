@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from duly._kernel.errors import Misuse
-from duly._kernel.functions import refuse_unawaited
-from duly._kernel.retry import NotYet, Outcome
+from duly.core.errors import Misuse
+from duly.core.functions import refuse_unawaited
+from duly.core.retry import NotYet, Outcome
 from duly.outbox.egress import EgressRefused
 from duly.outbox.messages import message_of
 from duly.outbox.outcomes import Answered, Stuck, Unreached, Unsendable, Unsigned

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import checked_count, checked_duration
+from duly.core.errors import Misuse
+from duly.core.validation import checked_count, checked_duration
 
 # Sending is mostly waiting: enough that a few slow destinations do not hold up the others, and few
 # enough for one process's sockets.

@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Misuse
-from duly._kernel.functions import colour_of
-from duly._kernel.inputs import kind
+from duly.core.errors import Misuse
+from duly.core.functions import colour_of
+from duly.core.validation import kind
 from duly.gate.schemes.base import MOST_CANDIDATES
 from duly.gate.schemes.standard import StandardWebhooks
 from duly.gate.secrets import hide, secrets_of

@@ -7,9 +7,9 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import DulyError, Held
-from duly._kernel.options import WAIT
+from duly.core.clock import MICROSECOND
+from duly.core.defaults import WAIT
+from duly.core.errors import DulyError, Held
 from duly.outbox.leases import take
 from duly.stores.surely import to_its_end
 

@@ -6,12 +6,12 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly._kernel.exports import export
+from duly.core.exports import export
 from duly.inbox.tally import Tally, flush
 from duly.runtime.tally import reason
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Runner
+    from duly.core.session import Runner
     from duly.outbox.outcomes import Ended
     from duly.runtime.relaying.parcels import Parcel
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import needs
+from duly.core.errors import Misuse
+from duly.core.extras import needs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,7 +22,7 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from duly._kernel.errors import StoreUnavailable
+from duly.core.errors import StoreUnavailable
 from duly.jobs.running import Overdue
 from duly.stores.forks import FreshLock
 from duly.stores.openers.endings import lost

@@ -7,9 +7,9 @@ import threading
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import needs
-from duly._kernel.session import Opened, ended
+from duly.core.errors import Misuse
+from duly.core.extras import needs
+from duly.core.session import Opened, ended
 from duly.stores.join import join
 from duly.stores.openers.addresses import postgres_address, sqlite_address
 from duly.stores.openers.deadlines import BlockingDeadline
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from contextlib import AbstractContextManager
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
-    from duly._kernel.session import Session
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
+    from duly.core.session import Session
     from duly.stores.drivers import Colour
     from duly.stores.openers.deadlines import Bounds
     from duly.stores.openers.django_tests import App

@@ -19,15 +19,15 @@ from weakref import WeakSet
 from django.db import connections, transaction
 from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 
-from duly._kernel.onestep import finish
+from duly.core.onestep import finish
 from duly.stores.join import join
 from duly.stores.sql.migrations import schema_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly._kernel.options import Names
-    from duly._kernel.session import Session
+    from duly.core.defaults import Names
+    from duly.core.session import Session
     from duly.stores.base import Store
 
 # Every table that has rows of work in it; what the installation is stays.

@@ -14,8 +14,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from duly._kernel.errors import StoreUnavailable
-from duly._kernel.session import ended
+from duly.core.errors import StoreUnavailable
+from duly.core.session import ended
 from duly.jobs.running import HandlerFailed, Overdue, Unfinished
 from duly.stores.drivers import find_driver, type_names
 

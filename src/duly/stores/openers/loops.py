@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.stores.drivers import type_names
 
 if TYPE_CHECKING:

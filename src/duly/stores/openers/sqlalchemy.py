@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from duly._kernel.errors import Misuse
-from duly._kernel.session import Opened, ended
+from duly.core.errors import Misuse
+from duly.core.session import Opened, ended
 from duly.jobs.tx import unending
 from duly.stores.drivers import type_names
 from duly.stores.join import join
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
     from duly.stores.drivers import Colour
     from duly.stores.openers.deadlines import Bounds
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connections, transaction
 
-from duly._kernel.errors import NotJoinable
-from duly._kernel.session import ended
+from duly.core.errors import NotJoinable
+from duly.core.session import ended
 from duly.stores.drivers import driver_session, find_driver
 from duly.stores.mistakes import DATABASE, PSYCOPG2
 from duly.stores.owners.lazy import LazySession
@@ -16,9 +16,9 @@ from duly.stores.owners.lazy import LazySession
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
-    from duly._kernel.session import Dialect, Session
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
+    from duly.core.session import Dialect, Session
 
 DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
 

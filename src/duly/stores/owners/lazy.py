@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from duly._kernel.session import Session
+from duly.core.session import Session
 from duly.stores.drivers import check_names
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from datetime import timedelta
 
-    from duly._kernel.options import Names
-    from duly._kernel.session import Dialect, Row, Rows, Value
+    from duly.core.defaults import Names
+    from duly.core.session import Dialect, Row, Rows, Value
 
 
 class Keeper(Protocol):

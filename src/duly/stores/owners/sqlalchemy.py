@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextma
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import NotJoinable
-from duly._kernel.session import ended
+from duly.core.errors import NotJoinable
+from duly.core.session import ended
 from duly.stores.drivers import Driver, driver_session, find_driver, type_names
 from duly.stores.mistakes import DATABASE
 from duly.stores.owners.lazy import LazySession
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Dialect
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-    from duly._kernel import session as kernel
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
+    from duly.core import session as kernel
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
 
 # Makes SQLAlchemy begin, and asyncpg's adapter with it, without touching anything.
 PLAIN_STATEMENT = "SELECT 1"

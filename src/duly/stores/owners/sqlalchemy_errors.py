@@ -17,7 +17,7 @@ from sqlalchemy.exc import (
     UnboundExecutionError,
 )
 
-from duly._kernel.errors import Misuse, NotJoinable, WrongColour
+from duly.core.errors import Misuse, NotJoinable, WrongColour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from duly._kernel.errors import NotJoinable
-from duly._kernel.session import Rows, ended
+from duly.core.errors import NotJoinable
+from duly.core.session import Rows, ended
 from duly.stores.postgres.errors import translated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from duly._kernel.session import Row
+    from duly.core.session import Row
     from duly.stores.postgres.session import Values
     from duly.stores.sql.placeholders import Prepared
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import conninfo
 
-from duly._kernel.errors import Misuse
-from duly._kernel.options import WAIT, Names
+from duly.core.defaults import WAIT, Names
+from duly.core.errors import Misuse
 from duly.stores.postgres.server import Durability, look, refuse_unsafe
 from duly.stores.postgres.session import PostgresSession, Wire
 from duly.stores.sql.migrations import check
@@ -18,8 +18,8 @@ from duly.stores.sql.statements import statements
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.session import Session
+    from duly.core.clock import Clock
+    from duly.core.session import Session
 
 # A caller waits for an answer: a dead link must be noticed in seconds, not in TCP's two hours.
 DEADLINES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duly._kernel.errors import DulyError, Held, NotJoinable, SchemaMismatch
+from duly.core.errors import DulyError, Held, NotJoinable, SchemaMismatch
 
 LOCK_NOT_AVAILABLE = "55P03"
 SERIALIZATION_FAILURE, DEADLOCK = "40001", "40P01"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from duly._kernel.errors import Misuse
-from duly._kernel.session import Opened, ended
+from duly.core.errors import Misuse
+from duly.core.session import Opened, ended
 from duly.jobs.running import Unfinished
 from duly.stores.postgres.patience import ANSWER, PatientAsyncConnection, PatientConnection
 from duly.stores.postgres.reruns import give_up, lost
@@ -21,7 +21,7 @@ from duly.stores.surely import surely
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from duly._kernel.session import Session
+    from duly.core.session import Session
 
 
 def refuse_unsound(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:

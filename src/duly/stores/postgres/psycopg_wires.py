@@ -13,14 +13,14 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
-from duly._kernel.errors import NotJoinable
-from duly._kernel.session import Rows
+from duly.core.errors import NotJoinable
+from duly.core.session import Rows
 from duly.stores.postgres.errors import translated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from duly._kernel.session import Row
+    from duly.core.session import Row
     from duly.stores.postgres.session import Values
     from duly.stores.sql.placeholders import Prepared
 

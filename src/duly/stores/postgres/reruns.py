@@ -11,7 +11,7 @@ from typing import NoReturn
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from duly._kernel.errors import FOR_RECEIVERS, Held, StoreRefused, StoreUnavailable
+from duly.core.errors import FOR_RECEIVERS, Held, StoreRefused, StoreUnavailable
 from duly.stores.postgres.errors import RERUN
 from duly.stores.postgres.patience import NoAnswer
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from duly._kernel.onestep import finish
-from duly._kernel.options import BATCH_WAIT
+from duly.core.defaults import BATCH_WAIT
+from duly.core.onestep import finish
 from duly.stores.forks import FreshLock
 from duly.stores.postgres.handling import (
     Ending,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from datetime import timedelta
 
-    from duly._kernel.session import Opened, Operation
+    from duly.core.session import Opened, Operation
     from duly.stores.postgres.connect import Target
     from duly.stores.revoking import Loan
 

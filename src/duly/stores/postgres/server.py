@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from duly._kernel.errors import UnsafeStore
+from duly.core.errors import UnsafeStore
 
 if TYPE_CHECKING:
-    from duly._kernel.session import Session
+    from duly.core.session import Session
 
 Durability = Literal["required", "any"]
 SERVER_CHECK = "server_check"

@@ -8,14 +8,14 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from duly._kernel.errors import Misuse
-from duly._kernel.session import Dialect, Owner, Row, Rows, Value, database_time
+from duly.core.errors import Misuse
+from duly.core.session import Dialect, Owner, Row, Rows, Value, database_time
 from duly.stores.sql.migrations import split
 from duly.stores.sql.placeholders import prepare
 
 if TYPE_CHECKING:
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
     from duly.stores.sql.placeholders import Prepared, Style
     from duly.stores.sql.statements import Statements
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import psycopg
 
-from duly._kernel.onestep import finish
+from duly.core.onestep import finish
 from duly.stores.base import Capabilities, Store
 from duly.stores.postgres.connect import Target, settings
 from duly.stores.postgres.listening import listen
@@ -20,8 +20,8 @@ from duly.stores.sql.migrations import apply_next, check, schema_version
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
 
 # Another migrator may be at work on a large table.
 MIGRATION_WAIT = timedelta(minutes=1)

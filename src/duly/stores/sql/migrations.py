@@ -12,15 +12,15 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import SchemaMismatch
-from duly._kernel.ids import uuid7
-from duly._kernel.options import DEFAULT_PREFIX
+from duly.core.defaults import DEFAULT_PREFIX
+from duly.core.errors import SchemaMismatch
+from duly.core.ids import uuid7
 from duly.stores.sql.placeholders import PIECE
 from duly.stores.sql.statements import fill, read
 
 if TYPE_CHECKING:
-    from duly._kernel.options import Names
-    from duly._kernel.session import Dialect, Session
+    from duly.core.defaults import Names
+    from duly.core.session import Dialect, Session
 
 NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 TOKEN = re.compile(rf"{PIECE.pattern}|(?P<end>;)", PIECE.flags)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from duly.stores.sql.placeholders import Prepared, Style, prepare
 
 if TYPE_CHECKING:
-    from duly._kernel.options import Names
-    from duly._kernel.session import Dialect
+    from duly.core.defaults import Names
+    from duly.core.session import Dialect
 
 TABLES = (
     *("claims", "versions", "meta"),

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import UnsafeStore
+from duly.core.errors import UnsafeStore
 from duly.stores.sqlite.own import OwnConnection
 
 if TYPE_CHECKING:

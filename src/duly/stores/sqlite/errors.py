@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from duly._kernel.errors import (
+from duly.core.errors import (
     DulyError,
     Held,
     SchemaMismatch,
@@ -12,7 +12,7 @@ from duly._kernel.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from duly._kernel.session import ended
+from duly.core.session import ended
 
 BUSY, LOCKED = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED
 

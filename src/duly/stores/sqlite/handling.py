@@ -8,8 +8,8 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.session import ended
+from duly.core.errors import Misuse
+from duly.core.session import ended
 from duly.jobs.running import Unfinished
 from duly.stores.revoking import Loan
 from duly.stores.sqlite.errors import translated

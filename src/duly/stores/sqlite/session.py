@@ -8,15 +8,15 @@ from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from duly._kernel.errors import NotJoinable
-from duly._kernel.session import Dialect, Owner, Row, Rows, Value, ended, host_time
+from duly.core.errors import NotJoinable
+from duly.core.session import Dialect, Owner, Row, Rows, Value, ended, host_time
 from duly.stores.sqlite.errors import translated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
     from duly.stores.sql.statements import Statements
 
 # A name of its own for each: one that was opened for a cancelled caller must not catch another's

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakKeyDictionary, finalize
 
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT
-from duly._kernel.session import Opened
+from duly.core.defaults import WAIT
+from duly.core.onestep import finish
+from duly.core.session import Opened
 from duly.stores.base import Capabilities, Store
 from duly.stores.sql.migrations import check, schema_version
 from duly.stores.sqlite.handling import (
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
-    from duly._kernel.session import Operation
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
+    from duly.core.session import Operation
     from duly.stores.sqlite.own import OwnConnection
 
 T = TypeVar("T")

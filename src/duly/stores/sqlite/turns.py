@@ -10,8 +10,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Held
-from duly._kernel.session import Opened
+from duly.core.errors import Held
+from duly.core.session import Opened
 from duly.stores.sqlite.handling import begin, commit_handled, lent, roll_back, unended
 from duly.stores.sqlite.thread import Thread
 from duly.stores.sqlite.wires import answered, autocommits, run, write_each
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from datetime import timedelta
 
-    from duly._kernel.session import Row, Rows, Value
+    from duly.core.session import Row, Rows, Value
     from duly.stores.sqlite.own import OwnConnection
     from duly.stores.sqlite.writer import Writer
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import NotJoinable
-from duly._kernel.session import Rows
+from duly.core.errors import NotJoinable
+from duly.core.session import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import aiosqlite
 
-    from duly._kernel.session import Row, Value
+    from duly.core.session import Row, Value
 
 
 # What sqlite3 and aiosqlite say of a connection that is closed or was never opened.

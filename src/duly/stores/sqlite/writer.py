@@ -19,8 +19,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
-from duly._kernel.errors import Held, Misuse
-from duly._kernel.onestep import finish
+from duly.core.errors import Held, Misuse
+from duly.core.onestep import finish
 from duly.stores.sql.migrations import apply_next, latest, schema_version
 from duly.stores.sql.statements import statements
 from duly.stores.sqlite.connect import connect
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
-    from duly._kernel.session import Operation, Session
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
+    from duly.core.session import Operation, Session
     from duly.stores.sqlite.handling import Guard
     from duly.stores.sqlite.own import OwnConnection
     from duly.stores.sqlite.session import Wire

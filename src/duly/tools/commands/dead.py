@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.onestep import finish
+from duly.core.errors import Misuse
+from duly.core.onestep import finish
 from duly.jobs.dead import SHOWN_BYTES, Selection, discarded, listed, read_event, selection
 from duly.tools.letters import (
     JOBS,
@@ -32,7 +32,7 @@ from duly.tools.where import PLACE, add_table_options
 if TYPE_CHECKING:
     import argparse
 
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
     from duly.jobs.dead import DeadLetter, EventOfDead
 
 EXAMPLES = """\

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import checked_scope
-from duly._kernel.onestep import finish
+from duly.core.errors import Misuse
+from duly.core.onestep import finish
+from duly.core.validation import checked_scope
 from duly.edge.routes import checked_name, scope_of
 from duly.inbox.forget import forgotten
 from duly.tools.output import add_json_option, answer

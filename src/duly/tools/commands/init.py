@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import installing
+from duly.core.errors import Misuse
+from duly.core.extras import installing
 from duly.gate import provider_named
 from duly.tools.output import add_json_option, answer
 from duly.tools.templates.rendering import App

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._kernel.onestep import finish
+from duly.core.onestep import finish
 from duly.jobs.stats import counted
 from duly.tools.letters import add_words, sorted_words, store_at
 from duly.tools.output import add_json_option, answer, on_one_line
@@ -14,7 +14,7 @@ from duly.tools.where import PLACE, add_table_options
 if TYPE_CHECKING:
     import argparse
 
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
     from duly.jobs.stats import QueueStats, Stats
 
 EXAMPLES = """\

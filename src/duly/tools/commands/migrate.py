@@ -6,8 +6,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import duly
-from duly._kernel.errors import Misuse
-from duly._kernel.options import names
+from duly.core.defaults import names
+from duly.core.errors import Misuse
 from duly.stores.sql.migrations import latest, refuse_newer, script
 from duly.tools.output import add_json_option, answer
 from duly.tools.where import add_store_options, place_of, store_named
@@ -15,8 +15,8 @@ from duly.tools.where import add_store_options, place_of, store_named
 if TYPE_CHECKING:
     import argparse
 
-    from duly._kernel.options import Names
-    from duly._kernel.session import Dialect
+    from duly.core.defaults import Names
+    from duly.core.session import Dialect
 
 EXAMPLES = """\
 examples:

@@ -6,9 +6,9 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.onestep import finish
 from duly._ledger.letters import ID, checked_id
+from duly.core.errors import Misuse
+from duly.core.onestep import finish
 from duly.outbox.letters import (
     Chosen,
     OutboxMessage,
@@ -48,7 +48,7 @@ from duly.tools.where import PLACE, add_table_options
 if TYPE_CHECKING:
     import argparse
 
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
     from duly.outbox.stats import DestinationStats, OutboxStats
 
 EXAMPLES = """\

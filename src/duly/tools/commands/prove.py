@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.tools.output import Progress, add_json_option, answer, one_line
 from duly.tools.proving.asks import EventAsk, JobAsk
 from duly.tools.proving.failing import not_called_unsafe

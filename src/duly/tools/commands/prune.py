@@ -6,8 +6,8 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from duly._kernel.onestep import finish
-from duly._kernel.options import PRUNE_CHUNK
+from duly.core.defaults import PRUNE_CHUNK
+from duly.core.onestep import finish
 from duly.inbox.prune import prune_bodies, prune_counters, prune_events
 from duly.jobs.workers import prune_effects, prune_history, prune_workers
 from duly.tools.output import Progress, add_json_option, answer

@@ -7,8 +7,8 @@ from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import installing
+from duly.core.errors import Misuse
+from duly.core.extras import installing
 from duly.runtime.relaying.settings import (
     CONCURRENCY,
     GRACE,

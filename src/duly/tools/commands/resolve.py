@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.onestep import finish
 from duly._ledger.letters import ID
+from duly.core.errors import Misuse
+from duly.core.onestep import finish
 from duly.jobs.resolving import finding_of, resolve
 from duly.tools.letters import store_at
 from duly.tools.output import add_json_option, answer

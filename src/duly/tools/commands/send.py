@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.gate import provider_named, provider_names
 from duly.gate.signing import fitting_scheme
 from duly.tools.output import Progress, add_json_option, answer
@@ -24,7 +24,7 @@ from duly.tools.sending.verdicts import Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
     from duly.tools.sending.events import Event
     from duly.tools.sending.parcels import Manner
 

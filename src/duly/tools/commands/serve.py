@@ -7,8 +7,8 @@ import logging
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import needs
+from duly.core.errors import Misuse
+from duly.core.extras import needs
 from duly.tools.serving.listening import base_url, listening, reachable
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, app_name, loaded
 from duly.tools.serving.logs import begin_log, secrets_of

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.tools.output import add_json_option
 from duly.tools.serving.loading import add_word
 from duly.tools.serving.options import whole

@@ -6,7 +6,7 @@ import argparse
 import logging
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.jobs.handlers import checked_queue
 from duly.runtime.settings import GRACE, MOST_AT_ONCE
 from duly.tools.serving.endings import noticed_signals

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._kernel.errors import Misuse, Rejected
+from duly.core.errors import Misuse, Rejected
 from duly.edge.ages import too_old
 from duly.edge.intake import Delivery
 from duly.gate.signing import header_of, sign

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import kind
 from duly.app import Duly
+from duly.core.errors import Misuse
+from duly.core.validation import kind
 from duly.tools.proving.asks import EventAsk, JobAsk
 from duly.tools.proving.playing import Wishes
 from duly.tools.proving.recording import Answers

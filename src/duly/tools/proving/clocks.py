@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from duly._kernel.clock import Clock
     from duly.app import Duly
+    from duly.core.clock import Clock
     from duly.stores.base import Store
     from duly.tools.proving.asks import Ask
 

@@ -7,7 +7,7 @@ import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import DulyError, Misuse
+from duly.core.errors import DulyError, Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from duly.tools.proving.databases.waiting import column_told
 from duly.tools.proving.talks import CallDifference
 
 if TYPE_CHECKING:
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
     from duly.tools.proving.calls import Call
     from duly.tools.proving.cases import Case
     from duly.tools.proving.databases import Left

@@ -18,7 +18,7 @@ from contextlib import suppress
 from multiprocessing.connection import Pipe
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.tools.proving.acting import Stage, perform
 from duly.tools.proving.asks import refuse_twins
 from duly.tools.proving.databases.using import Ours

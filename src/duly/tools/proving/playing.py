@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.tools.proving.acting import CALLS, Act, read_report
 from duly.tools.proving.answering import Declined, refuse_failed
 from duly.tools.proving.calls import read_calls

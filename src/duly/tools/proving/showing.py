@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from duly.tools.proving.cases import COPIES
 
 if TYPE_CHECKING:
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
     from duly.tools.proving.proof import Verdict
 
 WIDTH = 79

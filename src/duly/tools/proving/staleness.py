@@ -11,8 +11,8 @@ from duly.tools.steps.watching import replaced
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from duly._kernel.session import Session
     from duly._ledger.asks import Advance
+    from duly.core.session import Session
 
     Guard = Callable[[Session, Advance], Awaitable[bool]]
 

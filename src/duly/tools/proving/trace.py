@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from duly._kernel.options import Names
-    from duly._kernel.session import Dialect
+    from duly.core.defaults import Names
+    from duly.core.session import Dialect
 
 Kind = Literal["sql", "call", "job"]
 Phase = Literal["start", "receive", "work", "relay"]

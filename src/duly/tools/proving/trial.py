@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.tools.proving.databases.bases import Widened
 from duly.tools.proving.databases.finding import file_of, ground, is_sqlite
 from duly.tools.proving.databases.using import refuse_in_use

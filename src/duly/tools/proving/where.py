@@ -12,9 +12,9 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import needs
 from duly.app import Duly
+from duly.core.errors import Misuse
+from duly.core.extras import needs
 from duly.stores.sqlite.own import OwnConnection
 from duly.tools.proving.clocks import Time, time_for
 from duly.tools.serving.loading import by_name as imported_by_name
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-    from duly._kernel.options import Names
+    from duly.core.defaults import Names
     from duly.tools.proving.asks import Ask
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.tools.proving import parking
 from duly.tools.proving.comparing import written
 from duly.tools.proving.findings import OtherValue, Undone

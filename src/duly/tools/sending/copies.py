@@ -7,7 +7,7 @@ from contextlib import closing
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.tools.sending.posting import Line
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.gate.delivery import Delivery
 from duly.gate.facts import items_of
 from duly.gate.places import Place, Reading

@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.gate.signing import header_of
 from duly.tools.sending.documents import Document
 from duly.tools.sending.renewal import Renewed, renew_times

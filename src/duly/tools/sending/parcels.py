@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from duly._kernel.errors import Misuse, Rejected
-from duly._kernel.extras import needs
+from duly.core.errors import Misuse, Rejected
+from duly.core.extras import needs
 from duly.gate.delivery import Delivery, fields_of
 from duly.gate.facts import Facts, facts_of
 from duly.gate.places import Reading

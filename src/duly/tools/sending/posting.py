@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import duly
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse

@@ -7,7 +7,7 @@ import sys
 from getpass import getpass
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.gate import Ecdsa, Ed25519, Hmac, Secret, SignedFields, StandardWebhooks
 
 if TYPE_CHECKING:

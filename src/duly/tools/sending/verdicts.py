@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Code
+from duly.core.errors import Code
 from duly.tools.sending.signers import without_secret
 
 if TYPE_CHECKING:
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
     from duly.tools.sending.parcels import Manner, Parcel
     from duly.tools.sending.posting import Answer
 

@@ -7,7 +7,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import DulyError
+from duly.core.errors import DulyError
 from duly.tools.serving.endings import PASSED, PASSED_COUNT, PASSED_TO
 from duly.tools.serving.settings import BACKLOG
 

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import kind
 from duly.app import Duly
+from duly.core.errors import Misuse
+from duly.core.validation import kind
 from duly.tools.output import one_line
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 import duly
-from duly._kernel.errors import DulyError
+from duly.core.errors import DulyError
 from duly.gate import provider_named, provider_names
 from duly.runtime.relaying.settings import RelaySettings
 from duly.runtime.settings import CONCURRENCY
@@ -21,8 +21,8 @@ from duly.tools.working.plans import as_jobs, planned
 from duly.tools.working.relays import relay_members, relay_text
 
 if TYPE_CHECKING:
-    from duly._kernel.results import Json
     from duly.app import Duly
+    from duly.core.json_bytes import Json
     from duly.edge.routes import Route
 
 

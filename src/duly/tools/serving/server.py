@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import uvicorn
 import uvloop
 
-from duly._kernel.errors import DulyError
+from duly.core.errors import DulyError
 from duly.runtime.relaying.settings import RelaySettings
 from duly.tools.serving.endings import (
     AT_ONCE,

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly._kernel.extras import needs
+from duly.core.extras import needs
 from duly.tools.storm.display import PlainDisplay, display_for
 from duly.tools.storm.play import Play
 from duly.tools.storm.report import document, markdown, marks, opening, story, table, verdict

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from duly._kernel.errors import DulyError
+from duly.core.errors import DulyError
 from duly.tools.serving.endings import REPLACE
 from duly.tools.storm import world
 from duly.tools.storm.shared import up

@@ -9,7 +9,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import DulyError
+from duly.core.errors import DulyError
 from duly.runtime.relaying.settings import RelaySettings
 from duly.runtime.settings import Settings as WorkerSettings
 from duly.tools.serving.endings import LAST, REPLACE, leave_at_once, noticed_signals

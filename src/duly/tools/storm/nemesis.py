@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.tools.storm import beside
 from duly.tools.storm.crew import Role, State
 from duly.tools.storm.databases import PostgresDatabase, SqliteDatabase

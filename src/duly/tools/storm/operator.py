@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import duly
-from duly._kernel.retry import RESCUE_LIMIT
+from duly.core.retry import RESCUE_LIMIT
 from duly.tools.storm.books import read_books
 from duly.tools.storm.events import Catalog
 

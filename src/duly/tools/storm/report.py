@@ -10,7 +10,7 @@ import duly
 from duly.tools.storm.ledger import SHOWN, Line, Unit
 
 if TYPE_CHECKING:
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
     from duly.tools.storm.play import Outcome
     from duly.tools.storm.settings import Settings
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from duly.tools.storm.shop import ACCOUNTS
 
-# What a job may never do: see the table of states (duly._kernel.states).
+# What a job may never do: see the table of states (duly.core.states).
 NEVER = """
        new.epoch < old.epoch OR new.attempts < old.attempts OR new.rescues < old.rescues
     OR new.attempts > new.max_attempts OR new.rescues > 5

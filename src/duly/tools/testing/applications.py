@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import checked_clock
 from duly.app import Duly
+from duly.core.errors import Misuse
+from duly.core.validation import checked_clock
 from duly.edge import reports
 from duly.outbox.attendance import NO_RELAY
 from duly.stores.begins import begin_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Iterator
 
-    from duly._kernel.clock import Clock
+    from duly.core.clock import Clock
     from duly.stores.base import Store
     from duly.stores.joinable import BeginsTransactions
 

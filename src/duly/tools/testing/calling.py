@@ -7,8 +7,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import kind
+from duly.core.errors import Misuse
+from duly.core.validation import kind
 from duly.tools.testing.answers import Answer
 
 if TYPE_CHECKING:

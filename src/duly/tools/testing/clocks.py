@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from duly._kernel.clock import MICROSECOND
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import kind
+from duly.core.clock import MICROSECOND
+from duly.core.errors import Misuse
+from duly.core.validation import kind
 
 if TYPE_CHECKING:
-    from duly._kernel.clock import Clock
+    from duly.core.clock import Clock
 
 ZERO = timedelta(0)
 # What is never settled would keep a test for ever.

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlsplit
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import needs
-from duly._kernel.options import Names, names
+from duly.core.defaults import Names, names
+from duly.core.errors import Misuse
+from duly.core.extras import needs
 from duly.stores.opening import store as named_store
 from duly.tools.testing.guarding import OURS, place, test_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly._kernel.clock import Clock
+    from duly.core.clock import Clock
     from duly.stores.base import Store
 
 POSTGRES = ("postgresql", "postgres")

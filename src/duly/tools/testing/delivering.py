@@ -7,9 +7,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import checked_count
 from duly.app_checks import checked_switch, loop_is_running
+from duly.core.errors import Misuse
+from duly.core.validation import checked_count
 from duly.gate.secrets import hide, secrets_of
 from duly.gate.signing import fitting_scheme
 from duly.tools.testing.answers import Answer, Answers

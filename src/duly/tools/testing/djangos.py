@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from duly._kernel.extras import needs
-from duly._kernel.onestep import finish
-from duly._kernel.options import WAIT, names
+from duly.core.defaults import WAIT, names
+from duly.core.extras import needs
+from duly.core.onestep import finish
 from duly.stores.begins import begin_of, django
 from duly.tools.output import without_passwords
 from duly.tools.testing.databases import store_at

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import needs
+from duly.core.errors import Misuse
+from duly.core.extras import needs
 from duly.tools.output import without_passwords
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import needs
+from duly.core.errors import Misuse
+from duly.core.extras import needs
 from duly.gate import Ecdsa, Ed25519, StandardWebhooks
 from duly.gate.secrets import Secret
 from duly.gate.signing import fitting_scheme

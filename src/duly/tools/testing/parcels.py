@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from urllib.parse import urlencode, urlsplit
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import needs
-from duly._kernel.inputs import kind
+from duly.core.errors import Misuse
+from duly.core.extras import needs
+from duly.core.validation import kind
 from duly.gate.signing import fitting_scheme, sign
 from duly.tools.sending.events import Wish, event_of
 from duly.tools.sending.parcels import STALE_BEYOND, altered

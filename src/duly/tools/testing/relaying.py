@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from duly._kernel.errors import Misuse, WrongColour
-from duly._kernel.inputs import kind
-from duly._kernel.options import WAIT
 from duly.app_checks import loop_is_running
+from duly.core.defaults import WAIT
+from duly.core.errors import Misuse, WrongColour
+from duly.core.validation import kind
 from duly.outbox.leases import outlook
 from duly.outbox.messages import Message, message_of
 from duly.outbox.outcomes import Answered

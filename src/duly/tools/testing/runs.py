@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, overload
 
-from duly._kernel.failures import read
+from duly.core.failures import read
 from duly.runtime.tally import Worked
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, get_args
 
-from duly._kernel.errors import Misuse, WrongColour
-from duly._kernel.inputs import checked_count
-from duly._kernel.options import WAIT
 from duly.app_checks import loop_is_running
+from duly.core.defaults import WAIT
+from duly.core.errors import Misuse, WrongColour
+from duly.core.validation import checked_count
 from duly.jobs.workers import outlook
 from duly.runtime.settings import GRACE, LEASE, settings_of
 from duly.tools.testing.clocks import Cranking

@@ -13,7 +13,7 @@ import time
 from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.errors import DulyError
+from duly.core.errors import DulyError
 from duly.tools.serving.endings import FAILED, LAST, leave_at_once, start_anew
 
 if TYPE_CHECKING:

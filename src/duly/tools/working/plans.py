@@ -13,8 +13,8 @@ from duly.runtime.settings import CONCURRENCY, LEASE, settings_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from duly._kernel.results import Json
     from duly.app import Duly
+    from duly.core.json_bytes import Json
     from duly.jobs.handlers import Handler
     from duly.runtime.settings import Settings
     from duly.runtime.taking import Until

@@ -9,8 +9,8 @@ from duly.runtime.hosting import Hosted, HostedInLoop, keep_connections
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from duly._kernel.results import Json
     from duly.app import Duly
+    from duly.core.json_bytes import Json
     from duly.outbox.outgoing import Outgoing
     from duly.runtime.relaying.settings import RelaySettings
     from duly.runtime.relaying.tally import Relayed

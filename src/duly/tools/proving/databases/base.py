@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from duly._kernel.options import Names
+    from duly.core.defaults import Names
 
 Rows = list[dict[str, Any]]
 

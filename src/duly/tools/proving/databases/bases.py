@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.tools.proving.databases.files import cleared, read_list
 from duly.tools.proving.databases.sqlite import SqliteBase
 from duly.tools.proving.databases.using import Ours, refuse_in_use
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from duly._kernel.options import Names
+    from duly.core.defaults import Names
     from duly.tools.proving.databases.base import Base
     from duly.tools.proving.databases.finding import Ground
 

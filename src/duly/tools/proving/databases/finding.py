@@ -13,7 +13,7 @@ from duly.tools.proving.databases.sqlite import SqliteStore
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly._kernel.options import Names
+    from duly.core.defaults import Names
     from duly.tools.proving.databases.base import Base
 
 

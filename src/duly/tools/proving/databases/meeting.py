@@ -12,7 +12,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.tools.proving.databases.files import kept, read_list
 from duly.tools.proving.databases.servers import reached
 from duly.tools.proving.databases.using import Ours, refuse_in_use

@@ -13,9 +13,9 @@ from contextlib import closing, contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import needs
-from duly._kernel.session import database_time
+from duly.core.errors import Misuse
+from duly.core.extras import needs
+from duly.core.session import database_time
 from duly.tools.proving.databases.base import (
     AGING,
     LEFT,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
     from duly.tools.proving.databases.base import Rows
 
 SUFFIX = "_before_duly_prove"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._kernel.extras import needs
+from duly.core.extras import needs
 
 if TYPE_CHECKING:
     from collections.abc import Collection

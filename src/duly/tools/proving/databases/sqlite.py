@@ -9,8 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Misuse
-from duly._kernel.session import host_time
+from duly.core.errors import Misuse
+from duly.core.session import host_time
 from duly.stores.opening import store
 from duly.tools.proving.databases.base import (
     AGING,
@@ -29,8 +29,8 @@ from duly.tools.proving.databases.waiting import waiting
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly._kernel.clock import Clock
-    from duly._kernel.options import Names
+    from duly.core.clock import Clock
+    from duly.core.defaults import Names
     from duly.tools.proving.databases.base import Rows
 
 # Seconds; whoever has the lock was killed, or is about to let go.

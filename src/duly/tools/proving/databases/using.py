@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

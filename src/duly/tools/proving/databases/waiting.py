@@ -12,7 +12,7 @@ from duly.tools.proving.databases.base import Column, Table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from duly._kernel.options import Names
+    from duly.core.defaults import Names
     from duly.tools.proving.databases.base import Rows
 
 JOBS, MESSAGES = "jobs that wait", "messages that wait"

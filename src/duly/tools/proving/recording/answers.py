@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from duly._kernel.errors import Misuse
-from duly._kernel.inputs import kind
+from duly.core.errors import Misuse
+from duly.core.validation import kind
 
 FORM = '{"POST https://api.example/*": {"status": 201, "json": {"id": "ch_1"}}}'
 

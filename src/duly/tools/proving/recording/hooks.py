@@ -10,7 +10,7 @@ import sqlite3
 import sys
 from typing import TYPE_CHECKING, Any
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 from duly.tools.proving.recording.programs import refuse_program
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
     from duly.gate.provider import Provider
 
 # The type that is sent unless another is asked for, and what makes the body of any.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
     from duly.tools.sending.samples.seeds import Seed
 
     Object = dict[str, Json]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
     from duly.tools.sending.samples.seeds import Seed
 
     Object = dict[str, Json]

@@ -9,7 +9,7 @@ from duly.tools.sending.samples.seeds import Seed, fixed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
 
     Object = dict[str, Json]
 

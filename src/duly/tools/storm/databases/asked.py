@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._kernel.errors import DulyError
+from duly.core.errors import DulyError
 from duly.tools.storm.settings import SCHEMA
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
-from duly._kernel.errors import Misuse
-from duly._kernel.extras import needs
+from duly.core.errors import Misuse
+from duly.core.extras import needs
 from duly.stores.opening import store
 from duly.tools.output import one_line
 from duly.tools.storm.databases.asked import HURRY, LOOK, Asked, Unreachable

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 
 
 class Server(NamedTuple):

@@ -7,8 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from duly._kernel.clock import to_microseconds
-from duly._kernel.errors import Misuse
+from duly.core.clock import to_microseconds
+from duly.core.errors import Misuse
 
 Version = int | datetime | str
 Tie = Literal["apply", "skip"]

@@ -10,8 +10,8 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import FOR_RECEIVERS
-from duly._kernel.redaction import cleaned, shown
+from duly.core.errors import FOR_RECEIVERS
+from duly.core.redaction import cleaned, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,7 +6,7 @@ import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

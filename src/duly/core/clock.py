@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 
 Clock = Callable[[], datetime]
 

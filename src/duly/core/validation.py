@@ -13,10 +13,10 @@ from functools import lru_cache
 from itertools import islice
 from uuid import UUID
 
-from duly._kernel.clock import MICROSECOND, Clock, to_microseconds
-from duly._kernel.errors import Misuse
-from duly._kernel.keys import Key, as_bytes, fingerprint, key_of
-from duly._kernel.options import LONGEST
+from duly.core.clock import MICROSECOND, Clock, to_microseconds
+from duly.core.defaults import LONGEST
+from duly.core.errors import Misuse
+from duly.core.keys import Key, as_bytes, fingerprint, key_of
 
 SCOPE_BYTES = 255
 KEY_BYTES = 1024 * 1024

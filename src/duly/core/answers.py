@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
+from duly.core.errors import Misuse
+from duly.core.exports import export
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly._kernel.results import Json
+    from duly.core.json_bytes import Json
 
 
 def not_a_boolean(answer: object) -> Misuse:

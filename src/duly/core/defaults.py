@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 
-from duly._kernel.errors import Misuse
+from duly.core.errors import Misuse
 
 # Longer than any provider in our list keeps retrying (the longest documented is 30 days).
 CLAIM_TTL = timedelta(days=30)

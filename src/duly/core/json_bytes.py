@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from duly._kernel.errors import NotStorable
-from duly._kernel.faults import find_unstorable
+from duly.core.errors import NotStorable
+from duly.core.unstorable import find_unstorable
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 # What a caller may hand over to be stored. Type checkers would refuse a ``dict[str, str]`` or a

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from enum import StrEnum
 
-from duly._kernel.exports import export
+from duly.core.exports import export
 
 # Beside the message, so that only callers read it: a worker or a command has no sender to answer.
 FOR_RECEIVERS = "In a receiver: acknowledge nothing, answer 503 and let the sender retry."

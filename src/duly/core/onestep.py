@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from duly._kernel.errors import WrongColour
+from duly.core.errors import WrongColour
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -10,14 +10,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
-from duly._kernel.clock import Clock, to_microseconds
-from duly._kernel.errors import Misuse
+from duly.core.clock import Clock, to_microseconds
+from duly.core.errors import Misuse
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from datetime import timedelta
 
-    from duly._kernel.options import Names
+    from duly.core.defaults import Names
 
 Dialect = Literal["postgres", "sqlite"]
 Value = int | str | bytes | bool | None

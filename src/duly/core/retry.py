@@ -9,10 +9,10 @@ import sys
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from duly._kernel.clock import MICROSECOND, to_microseconds
-from duly._kernel.errors import Misuse
-from duly._kernel.exports import export
-from duly._kernel.inputs import checked_duration, kind
+from duly.core.clock import MICROSECOND, to_microseconds
+from duly.core.errors import Misuse
+from duly.core.exports import export
+from duly.core.validation import checked_duration, kind
 
 # A look costs no attempt, so nothing but this keeps a job from asking without a pause.
 SHORTEST_LOOK = timedelta(milliseconds=1)
