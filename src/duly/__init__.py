@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from duly import aio
-    from duly._ledger.replaying import Replayed
     from duly.app import Duly
     from duly.core.answers import Duplicate, First
     from duly.core.errors import (
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from duly.jobs.enqueue import Enqueued
     from duly.jobs.stats import Stats
     from duly.jobs.tx import Tx
+    from duly.ledger.replay import Replayed
     from duly.outbox.egress import Egress, EgressRefused
     from duly.outbox.letters import DeadMessage, OutboxMessage
     from duly.outbox.messages import Message, Staged
@@ -80,7 +80,7 @@ _NAMES = {
     ),
     "duly.core.answers": ("Duplicate", "First"),
     "duly.core.retry": ("Backoff", "Dead", "NotYet", "Retry"),
-    "duly._ledger.replaying": ("Replayed",),
+    "duly.ledger.replay": ("Replayed",),
     "duly.app": ("Duly",),
     "duly.gate.explaining": ("explain",),
     "duly.gate.provider": ("Provider",),

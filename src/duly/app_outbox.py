@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._ledger.letters import MOST_SHOWN, SHOWN, checked_id
-from duly._ledger.replaying import replay
 from duly.core.onestep import finish
 from duly.core.validation import checked_count
 from duly.jobs.inside import refuse_inside
+from duly.ledger.dead_filters import MOST_SHOWN, SHOWN, checked_id
+from duly.ledger.replay import replay
 from duly.outbox.letters import chosen, discarded, found, listed, plan_of
 from duly.outbox.stats import counted
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly._ledger.replaying import Replayed
     from duly.jobs.bell import Bell
+    from duly.ledger.replay import Replayed
     from duly.outbox.letters import DeadMessage, OutboxMessage
     from duly.outbox.stats import OutboxStats
     from duly.stores.base import Store

@@ -9,16 +9,16 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
-from duly._ledger import dedup as dedups
-from duly._ledger.asks import advance, ask, batch_ask
-from duly._ledger.once import InTransaction, UnderLease
-from duly._ledger.order import newer_committed, newer_joined
-from duly._ledger.prune import prune_committed, prune_joined
-from duly._ledger.turns import NOT_GIVEN, Turn
 from duly.core.defaults import CLAIM_TTL, FENCE_LEASE, ORDER_SCOPE, PRUNE_CHUNK
 from duly.core.errors import Misuse, WrongColour
 from duly.core.onestep import finish
 from duly.core.validation import checked_count, checked_work
+from duly.ledger import dedup as dedups
+from duly.ledger.arguments import advance, ask, batch_ask
+from duly.ledger.once import InTransaction, UnderLease
+from duly.ledger.order_guard import newer_committed, newer_joined
+from duly.ledger.prune import prune_committed, prune_joined
+from duly.ledger.turn import NOT_GIVEN, Turn
 from duly.stores.sql.migrations import apply_all
 from duly.targets import (
     Where,

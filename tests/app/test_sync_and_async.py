@@ -10,7 +10,6 @@ import pytest
 
 import duly
 from duly import aio, verbs
-from duly._ledger.turns import Turn
 from duly.app import Awaited
 from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
 from duly.app_outbox import AwaitedOutbox, Outbox
@@ -21,6 +20,7 @@ from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
 from duly.jobs.resolving import UnknownEffect
 from duly.jobs.stats import QueueStats
 from duly.jobs.tx import AsyncTx, Tx
+from duly.ledger.turn import Turn
 from duly.outbox.options import SendOptions
 
 # An address makes a store for both colours, a name stands for a database of Django's, and the gate

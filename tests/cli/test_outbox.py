@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly._ledger import replaying
 from duly.core.failures import plain
+from duly.ledger import replay
 from duly.tools import messages
 from duly.tools.cli import main
 from tests.support.inboxes import found
@@ -363,7 +363,7 @@ def test_many_are_replayed_by_a_filter_and_a_dry_run_names_them(
 def test_a_long_replay_tells_how_far_it_is(
     app: duly.Duly, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replaying, "CHUNK", 2)
+    monkeypatch.setattr(replay, "CHUNK", 2)
     assert main(["outbox", "replay", app.store.url, "--all"]) == 0
     output = capsys.readouterr()
     assert output.out == "replayed 3 messages\n"

@@ -12,12 +12,12 @@ import pytest
 
 import duly
 from duly import Held, StoreRefused
-from duly._ledger.claims import Terms, claim_many
-from duly._ledger.statements import CLAIMS_READ, CLAIMS_RETAKE
 from duly.core.keys import key_of
 from duly.core.onestep import finish
 from duly.inbox.arrivals import Outcome, Status, event_digest
 from duly.inbox.receive import Leaders, accept, receive_many
+from duly.ledger.claims import Terms, claim_many
+from duly.ledger.statements import CLAIMS_READ, CLAIMS_RETAKE
 from duly.stores.postgres import runners
 from duly.stores.postgres.patience import PatientConnection
 from tests.support.inboxes import arrival, found

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly._ledger import replaying
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
+from duly.ledger import replay
 from duly.outbox.leases import MOST_RESCUES, Want, rescue, take
 from duly.outbox.leases import staged as due
 from tests.outbox.offices import STORES, an_office
@@ -218,7 +218,7 @@ async def test_two_who_replay_at_once_replay_each_message_once(
 async def test_a_replay_of_more_than_a_chunk_leaves_none_out(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replaying, "CHUNK", 7)
+    monkeypatch.setattr(replay, "CHUNK", 7)
     async with an_office(case, place) as office:
         ids = await office.send_many(21)
         # All at one moment: the end of a chunk is not the end of a moment.

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly._ledger import order
-from duly._ledger.asks import advance
 from duly.core.defaults import ORDER_SCOPE
 from duly.core.onestep import finish
+from duly.ledger import order_guard
+from duly.ledger.arguments import advance
 from tests.support.servers import through
 from tests.webhooks.genuine import keys
 
@@ -101,7 +101,7 @@ def test_duly_itself_still_waits_no_longer_than_its_bound(app: duly.Duly) -> Non
 
     async def advanced() -> bool:
         async with app.store.blocking.opened(wait=SHORT) as opened:
-            return await order.newer(opened.session, asked)
+            return await order_guard.newer(opened.session, asked)
 
     with app.transaction() as holder:
         holder.newer("resource", 1)

@@ -9,11 +9,11 @@ import psycopg
 import pytest
 from psycopg.pq import ExecStatus
 
-from duly._ledger import statements as ledger
 from duly.core.defaults import Names
 from duly.core.session import Dialect
 from duly.inbox import statements as inbox
 from duly.jobs import statements as jobs
+from duly.ledger import statements as ledger
 from duly.outbox import statements as outbox
 from duly.stores.sql import migrations as migrating_module
 from duly.stores.sql.migrations import migrations, split

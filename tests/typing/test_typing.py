@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, assert_type
 
 import duly
 from duly import aio, verbs
-from duly._ledger.turns import Turn
 from duly.core.session import Row, Rows
+from duly.ledger.turn import Turn
 
 if TYPE_CHECKING:
     import sqlite3

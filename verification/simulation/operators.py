@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._ledger.replaying import replay
 from duly.jobs.dead import Selection
 from duly.jobs.replaying import plan_of
+from duly.ledger.replay import replay
 from verification.simulation.errors import Violation
 from verification.simulation.stores import SimulatedStore
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from duly._ledger.claims import Terms, claim, claim_values, key_values, release, terms_values
-from duly._ledger.statements import CLAIMS_INSERT, CLAIMS_READ
 from duly.core.answers import Duplicate, First
 from duly.core.defaults import WAIT
 from duly.core.errors import Held, StoreRefused, StoreUnavailable
@@ -27,6 +25,8 @@ from duly.inbox.statements import (
 )
 from duly.jobs.enqueue import job_row
 from duly.jobs.statements import JOBS_INSERT, JOBS_OF_EVENT
+from duly.ledger.claims import Terms, claim, claim_values, key_values, release, terms_values
+from duly.ledger.statements import CLAIMS_INSERT, CLAIMS_READ
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

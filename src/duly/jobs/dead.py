@@ -10,7 +10,6 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._ledger.letters import checked_id, checked_text, checked_time
 from duly.core.clock import from_microseconds
 from duly.core.defaults import WAIT
 from duly.core.errors import Misuse
@@ -25,6 +24,7 @@ from duly.jobs.statements import (
     JOBS_DISCARD,
     JOBS_LOCK,
 )
+from duly.ledger.dead_filters import checked_id, checked_text, checked_time
 
 if TYPE_CHECKING:
     from datetime import datetime

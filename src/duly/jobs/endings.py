@@ -17,9 +17,9 @@ from duly.core.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Dead, NotYet, Outcome,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly._ledger.asks import Advance
     from duly.jobs.handlers import Handler
     from duly.jobs.leases import Leased
+    from duly.ledger.arguments import Advance
 
 Kind = Literal["settled", "done", "stale", "again", "dead", "lost"]
 # How long a job waits whose handler this process does not know: another may, or the next deploy.

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._ledger.keyed import Keyed, first_with_key
 from duly.core.exports import export
 from duly.core.ids import new_id
 from duly.jobs.statements import JOBS_INSERT, KEYS_RETAKE
+from duly.ledger.insert_if_new import Keyed, first_with_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly._ledger.asks import advance
 from duly.core.errors import Misuse
 from duly.core.keys import Key, as_bytes, digest, readable
 from duly.core.retry import Dead
+from duly.ledger.arguments import advance
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly._ledger.asks import Advance
     from duly.core.versions import Tie
     from duly.jobs.handlers import Handler
     from duly.jobs.leases import Leased
+    from duly.ledger.arguments import Advance
 
 MISSING = object()
 

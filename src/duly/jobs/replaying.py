@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from duly._ledger.replaying import Plan, gap_of
 from duly.core.errors import Misuse
 from duly.jobs.dead import Selection
 from duly.jobs.statements import JOBS_DEAD_IDS, JOBS_REPLAY
+from duly.ledger.replay import Plan, gap_of
 
 
 def plan_of(which: Selection, rate: object, *, dry_run: object, everything: object) -> Plan:

@@ -10,14 +10,14 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from duly._ledger import order
-from duly._ledger.asks import advance
 from duly.core.defaults import ORDER_SCOPE
 from duly.core.errors import Misuse
 from duly.core.exports import export
 from duly.core.onestep import finish
 from duly.jobs.enqueue import enqueue, enqueue_many
 from duly.jobs.promises import Promises
+from duly.ledger import order_guard
+from duly.ledger.arguments import advance
 from duly.outbox.stage import stage
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Tx(OpenTransaction[S_co]):
         scope: str = ORDER_SCOPE,
     ) -> bool:
         """Whether this version is later than any applied to the resource; it is recorded then."""
-        return finish(order.newer(self._session(), advance(scope, resource, version, tie)))
+        return finish(order_guard.newer(self._session(), advance(scope, resource, version, tie)))
 
     def enqueue(
         self,
@@ -166,7 +166,7 @@ class AsyncTx(OpenTransaction[AsyncS_co]):
     ) -> Awaitable[bool]:
         """Whether this version is later than any applied to the resource; it is recorded then."""
         return self._promises.made(
-            "tx.newer", order.newer(self._session(), advance(scope, resource, version, tie))
+            "tx.newer", order_guard.newer(self._session(), advance(scope, resource, version, tie))
         )
 
     def enqueue(

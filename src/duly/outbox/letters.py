@@ -10,13 +10,13 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from duly._ledger.letters import checked_id, checked_text, checked_time
-from duly._ledger.replaying import Plan, gap_of
 from duly.core.clock import from_microseconds
 from duly.core.defaults import WAIT
 from duly.core.errors import Misuse
 from duly.core.exports import export
 from duly.core.failures import Failure, read
+from duly.ledger.dead_filters import checked_id, checked_text, checked_time
+from duly.ledger.replay import Plan, gap_of
 from duly.outbox.egress import target_of
 from duly.outbox.leases import removed
 from duly.outbox.outgoing import SCOPE, is_web

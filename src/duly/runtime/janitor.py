@@ -7,7 +7,6 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from duly._ledger.prune import prune_committed
 from duly.core.defaults import PRUNE_CHUNK, WAIT
 from duly.core.errors import DulyError
 from duly.inbox.prune import prune_bodies, prune_counters, prune_events
@@ -19,6 +18,7 @@ from duly.jobs.workers import (
     prune_workers,
     rescue,
 )
+from duly.ledger.prune import prune_committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from duly._ledger import order as guard
 from duly.core.defaults import WAIT
 from duly.core.errors import Held, Misuse, StoreUnavailable
 from duly.core.session import host_time
@@ -22,15 +21,16 @@ from duly.jobs.context import AsyncJob, Job
 from duly.jobs.endings import DONE, SETTLED, SETTLED_STALE, STALE, Circumstances, Ended, judged
 from duly.jobs.leases import finish_inside, lost
 from duly.jobs.running import HandlerFailed, run_one_inside, run_plainly
+from duly.ledger import order_guard as guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-    from duly._ledger.asks import Advance
     from duly.core.clock import Clock
     from duly.core.session import Opened, Runner, Session
     from duly.jobs.registry import Registry
+    from duly.ledger.arguments import Advance
     from duly.runtime.callers import Callers
     from duly.runtime.runs import Run
 

@@ -12,18 +12,18 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from duly._ledger import order as guard
 from duly.core.defaults import WAIT
 from duly.core.errors import Held, LeaseLost, StoreRefused, StoreUnavailable
 from duly.jobs.leases import finish_inside
+from duly.ledger import order_guard as guard
 from duly.runtime.settler import AGAIN, Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly._ledger.asks import Advance
     from duly.core.session import Runner, Session
     from duly.jobs.leases import Settled
+    from duly.ledger.arguments import Advance
     from duly.runtime.runs import Run
 
 logger = logging.getLogger("duly")

@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import duly
-from duly._ledger.letters import ID, MOST_SHOWN, SHOWN
-from duly._ledger.replaying import replay
 from duly.core.errors import Misuse
 from duly.core.failures import shorten
 from duly.core.onestep import finish
 from duly.core.validation import checked_count
+from duly.ledger.dead_filters import ID, MOST_SHOWN, SHOWN
+from duly.ledger.replay import replay
 from duly.tools.output import Progress, answer, on_one_line
 from duly.tools.serving.loading import add_word
 from duly.tools.suggestions import nearest
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from duly._ledger.replaying import Plan
     from duly.core.failures import Failure
     from duly.core.json_bytes import Json
+    from duly.ledger.replay import Plan
     from duly.stores.base import Store
 
 EXAMPLE = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"

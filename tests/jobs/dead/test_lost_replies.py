@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly._ledger import replaying
+from duly.ledger import replay as replaying
 from tests.jobs.dead.dying import SECRET, killed, received, replay
 from tests.jobs.enqueue.desks import Desk
 from tests.support.proxies import Cut, Proxy, proxy

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly._ledger import replaying
 from duly.core.onestep import finish
 from duly.jobs.dead import Selection
 from duly.jobs.replaying import plan_of
+from duly.ledger import replay as replaying
 from tests.jobs.dead.dying import AT_ONCE, EVERY_STORE, SECOND, killed, letters, replay
 from tests.jobs.enqueue.desks import CASES
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly._ledger.claims import Terms, claim_values
 from duly.core.keys import key_of
 from duly.core.onestep import finish
 from duly.core.states import CLAIM_MOVES, ClaimState
+from duly.ledger.claims import Terms, claim_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,9 +6,9 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from duly._ledger.letters import ID, checked_id
 from duly.core.errors import Misuse
 from duly.core.onestep import finish
+from duly.ledger.dead_filters import ID, checked_id
 from duly.outbox.letters import (
     Chosen,
     OutboxMessage,

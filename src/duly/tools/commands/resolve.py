@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly._ledger.letters import ID
 from duly.core.errors import Misuse
 from duly.core.onestep import finish
 from duly.jobs.resolving import finding_of, resolve
+from duly.ledger.dead_filters import ID
 from duly.tools.letters import store_at
 from duly.tools.output import add_json_option, answer
 from duly.tools.where import PLACE, add_table_options

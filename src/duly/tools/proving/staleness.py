@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from duly._ledger import order
+from duly.ledger import order_guard
 from duly.tools.steps.watching import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from duly._ledger.asks import Advance
     from duly.core.session import Session
+    from duly.ledger.arguments import Advance
 
     Guard = Callable[[Session, Advance], Awaitable[bool]]
 
@@ -28,7 +28,9 @@ class Staleness:
         """Count inside the block."""
         with ExitStack() as stack:
             for name in ("newer", "would_apply"):
-                stack.enter_context(replaced(order, name, self._counted(getattr(order, name))))
+                stack.enter_context(
+                    replaced(order_guard, name, self._counted(getattr(order_guard, name)))
+                )
             yield
 
     def _counted(self, guard: Guard) -> Guard:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly._ledger.statements import CLAIMS_MARK, CLAIMS_READ, CLAIMS_RENEW
 from duly.core.errors import LeaseLost
+from duly.ledger.statements import CLAIMS_MARK, CLAIMS_READ, CLAIMS_RENEW
 
 if TYPE_CHECKING:
     from duly.core.keys import Key

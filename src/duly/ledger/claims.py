@@ -15,12 +15,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._ledger.statements import CLAIMS_INSERT, CLAIMS_READ, CLAIMS_RELEASE, CLAIMS_RETAKE
 from duly.core import json_bytes
 from duly.core.answers import Answer, Duplicate, First
 from duly.core.clock import from_microseconds
 from duly.core.errors import Held
 from duly.core.states import ClaimState
+from duly.ledger.statements import CLAIMS_INSERT, CLAIMS_READ, CLAIMS_RELEASE, CLAIMS_RETAKE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._ledger.statements import CLAIMS_PRUNE
 from duly.core.defaults import WAIT
+from duly.ledger.statements import CLAIMS_PRUNE
 
 if TYPE_CHECKING:
     from duly.core.session import Runner, Session

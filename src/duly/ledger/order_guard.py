@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._ledger.statements import VERSIONS_ADVANCE, VERSIONS_READ
 from duly.core.defaults import WAIT
 from duly.core.errors import Misuse
+from duly.ledger.statements import VERSIONS_ADVANCE, VERSIONS_READ
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly._ledger.asks import Advance
     from duly.core.session import Row, Runner, Session
+    from duly.ledger.arguments import Advance
 
 
 async def newer(session: Session, asked: Advance) -> bool:

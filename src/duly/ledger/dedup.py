@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly._ledger.attempts import Attempt, giving_back
-from duly._ledger.claims import claim, claim_many, unclaim
+from duly.ledger.claims import claim, claim_many, unclaim
+from duly.ledger.rerun import Attempt, giving_back
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from duly._ledger.asks import Ask, BatchAsk
-    from duly._ledger.claims import Terms
     from duly.core.answers import Answer
     from duly.core.keys import Key
     from duly.core.session import Runner, Session
+    from duly.ledger.arguments import Ask, BatchAsk
+    from duly.ledger.claims import Terms
 
 
 async def dedup(session: Session, asked: Ask) -> Answer:

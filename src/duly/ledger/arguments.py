@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._ledger.claims import Terms
 from duly.core.defaults import WAIT
 from duly.core.ids import new_token
 from duly.core.validation import (
@@ -16,6 +15,7 @@ from duly.core.validation import (
     checked_wait,
 )
 from duly.core.versions import Comparable, Tie, Version, comparable, tie_applies
+from duly.ledger.claims import Terms
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -13,19 +13,19 @@ import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from duly._ledger.attempts import Attempt, giving_back
-from duly._ledger.claims import claim, release, unclaim
-from duly._ledger.leases import Lease, mark, renew
-from duly._ledger.statements import CLAIMS_RESULT
 from duly.core.answers import Answer, First
 from duly.core.errors import LeaseLost, Misuse
 from duly.core.states import ClaimState
+from duly.ledger.claims import claim, release, unclaim
+from duly.ledger.lease import Lease, mark, renew
+from duly.ledger.rerun import Attempt, giving_back
+from duly.ledger.statements import CLAIMS_RESULT
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from duly._ledger.asks import Ask
     from duly.core.session import Operation, Runner, Session
+    from duly.ledger.arguments import Ask
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly._ledger.statements import CLAIMS_INSERT, KEYS_READ
 from duly.core.errors import Held
+from duly.ledger.statements import CLAIMS_INSERT, KEYS_READ
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
