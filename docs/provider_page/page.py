@@ -6,8 +6,6 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from duly.gate import Code, provider_named, provider_names
-from duly.gate.places import place_of
 from duly.tools.shelf.examples import PREAMBLE, example_of, outcome, program
 from duly.tools.shelf.wording import (
     code,
@@ -18,11 +16,13 @@ from duly.tools.shelf.wording import (
     in_short,
     signs_time,
 )
+from duly.webhooks import Code, provider_named, provider_names
+from duly.webhooks.selectors import place_of
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from duly.gate import Provider
+    from duly.webhooks import Provider
 
 UNKNOWN = "not published"
 STABLE = {True: "yes", False: "no", None: "not said"}
@@ -34,7 +34,7 @@ HEADINGS = (
 OPENING = """\
 # Providers
 
-<!-- Written by `make docs` from the profiles in src/duly/gate/providers: do not edit. -->
+<!-- Written by `make docs` from the profiles in src/duly/webhooks/providers: do not edit. -->
 
 The {count} providers that duly knows by name. For any other, [write your own](own-provider.md).
 What the words mean, and what the gate promises, is on the page about [the gate](gate.md).

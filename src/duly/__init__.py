@@ -30,13 +30,6 @@ if TYPE_CHECKING:
         WrongColour,
     )
     from duly.core.retry import Backoff, Dead, NotYet, Retry
-    from duly.gate.explaining import explain
-    from duly.gate.provider import Provider
-    from duly.gate.secrets import Secret
-    from duly.gate.signing import Signed, sign
-    from duly.gate.source import Source
-    from duly.gate.verification import verify
-    from duly.gate.verified import Verified
     from duly.inbox.events import Event
     from duly.inbox.forget import Forgotten, StillAtWork
     from duly.jobs.context import Job
@@ -56,6 +49,13 @@ if TYPE_CHECKING:
     from duly.stores.opening import store
     from duly.tools.proving.asserting import assert_effectively_once
     from duly.verbs import dedup, dedup_many, fence, migrate, newer, once, prune
+    from duly.webhooks.diagnose.explain import explain
+    from duly.webhooks.provider import Provider
+    from duly.webhooks.secrets import Secret
+    from duly.webhooks.sign import Signed, sign
+    from duly.webhooks.source import Source
+    from duly.webhooks.verified import Verified
+    from duly.webhooks.verify import verify
 
 __version__ = "0.1.0"
 
@@ -82,13 +82,13 @@ _NAMES = {
     "duly.core.retry": ("Backoff", "Dead", "NotYet", "Retry"),
     "duly.ledger.replay": ("Replayed",),
     "duly.app": ("Duly",),
-    "duly.gate.explaining": ("explain",),
-    "duly.gate.provider": ("Provider",),
-    "duly.gate.secrets": ("Secret",),
-    "duly.gate.signing": ("Signed", "sign"),
-    "duly.gate.source": ("Source",),
-    "duly.gate.verification": ("verify",),
-    "duly.gate.verified": ("Verified",),
+    "duly.webhooks.diagnose.explain": ("explain",),
+    "duly.webhooks.provider": ("Provider",),
+    "duly.webhooks.secrets": ("Secret",),
+    "duly.webhooks.sign": ("Signed", "sign"),
+    "duly.webhooks.source": ("Source",),
+    "duly.webhooks.verify": ("verify",),
+    "duly.webhooks.verified": ("Verified",),
     "duly.inbox.events": ("Event",),
     "duly.inbox.forget": ("Forgotten", "StillAtWork"),
     "duly.jobs.context": ("Job",),

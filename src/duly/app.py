@@ -39,8 +39,6 @@ from duly.edge.routes import (
     kept_headers,
 )
 from duly.edge.site import Site
-from duly.gate.reading import USUAL, Limits
-from duly.gate.source import AS_THE_PROVIDER, Source
 from duly.inbox.forget import Forgotten, forgotten
 from duly.jobs.handlers import EVENT_ATTEMPTS, checked_pattern
 from duly.jobs.handlers import QUEUE as QUEUE_NAME
@@ -50,6 +48,8 @@ from duly.outbox.egress import Egress
 from duly.stores.base import Store
 from duly.stores.begins import SameDatabase, begin_of
 from duly.stores.opening import store
+from duly.webhooks.source import AS_THE_PROVIDER, Source
+from duly.webhooks.strict_json import USUAL, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.versions import Tie
     from duly.edge.asgi import Receive, Scope, Send
-    from duly.gate.delivery import Headers
-    from duly.gate.provider import Provider
-    from duly.gate.secrets import Secrets
-    from duly.gate.source import MissingId, Parse, ReplayedBody
-    from duly.gate.verified import Verified
     from duly.inbox.events import Event
     from duly.stores.begins import Begin
     from duly.stores.joinable import BeginsTransactions
+    from duly.webhooks.delivery import Headers
+    from duly.webhooks.provider import Provider
+    from duly.webhooks.secrets import Secrets
+    from duly.webhooks.source import MissingId, Parse, ReplayedBody
+    from duly.webhooks.verified import Verified
 
 Handling = TypeVar("Handling", bound="Callable[..., Any]")
 # Most providers wait 5 seconds or longer for an answer.

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from duly.core.retry import Backoff
     from duly.edge.site import Site
-    from duly.gate.secrets import Secrets
     from duly.jobs.bell import Bell
     from duly.jobs.registry import Registry
     from duly.runtime.callers import Callers
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from duly.runtime.taking import Until
     from duly.stores.base import Store
     from duly.stores.begins import SameDatabase
+    from duly.webhooks.secrets import Secrets
 
 Sending = TypeVar("Sending", bound="Callable[..., Any]")
 # Stands for a signer that is a function.

@@ -12,12 +12,12 @@ from datetime import timedelta
 import pytest
 
 import duly
-from duly.gate import Secret, provider_named
 from duly.tools.cli import main
 from duly.tools.sending.copies import Burst
 from duly.tools.sending.events import Event
 from duly.tools.sending.parcels import Parcel
 from duly.tools.sending.posting import Answer, Line
+from duly.webhooks import Secret, provider_named
 from tests.support.processes import until
 from tests.support.receivers import Inbox, Receiver, Seen, receiving, told
 from tests.webhooks.genuine import PROVIDERS, keys

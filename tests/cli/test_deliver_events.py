@@ -9,9 +9,9 @@ import pytest
 
 import duly
 from duly.core.errors import Misuse
-from duly.gate import Secret, provider_named
 from duly.tools.sending.events import Event, Wish, event_of
 from duly.tools.sending.parcels import Parcel, altered
+from duly.webhooks import Secret, provider_named
 from tests.webhooks.genuine import PROVIDERS, keys
 
 NOW = datetime.now(UTC)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.gate import provider_named
 from duly.tools.cli import main
 from duly.tools.sending.signers import variable_of
+from duly.webhooks import provider_named
 from tests.support.processes.forked import run_forked
 from tests.support.receivers import receiving, told
 from tests.webhooks.genuine import PROVIDERS, keys

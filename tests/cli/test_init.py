@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from duly.gate import provider_named
 from duly.tools.cli import main
+from duly.webhooks import provider_named
 from tests.webhooks.genuine import PROVIDERS
 
 Output = pytest.CaptureFixture[str]

@@ -19,8 +19,8 @@ import psycopg
 import pytest
 import uvicorn
 
-from duly.gate import provider_named
 from duly.tools.cli import main
+from duly.webhooks import provider_named
 from tests.webhooks.genuine import PROVIDERS
 
 if TYPE_CHECKING:

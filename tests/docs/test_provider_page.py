@@ -11,7 +11,9 @@ import pytest
 from docs.provider_page.command import main
 from docs.provider_page.page import page, section
 
-from duly.gate import (
+from duly.tools.shelf.examples import example_of, outcome, program
+from duly.tools.shelf.wording import duration, handshake, in_short
+from duly.webhooks import (
     BasicAuth,
     Echo,
     Handshake,
@@ -23,8 +25,6 @@ from duly.gate import (
     provider_named,
     provider_names,
 )
-from duly.tools.shelf.examples import example_of, outcome, program
-from duly.tools.shelf.wording import duration, handshake, in_short
 
 PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
 

@@ -16,7 +16,7 @@ from duly.edge.routes import (
     kept_headers,
     needed,
 )
-from duly.gate import Hmac, SharedToken, provider_named
+from duly.webhooks import Hmac, SharedToken, provider_named
 from tests.webhooks.genuine import PROVIDERS, keys, source
 
 DAYS = timedelta(days=1)

@@ -11,7 +11,7 @@ from tests.receiver.drivers import Answer, Request
 from tests.webhooks.genuine import keys
 
 if TYPE_CHECKING:
-    from duly.gate import Signed
+    from duly.webhooks import Signed
     from tests.conftest import HandClock
     from tests.receiver.subjects import Subject
 

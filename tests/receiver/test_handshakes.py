@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.gate import Echo, Handshake, Hmac, Provider
+from duly.webhooks import Echo, Handshake, Hmac, Provider
 from tests.receiver.drivers import Request
 from tests.receiver.senders import text
 from tests.webhooks.genuine import keys

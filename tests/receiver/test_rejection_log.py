@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 import duly
 from duly.core.errors import Code
 from duly.edge import rejections
-from duly.gate import explaining
-from duly.gate.explaining import KINDS
+from duly.webhooks.diagnose import explain
+from duly.webhooks.diagnose.explain import KINDS
 from tests.receiver.faults.doors import PATIENCE, WAYS, AsgiDoor
 from tests.support.processes import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from duly.gate.signing import Signed
+    from duly.webhooks.sign import Signed
 
 SECRET, OLD = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_aGVsbG8gb2xkIHNlY3JldCBvZiBteXNob3A="
 WRONG = "whsec_bm90IHRoZSBzZWNyZXQgb2YgdGhlIHNob3A="
@@ -91,7 +91,7 @@ def shop(
     caplog.set_level(logging.WARNING, "duly")
     shop = Shop(app, WAYS[request.param](app), caplog)
     app.receiver.rejections._seconds = shop.time
-    diagnose = explaining.diagnose
+    diagnose = explain.diagnose
 
     def watched(case: Any, *more: Any) -> Any:
         shop.diagnosed.append((threading.get_ident(), len(case.delivery.body)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly.gate import provider_named, provider_names
+from duly.webhooks import provider_named, provider_names
 from tests.receiver.senders import OTHER, PAID, text
 from tests.webhooks.genuine import keys
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import duly
-from duly.gate import (
+from duly.webhooks import (
     BasicAuth,
     Ecdsa,
     Echo,

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 import duly
-from duly.gate import Signed, Source, Verified, provider_named, provider_names
+from duly.webhooks import Signed, Source, Verified, provider_named, provider_names
 
 # The first second of 2026, which the samples of the profiles speak of.
 NOW = 1767225600.0

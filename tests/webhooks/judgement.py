@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from duly import Rejected
-from duly.gate import Code, Facts, PlainDigest, Reply, SignedFields, Source, Verified
+from duly.webhooks import Code, Facts, PlainDigest, Reply, SignedFields, Source, Verified
 
 if TYPE_CHECKING:
     from tests.webhooks.arena import Arrival, Case

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from duly.gate import (
+from duly.webhooks import (
     BasicAuth,
     Ecdsa,
     Ed25519,

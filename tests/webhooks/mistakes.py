@@ -16,12 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 import duly
-from duly.gate import (
-    Jwt,
-    StandardWebhooks,
-    provider_names,
-)
-from duly.gate.explaining import explain
+from duly.webhooks import Jwt, StandardWebhooks, provider_names
+from duly.webhooks.diagnose.explain import explain
 
 NOW = 1_767_225_600
 URL = "https://shop.example/hooks/in?tenant=canary-query"

@@ -11,7 +11,7 @@ from duly import Provider, Rejected, Verified
 from tests.webhooks.genuine import NOW, URL
 
 if TYPE_CHECKING:
-    from duly.gate import Code
+    from duly.webhooks import Code
 
 SECRET = "a shared secret"
 BODY = b'{"id":"a"}'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from duly.gate import Hmac, NamedFields, Provider, StandardWebhooks
+from duly.webhooks import Hmac, NamedFields, Provider, StandardWebhooks
 
 BOX = Provider(
     "box",

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.gate import BasicAuth, Jwt, SharedToken, SignedFields, StandardWebhooks, UrlAndForm
+from duly.webhooks import BasicAuth, Jwt, SharedToken, SignedFields, StandardWebhooks, UrlAndForm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

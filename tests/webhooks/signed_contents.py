@@ -15,14 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duly.gate import (
-    BasicAuth,
-    Jwt,
-    SharedToken,
-    SignedFields,
-    StandardWebhooks,
-    UrlAndForm,
-)
+from duly.webhooks import BasicAuth, Jwt, SharedToken, SignedFields, StandardWebhooks, UrlAndForm
 
 if TYPE_CHECKING:
     from tests.webhooks.arena import Arrival

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 
 import duly
 from duly import Provider, Rejected
-from duly.gate import Hmac
+from duly.webhooks import Hmac
 from tests.webhooks.genuine import NOW, delivered, source, verified
 
 ALIKE = ["a", "b", 'a","b', '["a","b"]', '["a"]', '["a",null,"b"]']

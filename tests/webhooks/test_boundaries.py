@@ -13,7 +13,7 @@ import pytest
 
 import duly
 from duly import Rejected
-from duly.gate import Source, StandardWebhooks, Verified
+from duly.webhooks import Source, StandardWebhooks, Verified
 from tests.webhooks.arena import CASES, NOW, Arrival, Case
 from tests.webhooks.parts import part_of, with_part
 

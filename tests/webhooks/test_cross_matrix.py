@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 import duly
-from duly.gate import Code, Signed, provider_named
+from duly.webhooks import Code, Signed, provider_named
 from tests.webhooks.genuine import NOW, PROVIDERS, URL, delivered, source, verified
 
 FOREIGN = {Code.BAD_SIGNATURE, Code.MISSING_SIGNATURE, Code.MALFORMED, Code.UNKNOWN_KEY}

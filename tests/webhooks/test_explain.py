@@ -14,12 +14,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 import duly
-from duly.gate import (
-    Jwt,
-    provider_named,
-    provider_names,
-)
-from duly.gate.explaining import explain
+from duly.webhooks import Jwt, provider_named, provider_names
+from duly.webhooks.diagnose.explain import explain
 from tests.webhooks.mistakes import BODY, NOW, OVER_THE_BODY, TEXT, changed, explained, sent, source
 
 

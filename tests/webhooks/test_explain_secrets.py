@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly.gate import (
-    Hmac,
-    provider_named,
-)
+from duly.webhooks import Hmac, provider_named
 from tests.webhooks.mistakes import (
     BODY,
     HELD,

@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly.gate import (
-    Hmac,
-    NamedFields,
-    provider_named,
-)
+from duly.webhooks import Hmac, NamedFields, provider_named
 from tests.webhooks.mistakes import BODY, NOW, TEXT, changed, explained, sent, source
 
 TIMED = ["stripe", "slack", "standard-webhooks", "svix", "paddle", "zoom", "discord", "hubspot"]

@@ -9,12 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import duly
-from duly.gate import (
-    SharedToken,
-    provider_named,
-    provider_names,
-)
-from duly.gate.explaining import explain
+from duly.webhooks import SharedToken, provider_named, provider_names
+from duly.webhooks.diagnose.explain import explain
 from tests.webhooks.mistakes import (
     BODY,
     CANARIES,

@@ -8,7 +8,7 @@ import pytest
 
 import duly
 from duly import Misuse, Provider, Secret, Source
-from duly.gate import Hmac, NamedFields
+from duly.webhooks import Hmac, NamedFields
 from tests.webhooks.genuine import NOW
 
 URL = "https://shop.example/sms"

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 import duly
 from duly import Misuse, Provider, Rejected, Source
-from duly.gate import (
+from duly.webhooks import (
     BasicAuth,
     Handshake,
     Hmac,

@@ -13,7 +13,7 @@ import pytest
 
 import duly
 from duly import Misuse, Provider, Rejected, Source
-from duly.gate import Code, Echo, Handshake, Hmac, Mac, Reply, greeted
+from duly.webhooks import Code, Echo, Handshake, Hmac, Mac, Reply, greeted
 from tests.webhooks.genuine import NOW, PROVIDERS, delivered, keys, source, verified
 
 SLACK = b'{"token":"t","challenge":"3eZbrw1aB10F","type":"url_verification"}'

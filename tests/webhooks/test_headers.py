@@ -13,7 +13,7 @@ from wsgiref.headers import Headers
 import pytest
 
 from duly import Misuse, Rejected
-from duly.gate import Code
+from duly.webhooks import Code
 from tests.webhooks.genuine import PROVIDERS, delivered, source, verified
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 import duly
 from duly import Provider, Rejected, Source, Verified
-from duly.gate import Code, Hmac, SharedToken, Signed
+from duly.webhooks import Code, Hmac, SharedToken, Signed
 from tests.webhooks.genuine import NOW, PROVIDERS, URL, delivered, source, verified
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)

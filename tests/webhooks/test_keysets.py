@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from duly import Misuse, Provider, Rejected, Secret, Signed, sign
-from duly.gate import AsyncKeyset, Code, Keyset, StandardWebhooks, keys_of
+from duly.webhooks import AsyncKeyset, Code, Keyset, StandardWebhooks, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

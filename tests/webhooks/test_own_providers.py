@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 import duly
-from duly.gate import Code, Hmac, Provider, Source, provider_names
+from duly.webhooks import Code, Hmac, Provider, Source, provider_names
 from tests.webhooks.own_providers import GOCARDLESS, OWN_PROVIDERS, PAGERDUTY, PLIVO, WORKOS
 from tests.webhooks.vectors import OWN, VERIFIED, Vector, checked, outcome
 

@@ -13,7 +13,7 @@ import stripe
 
 import duly
 from duly import Rejected
-from duly.gate import Code, Signed
+from duly.webhooks import Code, Signed
 from tests.webhooks.peers.adyen import AdyenNotification, item_of, notification
 from tests.webhooks.peers.discord import SIGNATURE, TIMESTAMP, Discord
 from tests.webhooks.peers.discord import pair as discord_pair

@@ -13,7 +13,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import duly
-from duly.gate import provider_names
+from duly.webhooks import provider_names
 from tests.webhooks.peers import PEERS, WITHOUT_A_PEER
 from tests.webhooks.peers.peer import (
     SETTINGS,

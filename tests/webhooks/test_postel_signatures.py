@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 import duly
-from duly.gate import Source
+from duly.webhooks import Source
 from tests.webhooks.postel.vectors import (
     BY_KEY_ID,
     CODES,

@@ -14,7 +14,7 @@ import pytest
 
 import duly
 from duly import Misuse, Provider, Rejected, Source
-from duly.gate import Code, Hmac, provider_named, provider_names
+from duly.webhooks import Code, Hmac, provider_named, provider_names
 from tests.webhooks.genuine import NOW, PROVIDERS, delivered, source, verified
 
 SIXTEEN = {

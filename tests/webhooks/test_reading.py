@@ -11,7 +11,7 @@ import pytest
 
 import duly
 from duly import Rejected, Verified
-from duly.gate import Code, Limits
+from duly.webhooks import Code, Limits
 from tests.support.growth import LINEAR, growth
 from tests.webhooks.genuine import NOW, delivered, source, verified
 

@@ -11,7 +11,7 @@ import pytest
 
 import duly
 from duly import Misuse, Provider, Rejected, Source
-from duly.gate import (
+from duly.webhooks import (
     Code,
     Ecdsa,
     Ed25519,

@@ -12,7 +12,7 @@ import pytest
 
 import duly
 from duly import Misuse, Rejected, Secret, Source
-from duly.gate import Code, Hmac, Provider
+from duly.webhooks import Code, Hmac, Provider
 from tests.support.bad_values import NAIVE, ODD
 from tests.webhooks.genuine import (
     ASYMMETRIC,
@@ -225,7 +225,7 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 import duly
-from duly.gate import provider_named, provider_names
+from duly.webhooks import provider_named, provider_names
 
 for name, secret, url in {shared!r}:
     signed = duly.sign(name, provider_named(name).sample, secret, now={now}, url=url)

@@ -23,7 +23,7 @@ import pytest
 
 import duly
 from duly import DulyError, Misuse, Rejected, Secret, Source
-from duly.gate import BasicAuth, Hmac, Jwt, Provider, SharedToken
+from duly.webhooks import BasicAuth, Hmac, Jwt, Provider, SharedToken
 from tests.support.bad_values import NAIVE
 from tests.webhooks.genuine import (
     ASYMMETRIC,

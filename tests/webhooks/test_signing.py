@@ -16,7 +16,7 @@ from hypothesis import strategies as some
 
 import duly
 from duly import Misuse, Provider, Rejected, Source
-from duly.gate import Hmac, SharedToken, Signed
+from duly.webhooks import Hmac, SharedToken, Signed
 from tests.webhooks.genuine import NOW, PROVIDERS, URL, delivered, keys, source, verified
 
 # ECDSA draws a random number for each signature.

@@ -11,7 +11,7 @@ import pytest
 
 import duly
 from duly import Rejected, Secret
-from duly.gate import BasicAuth, Code, Jwt, SharedToken
+from duly.webhooks import BasicAuth, Code, Jwt, SharedToken
 from tests.webhooks.genuine import NOW, keys
 from tests.webhooks.own import BODY, SECRET, provider, rejected, taken
 

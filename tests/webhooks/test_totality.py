@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from duly import Rejected
-from duly.gate import Limits, Source, Verified
+from duly.webhooks import Limits, Source, Verified
 from tests.support.growth import LINEAR, growth
 from tests.webhooks.arena import CASES, Arrival, names_of, sample_of, signable
 from tests.webhooks.hostile import BODIES, HEADERS, SLOW, VALUES, raw

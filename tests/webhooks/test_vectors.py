@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 import duly
-from duly.gate import StandardWebhooks, provider_named, provider_names
+from duly.webhooks import StandardWebhooks, provider_named, provider_names
 from tests.webhooks.vectors import SHELF, VECTORS, VERIFIED, Vector, checked, outcome
 
 # Written down, so that no vector can vanish without a word.

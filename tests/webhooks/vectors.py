@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import duly
-from duly.gate import Provider, Source, Verified
+from duly.webhooks import Provider, Source, Verified
 
 VERIFIED: Final = "verified"
 

@@ -14,8 +14,8 @@ def main(arguments: list[str]) -> None:
     """Fuzz the target that the first argument names; the rest are libFuzzer's own options."""
     name, *options = arguments
     atheris: Any = import_module("atheris")
-    with atheris.instrument_imports(include=["duly.gate"]):
-        import duly.gate  # noqa: F401  # counted from here on, before anything else imports it
+    with atheris.instrument_imports(include=["duly.webhooks"]):
+        import duly.webhooks  # noqa: F401  # counted from here on, before anything else imports it
     from verification.fuzz.targets import target
 
     atheris.Setup([sys.argv[0], *options], target(name))

@@ -17,7 +17,7 @@ from tests.webhooks.hostile import BODIES, HEADERS, VALUES, raw
 from tests.webhooks.judgement import excused, outcome
 from tests.webhooks.oracle import genuine
 
-from duly.gate import (
+from duly.webhooks import (
     BasicAuth,
     Ecdsa,
     Ed25519,

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from duly import Backoff, Duly, Provider
-from duly.gate.schemes.macs import Hmac
+from duly.webhooks.schemes.hmac import Hmac
 from verification.simulation.running import here
 from verification.simulation.scene import Declined
 

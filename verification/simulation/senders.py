@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.gate.signing import sign
+from duly.webhooks.sign import sign
 from verification.simulation.application import SECRET, SIGNED, UNSIGNED
 from verification.simulation.errors import Violation
 from verification.simulation.requests import Request

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.edge.intake import Delivery
-    from duly.gate.facts import Facts
     from duly.inbox.arrivals import Arrival, Outcome
+    from duly.webhooks.event_fields import Facts
 
 # A number that is no time of the calendar.
 OUT_OF_RANGE = "out of range"

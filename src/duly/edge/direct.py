@@ -9,12 +9,12 @@ from duly.core.validation import kind
 from duly.edge.judging import allows, not_allowed
 from duly.edge.replies import Refused
 from duly.edge.requests import Request, refuse_encoding, too_large
-from duly.gate.delivery import Delivery, checked_body, fields_of
+from duly.webhooks.delivery import Delivery, checked_body, fields_of
 
 if TYPE_CHECKING:
     from duly.edge.replies import Reply
     from duly.edge.routes import Route
-    from duly.gate.delivery import Headers
+    from duly.webhooks.delivery import Headers
 
 
 def handed_over(

@@ -21,9 +21,9 @@ from duly.jobs.enqueue import job_for
 
 if TYPE_CHECKING:
     from duly.edge.routes import Route
-    from duly.gate.facts import Facts
-    from duly.gate.verified import Verified
     from duly.jobs.handlers import Handler
+    from duly.webhooks.event_fields import Facts
+    from duly.webhooks.verified import Verified
 
 logger = logging.getLogger("duly")
 TYPE_LENGTH = 500

@@ -15,10 +15,10 @@ from duly.edge.rejections import Rejection
 from duly.edge.replies import Fault, Refused, greeting, refusal, rejection, taken, taken_many
 from duly.edge.requests import plain
 from duly.edge.seldom import Seldom
-from duly.gate.verification import greeted, verify
 from duly.inbox.arrivals import Status
 from duly.inbox.inline import Work
 from duly.jobs.running import HandlerFailed
+from duly.webhooks.verify import greeted, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from duly.edge.replies import Reply
     from duly.edge.requests import Request
     from duly.edge.routes import Route
-    from duly.gate.source import Source
     from duly.inbox.arrivals import Arrival, Outcome
+    from duly.webhooks.source import Source
 
     Note = Callable[[Rejection], None]
 

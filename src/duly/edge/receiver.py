@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from duly.edge.readiness import Lane
     from duly.edge.requests import Request
     from duly.edge.routes import Route
-    from duly.gate.source import Source
     from duly.inbox.arrivals import Arrival, Outcome
+    from duly.webhooks.source import Source
 
 # A body larger than this, or compressed, is judged on a thread: it would hold up the event loop.
 LARGE = 128 * 1024

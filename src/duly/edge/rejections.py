@@ -19,15 +19,15 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from duly.gate.explaining import Diagnosis, delivery_of, diagnose
-from duly.gate.suspicions.case import Case
+from duly.webhooks.diagnose.case import Case
+from duly.webhooks.diagnose.explain import Diagnosis, delivery_of, diagnose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from duly.core.errors import Rejected
-    from duly.gate.delivery import Headers
-    from duly.gate.source import Source
+    from duly.webhooks.delivery import Headers
+    from duly.webhooks.source import Source
 
 logger = logging.getLogger("duly")
 # Bytes. Twice the body is twice the work, and few events are larger.

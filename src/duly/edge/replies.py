@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.core.errors import Rejected
-    from duly.gate.handshakes import Reply as Handshake
+    from duly.webhooks.handshake import Reply as Handshake
 
 JSON = "application/json"
 # JSON's own spelling of a text, without the way round through a whole document.

@@ -11,7 +11,7 @@ from duly.edge.replies import Fault, Refused, refused
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.gate.delivery import Headers
+    from duly.webhooks.delivery import Headers
 
 logger = logging.getLogger("duly")
 # More than any provider sends; a server's own limits are wider.

@@ -17,11 +17,11 @@ from duly.jobs.handlers import Handlers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.gate.provider import Provider
-    from duly.gate.schemes.base import Scheme
-    from duly.gate.source import Source
-    from duly.gate.verified import Verified
     from duly.jobs.registry import Registry
+    from duly.webhooks.provider import Provider
+    from duly.webhooks.schemes.scheme import Scheme
+    from duly.webhooks.source import Source
+    from duly.webhooks.verified import Verified
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 TAKEN: Final = ("healthz", "readyz")

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from duly.core.clock import from_microseconds
-from duly.gate.delivery import Delivery
-from duly.gate.places import Reading
 from duly.inbox.events import Event
 from duly.jobs.statements import EVENTS_READ
+from duly.webhooks.delivery import Delivery
+from duly.webhooks.selectors import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from duly.gate.signing import Signed
+from duly.webhooks.sign import Signed
 from tests.receiver.faults.doors import Answer
 from tests.receiver.faults.shops import Senders
 from tests.support.processes import until

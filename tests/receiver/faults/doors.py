@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import duly
-from duly.gate.signing import Signed
+from duly.webhooks.sign import Signed
 
 PATIENCE = 40.0
 THREADS = 64

@@ -15,7 +15,7 @@ from typing import Self, cast
 
 import uvicorn
 
-from duly.gate.signing import Signed
+from duly.webhooks.sign import Signed
 from tests.receiver.faults.books import Books
 from tests.receiver.faults.doors import Answer, answer_of
 from tests.receiver.faults.shops import Mode, Senders, shop_app

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 import duly
-from duly.gate.signing import Signed
 from duly.jobs.tx import AsyncTx
+from duly.webhooks.sign import Signed
 from tests.receiver.faults.books import EFFECTS, Books
 from tests.receiver.faults.doors import PATIENCE, WAYS, Answer
 from tests.support.processes import until

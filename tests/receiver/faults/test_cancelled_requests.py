@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from duly.gate.signing import Signed
+from duly.webhooks.sign import Signed
 from tests.receiver.faults.books import EFFECTS, Books
 from tests.receiver.faults.doors import Answer, Message, asked, scope_of
 from tests.receiver.faults.gates import gated, queued

@@ -13,7 +13,7 @@ from Adyen.util import (
 )
 from hypothesis import strategies as st
 
-from duly.gate import Signed
+from duly.webhooks import Signed
 from tests.webhooks.peers.peer import HEX_KEYS, RAW_BODIES, TEXTS, Keys, Request, Usual, only
 
 FIELDS = (

@@ -6,7 +6,7 @@ from discord_interactions import verify_key
 from hypothesis import strategies as st
 from nacl.signing import SigningKey
 
-from duly.gate import Signed
+from duly.webhooks import Signed
 from tests.webhooks.peers.peer import RAW_BODIES, Keys, Request, Usual, only
 
 SIGNATURE = "X-Signature-Ed25519"

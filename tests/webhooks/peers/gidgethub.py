@@ -12,7 +12,7 @@ from typing import cast
 from gidgethub import ValidationFailure
 from gidgethub.sansio import validate_event
 
-from duly.gate import Hmac, Signed, provider_named
+from duly.webhooks import Hmac, Signed, provider_named
 from tests.webhooks.peers.peer import RAW_BODIES, TEXT_KEYS, Keys, Request, Usual, only, with_scheme
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hubspot.exceptions import InvalidSignatureTimestampError
 from hubspot.utils.signature import Signature
 
-from duly.gate import Signed
+from duly.webhooks import Signed
 from tests.webhooks.peers.peer import TEXT_BODIES, TEXT_KEYS, Keys, Request, Usual, only
 
 TIMESTAMP = "X-HubSpot-Request-Timestamp"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from paddle_billing.Notifications import PaddleSignature, Secret, Verifier
 
-from duly.gate import Signed
+from duly.webhooks import Signed
 from tests.webhooks.peers.peer import TEXT_BODIES, TEXT_KEYS, Keys, Request, Usual, only
 
 HEADER = "Paddle-Signature"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import duly
 from duly import Provider, Rejected
-from duly.gate import Signed, provider_named
-from duly.gate.schemes.base import Scheme  # noqa: TC001  # named in a helper's signature
+from duly.webhooks import Signed, provider_named
+from duly.webhooks.schemes.scheme import Scheme  # noqa: TC001  # named in a helper's signature
 
 LONG = os.environ.get("DULY_LONG") == "1"
 SETTINGS = settings(

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import strategies as st
 from sendgrid.helpers.eventwebhook import EventWebhook
 
-from duly.gate import Signed
+from duly.webhooks import Signed
 from tests.webhooks.peers.peer import TEXT_BODIES, Keys, Request, Usual, only
 
 SIGNATURE = "X-Twilio-Email-Event-Webhook-Signature"

@@ -7,7 +7,7 @@ import hmac
 
 from shopify_app import ShopifyApp
 
-from duly.gate import Signed
+from duly.webhooks import Signed
 from tests.webhooks.peers.peer import TEXT_BODIES, TEXT_KEYS, Keys, Request, Usual, only
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slack_sdk.signature import Clock, SignatureVerifier
 
-from duly.gate import Signed
+from duly.webhooks import Signed
 from tests.webhooks.peers.peer import TEXT_BODIES, TEXT_KEYS, Keys, Request, Usual, only
 
 

@@ -7,7 +7,7 @@ import hmac
 
 from square.utils.webhooks_helper import verify_signature
 
-from duly.gate import Signed
+from duly.webhooks import Signed
 from tests.webhooks.peers.peer import TEXT_BODIES, TEXT_KEYS, Keys, Request, Usual, only
 
 SIGNATURE = "x-square-hmacsha256-signature"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stripe import SignatureVerificationError, WebhookSignature
 
-from duly.gate import Signed
+from duly.webhooks import Signed
 from tests.webhooks.peers.peer import TEXT_BODIES, TEXT_KEYS, Keys, Request, Usual, only
 
 

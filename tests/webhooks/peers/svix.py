@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from svix.webhooks import Webhook, WebhookVerificationError
 
-from duly.gate import Signed
+from duly.webhooks import Signed
 from tests.webhooks.peers.peer import TEXT_BODIES, WEBHOOK_KEYS, Keys, Request, Usual, only
 
 

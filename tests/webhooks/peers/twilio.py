@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from multidict import MultiDict
 from twilio.request_validator import HMAC_SHA1, HMAC_SHA256, RequestValidator
 
-from duly.gate import Hmac, Signed, provider_named
+from duly.webhooks import Hmac, Signed, provider_named
 from tests.webhooks.peers.peer import (
     TEXT_BODIES,
     TEXT_KEYS,

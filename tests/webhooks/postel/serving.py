@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from duly import Duly
-from duly.gate import Code
+from duly.webhooks import Code
 from tests.server.hostile.application import STORE
 from tests.webhooks.postel.vectors import BY_KEY_ID, CODES, NOW, TOLERANCE, key, secrets
 

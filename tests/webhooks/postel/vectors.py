@@ -20,7 +20,7 @@ from typing import Any, Final
 import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from duly.gate import Code, Provider, Secret, StandardWebhooks
+from duly.webhooks import Code, Provider, Secret, StandardWebhooks
 
 VARIABLE: Final = "DULY_POSTEL_VECTORS"
 NOW: Final = 1767225600

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
 from duly.core.extras import installing
-from duly.gate import provider_named
 from duly.tools.output import add_json_option, answer
 from duly.tools.templates.rendering import App
+from duly.webhooks import provider_named
 
 if TYPE_CHECKING:
     import argparse

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.gate import provider_named, provider_names
-from duly.gate.signing import fitting_scheme
 from duly.tools.output import Progress, add_json_option, answer
 from duly.tools.sending.copies import all_at_once, one_by_one
 from duly.tools.sending.events import Wish, event_of
@@ -20,6 +18,8 @@ from duly.tools.sending.posting import checked_url, shown
 from duly.tools.sending.renewal import second
 from duly.tools.sending.signers import form_of, signer_for, variable_of
 from duly.tools.sending.verdicts import Verdict
+from duly.webhooks import provider_named, provider_names
+from duly.webhooks.sign import fitting_scheme
 
 if TYPE_CHECKING:
     from collections.abc import Callable

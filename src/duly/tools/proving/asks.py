@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from duly.core.errors import Misuse, Rejected
 from duly.edge.ages import too_old
 from duly.edge.intake import Delivery
-from duly.gate.signing import header_of, sign
-from duly.gate.verification import verify
 from duly.tools.proving.sites import posted
+from duly.webhooks.sign import header_of, sign
+from duly.webhooks.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.app import Duly
     from duly.edge.routes import Route
-    from duly.gate.secrets import Secret
-    from duly.gate.signing import Signed
-    from duly.gate.source import Source
-    from duly.gate.verified import Verified
     from duly.tools.proving.where import Subject
     from duly.tools.testing.keys import Keys
+    from duly.webhooks.secrets import Secret
+    from duly.webhooks.sign import Signed
+    from duly.webhooks.source import Source
+    from duly.webhooks.verified import Verified
 
 
 class Age(NamedTuple):

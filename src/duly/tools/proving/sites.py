@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from duly.gate.signing import Signed
+    from duly.webhooks.sign import Signed
 
 HOST = "prove.example"
 

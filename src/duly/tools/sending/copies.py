@@ -13,9 +13,9 @@ from duly.tools.sending.posting import Line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.gate.signing import Signed
     from duly.tools.sending.parcels import Parcel
     from duly.tools.sending.posting import Answer
+    from duly.webhooks.sign import Signed
 
 
 def one_by_one(parcel: Parcel, count: int, timeout: float) -> Iterator[Answer]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from duly.core.errors import Misuse
-from duly.gate.delivery import Delivery
-from duly.gate.facts import items_of
-from duly.gate.places import Place, Reading
-from duly.gate.reading import USUAL
+from duly.webhooks.delivery import Delivery
+from duly.webhooks.event_fields import items_of
+from duly.webhooks.selectors import Place, Reading
+from duly.webhooks.strict_json import USUAL
 
 if TYPE_CHECKING:
-    from duly.gate.provider import Provider
+    from duly.webhooks.provider import Provider
 
 Plain = str | int | float
 LEAVE_OUT = "write the id and the type into the file, and leave --id and --type out"

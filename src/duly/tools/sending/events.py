@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.gate.signing import header_of
 from duly.tools.sending.documents import Document
 from duly.tools.sending.renewal import Renewed, renew_times
 from duly.tools.sending.samples import make_sample
 from duly.tools.shelf.examples import TYPES
+from duly.webhooks.sign import header_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from duly.gate.places import Place
-    from duly.gate.provider import Provider
     from duly.tools.sending.documents import Plain
+    from duly.webhooks.provider import Provider
+    from duly.webhooks.selectors import Place
 
 # The first second of 2026, which every sample speaks of, in the two ways that they write it.
 SAMPLE_SECONDS, SAMPLE_DAY = b"1767225600", b"2026-01-01T00:00:00"

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from duly.core.errors import Misuse, Rejected
 from duly.core.extras import needs
-from duly.gate.delivery import Delivery, fields_of
-from duly.gate.facts import Facts, facts_of
-from duly.gate.places import Reading
-from duly.gate.reading import USUAL
-from duly.gate.signing import Signed, fitting_scheme, sign
 from duly.tools.shelf.wording import content, signs_time
+from duly.webhooks.delivery import Delivery, fields_of
+from duly.webhooks.event_fields import Facts, facts_of
+from duly.webhooks.selectors import Reading
+from duly.webhooks.sign import Signed, fitting_scheme, sign
+from duly.webhooks.strict_json import USUAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.gate.provider import Provider
-    from duly.gate.schemes.base import Scheme
-    from duly.gate.secrets import Secret
     from duly.tools.sending.events import Event
+    from duly.webhooks.provider import Provider
+    from duly.webhooks.schemes.scheme import Scheme
+    from duly.webhooks.secrets import Secret
 
 Manner = Literal["genuine", "tampered", "stale"]
 

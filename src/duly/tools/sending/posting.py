@@ -19,7 +19,7 @@ from duly.core.errors import Misuse
 if TYPE_CHECKING:
     from http.client import HTTPResponse
 
-    from duly.gate.signing import Signed
+    from duly.webhooks.sign import Signed
 
 # Replies of duly are a few dozen bytes; whatever else answers is not read to its end.
 MOST_READ, MOST_SHOWN, MOST_REASON = 64 * 1024, 200, 500

@@ -11,17 +11,17 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.gate.delivery import Delivery
-from duly.gate.facts import items_of, moment
-from duly.gate.places import Reading
-from duly.gate.reading import USUAL
+from duly.webhooks.delivery import Delivery
+from duly.webhooks.event_fields import items_of, moment
+from duly.webhooks.selectors import Reading
+from duly.webhooks.strict_json import USUAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.gate.places import Place
-    from duly.gate.provider import Provider
     from duly.tools.sending.documents import Plain
+    from duly.webhooks.provider import Provider
+    from duly.webhooks.selectors import Place
 
 SPACE = " \t\r\n\ufeff"
 ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")

@@ -8,10 +8,10 @@ from getpass import getpass
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.gate import Ecdsa, Ed25519, Hmac, Secret, SignedFields, StandardWebhooks
+from duly.webhooks import Ecdsa, Ed25519, Hmac, Secret, SignedFields, StandardWebhooks
 
 if TYPE_CHECKING:
-    from duly.gate.provider import Provider
+    from duly.webhooks.provider import Provider
 
 HIDDEN = "***"
 SHORTEST_HIDDEN = 6

@@ -11,7 +11,6 @@ from urllib.parse import quote, unquote, urlsplit
 
 import duly
 from duly.core.errors import DulyError
-from duly.gate import provider_named, provider_names
 from duly.runtime.relaying.settings import RelaySettings
 from duly.runtime.settings import CONCURRENCY
 from duly.tools.output import without_passwords
@@ -19,6 +18,7 @@ from duly.tools.shelf.examples import secrets_for
 from duly.tools.templates.rendering import sample_type
 from duly.tools.working.plans import as_jobs, planned
 from duly.tools.working.relays import relay_members, relay_text
+from duly.webhooks import provider_named, provider_names
 
 if TYPE_CHECKING:
     from duly.app import Duly

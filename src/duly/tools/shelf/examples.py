@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import duly
-from duly.gate import (
+from duly.webhooks import (
     BasicAuth,
     Ecdsa,
     Echo,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.gate import (
+from duly.webhooks import (
     BasicAuth,
     Ecdsa,
     Echo,
@@ -24,9 +24,9 @@ from duly.gate import (
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from duly.gate.schemes.base import Scheme
-    from duly.gate.schemes.contents import Content
-    from duly.gate.schemes.signature import Signature
+    from duly.webhooks.schemes.scheme import Scheme
+    from duly.webhooks.schemes.signature import Signature
+    from duly.webhooks.schemes.template import Content
 
 UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 TIME_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds"}

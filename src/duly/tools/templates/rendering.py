@@ -10,14 +10,14 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
 
-from duly.gate import Secret
 from duly.tools.sending.events import Wish, event_of
 from duly.tools.sending.parcels import Parcel
 from duly.tools.sending.signers import form_of, variable_of
 from duly.tools.shelf.examples import assigned, pieces, secrets_for, signs_url
+from duly.webhooks import Secret
 
 if TYPE_CHECKING:
-    from duly.gate import Provider
+    from duly.webhooks import Provider
 
 BASE = "http://127.0.0.1:8000"
 WIDTH, PIECE = 100, 76

@@ -14,7 +14,7 @@ from duly.tools.testing.answers import Answer
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from duly.gate.signing import Signed
+    from duly.webhooks.sign import Signed
 
 # From the networks that are set aside for documentation: nobody's.
 CLIENT = ("192.0.2.1", 50000)

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, Self
 from duly.app_checks import checked_switch, loop_is_running
 from duly.core.errors import Misuse
 from duly.core.validation import checked_count
-from duly.gate.secrets import hide, secrets_of
-from duly.gate.signing import fitting_scheme
 from duly.tools.testing.answers import Answer, Answers
 from duly.tools.testing.calling import call_asgi, call_wsgi, is_asgi
 from duly.tools.testing.clocks import time_of
 from duly.tools.testing.guarding import refuse_foreign
 from duly.tools.testing.keys import Keys
 from duly.tools.testing.parcels import Parcel, Wanted, age_of, checked_wrong, event_for
+from duly.webhooks.secrets import hide, secrets_of
+from duly.webhooks.sign import fitting_scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
     from duly.app import Duly
-    from duly.gate.signing import Signed
-    from duly.gate.source import Source
     from duly.tools.testing.parcels import Payload, Wrong
+    from duly.webhooks.sign import Signed
+    from duly.webhooks.source import Source
 
 # As the test clients of Django and Starlette call it: their sites believe that name.
 ORIGIN = "https://testserver"

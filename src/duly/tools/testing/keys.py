@@ -13,10 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core.errors import Misuse
 from duly.core.extras import needs
-from duly.gate import Ecdsa, Ed25519, StandardWebhooks
-from duly.gate.secrets import Secret
-from duly.gate.signing import fitting_scheme
-from duly.gate.source import ready
 from duly.tools.sending.parcels import LETTER_OR_DIGIT, changed_at
 from duly.tools.shelf.examples import (
     ECDSA_PRIVATE,
@@ -24,12 +20,16 @@ from duly.tools.shelf.examples import (
     ED25519_PRIVATE,
     ED25519_PUBLIC,
 )
+from duly.webhooks import Ecdsa, Ed25519, StandardWebhooks
+from duly.webhooks.secrets import Secret
+from duly.webhooks.sign import fitting_scheme
+from duly.webhooks.source import ready
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly.gate.schemes.base import Scheme
-    from duly.gate.source import Source
+    from duly.webhooks.schemes.scheme import Scheme
+    from duly.webhooks.source import Source
 
 NAME = "duly.tools.testing"
 

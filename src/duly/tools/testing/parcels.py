@@ -13,20 +13,20 @@ from urllib.parse import urlencode, urlsplit
 from duly.core.errors import Misuse
 from duly.core.extras import needs
 from duly.core.validation import kind
-from duly.gate.signing import fitting_scheme, sign
 from duly.tools.sending.events import Wish, event_of
 from duly.tools.sending.parcels import STALE_BEYOND, altered
 from duly.tools.shelf.wording import signs_time
+from duly.webhooks.sign import fitting_scheme, sign
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly.gate.provider import Provider
-    from duly.gate.schemes.base import Scheme
-    from duly.gate.secrets import Secret
-    from duly.gate.signing import Signed
-    from duly.gate.source import Source
     from duly.tools.sending.events import Event
+    from duly.webhooks.provider import Provider
+    from duly.webhooks.schemes.scheme import Scheme
+    from duly.webhooks.secrets import Secret
+    from duly.webhooks.sign import Signed
+    from duly.webhooks.source import Source
 
 Payload = Mapping[str, Any] | list[Any] | bytes | str | Path | None
 Wrong = Literal["signature", "body", "time"]

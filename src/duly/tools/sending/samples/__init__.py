@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.core.json_bytes import Json
-    from duly.gate.provider import Provider
+    from duly.webhooks.provider import Provider
 
 # The type that is sent unless another is asked for, and what makes the body of any.
 MAKERS: dict[str, tuple[str, Callable[[str, Seed], dict[str, Json]]]] = {

@@ -1,0 +1,149 @@
+"""A rejected delivery under examination, and the means to try what would have made it genuine.
+
+A suspicion yields guesses. A guess is a sentence, where the evidence is plain, or a `Trial`: a
+source and a delivery that differ from the given ones in one respect. If the trial verifies, its
+sentence is the explanation, and it is proved: nobody without the secret could have made it so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from duly.core.errors import Misuse, Rejected
+from duly.webhooks.delivery import Delivery, Fields
+from duly.webhooks.secrets import Secret
+from duly.webhooks.selectors import place_of
+from duly.webhooks.source import Source
+from duly.webhooks.verified import Verified
+from duly.webhooks.verify import judged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from duly.webhooks.provider import Provider
+    from duly.webhooks.schemes.scheme import Scheme
+
+QUERY = place_of("query:any")
+
+
+class Trial(NamedTuple):
+    """What might have been meant, and what to say if it was."""
+
+    source: Source
+    delivery: Delivery
+    sentence: str
+
+
+Guess: TypeAlias = "Trial | str"
+Suspicion: TypeAlias = "Callable[[Case], Iterable[Guess]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A delivery that was rejected, and everything that is known about it.
+
+    ``lenient`` is the source without its limits of time and taste: what it verifies has a good
+    signature, whatever else may be wrong.
+    """
+
+    source: Source
+    delivery: Delivery
+    problem: Rejected
+    others: tuple[Source, ...]
+    lenient: Source = field(init=False)
+
+    def __post_init__(self) -> None:
+        lenient = source_like(self.source, [without_end(one) for one in self.source.secrets])
+        object.__setattr__(self, "lenient", lenient or self.source)
+
+    @property
+    def title(self) -> str:
+        """The provider, as people write its name."""
+        return self.source.provider.title or self.source.provider.name
+
+    @property
+    def schemes(self) -> list[Scheme[Any]]:
+        """The ways to sign that this source accepts, the one that is meant first."""
+        listed = [scheme for scheme, _ in self.source.schemes]
+        return sorted(listed, key=lambda scheme: not present(scheme, self.delivery))
+
+    def meant(self) -> Iterator[Scheme[Any]]:
+        """The scheme that is meant; nothing where there is no signature to be made good."""
+        if present(self.schemes[0], self.delivery):
+            yield self.schemes[0]
+
+    def trial(
+        self,
+        sentence: str,
+        *,
+        fields: Fields | None = None,
+        body: bytes | None = None,
+        url: str | None = None,
+        method: str | None = None,
+    ) -> Trial:
+        """The same source, and a delivery that differs."""
+        given = self.delivery
+        changed = Delivery(
+            given.fields if fields is None else fields,
+            given.body if body is None else body,
+            given.url if url is None else url,
+            given.method if method is None else method,
+            given.now,
+        )
+        return Trial(self.lenient, changed, sentence)
+
+
+def outcome(source: Source, delivery: Delivery) -> Verified | Rejected | None:
+    """The judgement; None where it needs a URL that nobody passed."""
+    try:
+        return judged(source, delivery)
+    except Rejected as problem:
+        return problem
+    except Misuse:
+        return None
+
+
+def verifies(source: Source, delivery: Delivery) -> bool:
+    """Whether a source takes a delivery for genuine."""
+    return isinstance(outcome(source, delivery), Verified)
+
+
+def present(scheme: Scheme[Any], delivery: Delivery) -> bool:
+    """Whether a signature of this kind is there; one that is there twice is there."""
+    try:
+        return scheme.present(delivery)
+    except Rejected:
+        return True
+
+
+def signs_url(case: Case) -> bool:
+    """Whether the URL is among what this source's provider signs."""
+    return any(scheme.covers(QUERY) for scheme in case.meant())
+
+
+def without_end(secret: Secret) -> Secret:
+    """A secret as if it had not ended."""
+    return Secret(secret.reveal(), name=secret.name, key_id=secret.key_id)
+
+
+def source_like(
+    source: Source,
+    secrets: Iterable[Secret] | None = None,
+    *,
+    provider: Provider | None = None,
+    legacy: bool | None = None,
+) -> Source | None:
+    """A lenient source with one thing changed; None where the secrets do not fit."""
+    try:
+        return Source(
+            source.provider if provider is None else provider,
+            [without_end(one) for one in source.secrets] if secrets is None else list(secrets),
+            name=source.name,
+            url=source.url,
+            tolerance=None,
+            legacy=source.legacy if legacy is None else legacy,
+            limits=source.limits,
+        )
+    except Misuse:
+        return None

@@ -1,0 +1,117 @@
+"""The headers: missing, named otherwise, sent twice, or another provider's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duly.webhooks.diagnose.case import Case, Guess, present, signs_url
+from duly.webhooks.providers import provider_named, provider_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly.webhooks.delivery import Delivery, Fields
+    from duly.webhooks.provider import Provider
+
+
+def renamed(case: Case) -> Iterator[Guess]:
+    """Names as a CGI environment writes them, or with underscores."""
+    fields = case.delivery.fields
+    cgi: Fields = {name.removeprefix("http_").replace("_", "-"): fields[name] for name in fields}
+    if cgi.keys() != fields.keys():
+        yield case.trial(
+            "The headers have underscores in their names, as in request.META or an environment: "
+            "pass the headers themselves, such as request.headers.",
+            fields=cgi,
+        )
+
+
+def repeated(case: Case) -> Iterator[Guess]:
+    """A header that came twice, as two or joined into one."""
+    fields = case.delivery.fields
+    for name, value in fields.items():
+        for one in dict.fromkeys(value if isinstance(value, list) else halves(case, name)):
+            yield case.trial(
+                f"The header {name} was sent more than once, and one of its values is right: "
+                "does a proxy add it again?",
+                fields={**fields, name: one},
+            )
+
+
+def halves(case: Case, name: str) -> list[str]:
+    """The value of a header that is twice the same with a comma between."""
+    text = case.delivery.text(name) or ""
+    for joint in (", ", ","):
+        half = (len(text) - len(joint)) // 2
+        if half > 0 and text == text[:half] + joint + text[:half]:
+            return [text[:half]]
+    return []
+
+
+def dressed(case: Case) -> Iterator[Guess]:
+    """White space or quotes around values."""
+    fields = case.delivery.fields
+    bare: Fields = {name: undressed(value) for name, value in fields.items()}
+    if bare != fields:
+        yield case.trial(
+            "The headers have white space or quotes around their values: pass them as they came.",
+            fields=bare,
+        )
+
+
+def undressed(value: Any) -> Any:
+    """A value without what is around it."""
+    if isinstance(value, str):
+        return value.strip().strip("\"'")
+    return value.strip().strip(b"\"'") if isinstance(value, bytes) else value
+
+
+def missing(case: Case) -> Iterator[Guess]:
+    """No signature at all, or somebody else's."""
+    if any(case.meant()):
+        return
+    expected = case.schemes[0].where()
+    other = sender(case)
+    if other is not None:
+        yield (
+            f"There is no signature of {case.title} ({expected} is missing), but it looks like a "
+            f"delivery of {other.title or other.name}: was it sent to the wrong source?"
+        )
+    advice = "" if expected.endswith("body") else ", and does every proxy pass it on"
+    yield (
+        f"There is no signature: {expected} is missing. Is a secret set at {case.title}{advice}?"
+    )
+
+
+def sender(case: Case) -> Provider | None:
+    """The provider whose headers these are; of several, the one that most of them name."""
+    known = [provider_named(name) for name in provider_names()]
+    likely = [
+        one
+        for one in known
+        if one.name != case.source.provider.name
+        and any(present(scheme, case.delivery) for scheme in one.schemes)
+    ]
+    weighed = [(-named(one, case.delivery), len(one.schemes), one.name) for one in likely]
+    return provider_named(min(weighed)[2]) if weighed else None
+
+
+def named(provider: Provider, delivery: Delivery) -> int:
+    """How many of the headers that hold a provider's facts are there."""
+    places = {
+        place.name
+        for spot in provider.spots.values()
+        for parts in spot.alternatives
+        for place in parts
+        if place.kind == "header"
+    }
+    return sum(delivery.has(name) for name in places)
+
+
+def no_url(case: Case) -> Iterator[Guess]:
+    """Nothing can be said without the URL."""
+    if case.delivery.url is None and signs_url(case):
+        yield (
+            f"{case.title} signs the URL, and none was passed: pass url= as {case.title} was "
+            "given it, or give it to the source."
+        )

@@ -1,0 +1,153 @@
+"""Questions that a provider asks its endpoint before, or while, it sends events.
+
+A profile says which delivery is a question and what the answer is made of. An answer that proves
+knowledge of the secret is only given for plain tokens: otherwise anybody could have the endpoint
+sign an event for them.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from duly.core.errors import Misuse
+from duly.webhooks.schemes.encodings import ENCODERS, checked_digest, checked_encoding
+from duly.webhooks.selectors import Place, Spot, place_of, spot_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duly.webhooks.schemes.hmac import SharedKey
+    from duly.webhooks.selectors import Reading
+
+# What a token of a handshake looks like; no event is written with these characters alone.
+TOKEN: Final = re.compile(
+    r"(?=[^A-Za-z]*[A-Za-z])(?!true|false|null|\d+[eE])[A-Za-z0-9_+/-]{1,256}={0,2}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, ready to be sent."""
+
+    status: int
+    body: bytes = b""
+    content_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """A part of an answer: what was at this place of the question."""
+
+    place: str
+    spot: Spot = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spot", spot_of(self.place))
+
+    def value(self, reading: Reading, key: object) -> object:  # noqa: ARG002
+        """What was there."""
+        found = reading.fact(self.spot)
+        return None if found is None else found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Mac:
+    """A part of an answer: the HMAC of a token that the question carries."""
+
+    place: str
+    digest: str = "sha256"
+    encoding: str = "hex"
+    prefix: str = ""
+    spot: Place = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        checked_digest(self.digest)
+        checked_encoding(self.encoding)
+        object.__setattr__(self, "spot", place_of(self.place))
+
+    def value(self, reading: Reading, key: SharedKey | None) -> str | None:
+        """The HMAC of a plain token, and of nothing else."""
+        token = reading.value(self.spot)
+        if key is None or not isinstance(token, str) or not TOKEN.fullmatch(token):
+            return None
+        raw = hmac.digest(key.raw, token.encode(), self.digest)
+        return self.prefix + ENCODERS[self.encoding](raw).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """One question and its answer.
+
+    Args:
+        when: places and the values that make a delivery this question; None means any value.
+        reply: the answer: the members of a JSON object, one value as plain text, or nothing.
+        unless: a place that must be empty.
+        status: the status of the answer.
+        signed: whether the question must be verified first, like any delivery.
+        method: the method of the question.
+    """
+
+    when: Mapping[str, object]
+    reply: Mapping[str, object] | Echo | Mac | None = None
+    unless: str | None = None
+    status: int = 200
+    signed: bool = True
+    method: str = "POST"
+
+    def __post_init__(self) -> None:
+        if not self.when:
+            raise Misuse(
+                "a handshake must say when: a delivery that has nothing special is an event"
+            )
+        for place in (*self.when, *([] if self.unless is None else [self.unless])):
+            place_of(place)
+
+    def asked(self, reading: Reading) -> bool:
+        """Whether a delivery is this question."""
+        if reading.delivery.method.upper() != self.method:
+            return False
+        if self.unless is not None and present(reading, place_of(self.unless)):
+            return False
+        return all(fits(reading, place_of(place), value) for place, value in self.when.items())
+
+    def answer(self, reading: Reading, key: SharedKey | None) -> Reply | None:
+        """The answer; None where the question lacks what the answer is made of."""
+        if self.reply is None:
+            return Reply(self.status)
+        if isinstance(self.reply, Echo | Mac):
+            text = self.reply.value(reading, key)
+            plain = b"" if text is None else str(text).encode("utf-8", "ignore")
+            return Reply(self.status, plain, "text/plain") if plain else None
+        members = {name: part(value, reading, key) for name, value in self.reply.items()}
+        if any(value is None for value in members.values()):
+            return None
+        return Reply(self.status, json.dumps(members).encode(), "application/json")
+
+
+def part(value: object, reading: Reading, key: SharedKey | None) -> object:
+    """One member of an answer."""
+    return value.value(reading, key) if isinstance(value, Echo | Mac) else value
+
+
+def fits(reading: Reading, place: Place, expected: object) -> bool:
+    """Whether a place holds this value; None stands for any."""
+    found = reading.value(place)
+    if expected is None:
+        return found is not None
+    return type(found) is type(expected) and found == expected  # True is not 1
+
+
+def present(reading: Reading, place: Place) -> bool:
+    """Whether anything at all is at a place, be it an object."""
+    if place.kind != "body":
+        return reading.value(place) is not None
+    node = reading.parsed.value
+    for key in place.path:
+        if not isinstance(node, dict) or key not in node:
+            return False
+        node = node[key]
+    return True

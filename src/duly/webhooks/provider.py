@@ -1,0 +1,161 @@
+"""A provider as data: how it signs, where its facts are, how it behaves."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from duly.core.errors import Misuse
+from duly.core.exports import export
+from duly.core.validation import kind
+from duly.webhooks.schemes.scheme import Scheme
+from duly.webhooks.selectors import FORM, Place, Spot, place_of, spot_of
+
+if TYPE_CHECKING:
+    from duly.webhooks.handshake import Handshake
+
+IdPlaces = tuple[tuple[tuple[Place, ...], bool], ...]
+NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+# Where a sender signs the time of each attempt anew, and clocks are kept by NTP, far too much.
+TOLERANCE: Final = timedelta(seconds=300)
+
+
+@export
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A sender of webhooks. Only the first two are needed; the rest makes its events readable.
+
+    Places are texts such as ``body:data.id``, ``header:X-Event-Id``, ``form:Sid``; parts are joined
+    by `` + ``, alternatives separated by `` | ``, and a part with ``?`` may be missing.
+
+    Args:
+        name: lower-case letters, digits and hyphens.
+        scheme: how deliveries are signed; of several, the first that is present counts.
+        id: where the event id is. Nowhere: the digest of the body stands in for it.
+        type: where the event type is; its parts are joined with a dot.
+        time: where the time of the event is.
+        version: where the number, time or text is that orders the states of one object.
+        items: the list in the body whose items are events of their own; ids, types, times and
+            versions are then looked for in each. ``""`` where the body itself is the list.
+        item: the key within an item of that list that holds the event.
+        sent_at: where the signed body says when it was sent, for schemes that sign no time.
+        form_json: the field that holds the JSON when the body is a form.
+        id_stable: whether retries carry the same id; None where nobody says so.
+        tolerance: how old a signed time may be; None for any age.
+        ack_timeout: how long the provider waits for an answer, where that is known.
+        retry_horizon: for how long the provider may send an event again.
+        success: the status that means "taken".
+        reject: the status for what is not genuine, where 403 is not understood.
+        handshakes: the questions that the provider asks.
+        content_type: what the deliveries call their body.
+        sample: a small body, as the provider might send it.
+        title: the name as people write it.
+        docs: the provider's page on signatures.
+        notes: what a user of this provider must know.
+    """
+
+    name: str
+    scheme: Scheme[Any] | tuple[Scheme[Any], ...]
+    id: str | None = None
+    type: str | None = None
+    time: str | None = None
+    version: str | None = None
+    items: str | None = None
+    item: str | None = None
+    sent_at: str | None = None
+    form_json: str | None = None
+    id_stable: bool | None = True
+    tolerance: timedelta | None = TOLERANCE
+    ack_timeout: timedelta | None = None
+    retry_horizon: timedelta = timedelta(days=3)
+    success: int = 200
+    reject: int | None = None
+    handshakes: tuple[Handshake, ...] = ()
+    content_type: str = "application/json"
+    sample: bytes = b"{}"
+    title: str | None = None
+    docs: str | None = None
+    notes: str = ""
+    schemes: tuple[Scheme[Any], ...] = field(init=False, repr=False, compare=False)
+    spots: dict[str, Spot] = field(init=False, repr=False, compare=False)
+    # The keys on the way to the id in the body, as they are written there.
+    id_keys: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
+    sent_place: Place | None = field(init=False, repr=False, compare=False)
+    # For each scheme, told by its id, where the id is looked for and whether it is signed there.
+    _id_places: dict[int, IdPlaces] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        if kind(self.name) != "a str" or not NAME.fullmatch(self.name):
+            raise Misuse(
+                "the name of a provider must be 1 to 63 lower-case letters, digits and hyphens"
+            )
+        object.__setattr__(self, "schemes", checked_schemes(self.scheme))
+        object.__setattr__(self, "spots", spots_of(self))
+        object.__setattr__(self, "id_keys", keys_to(self.spot("id")))
+        sent = None if self.sent_at is None else place_of(self.sent_at)
+        object.__setattr__(self, "sent_place", sent)
+        checked_behaviour(self)
+
+    @property
+    def forms(self) -> bool:
+        """Whether the provider sends forms at all."""
+        return self.form_json is not None or self.content_type == FORM
+
+    def id_places(self, scheme: Scheme[Any]) -> IdPlaces:
+        """Where the id is looked for: what a scheme covers first, the rest after it."""
+        known = self._id_places.get(id(scheme))
+        if known is None:
+            spot = self.spot("id")
+            alternatives = () if spot is None else spot.alternatives
+            places = [(parts, all(map(scheme.covers, parts))) for parts in alternatives]
+            known = tuple(sorted(places, key=lambda place: not place[1]))
+            if any(scheme is one for one in self.schemes):  # it lives as long as this profile
+                self._id_places[id(scheme)] = known
+        return known
+
+    def spot(self, fact: str) -> Spot | None:
+        """Where the id, type, time or version is."""
+        return self.spots.get(fact)
+
+
+def checked_schemes(scheme: object) -> tuple[Scheme[Any], ...]:
+    """One scheme or several."""
+    schemes = scheme if isinstance(scheme, tuple | list) else (scheme,)
+    if not schemes or not all(isinstance(one, Scheme) for one in schemes):
+        raise Misuse(
+            f"scheme must be a scheme of duly.webhooks, such as Hmac(header='X-Signature'), not "
+            f"{kind(scheme)}"
+        )
+    return tuple(schemes)
+
+
+def spots_of(provider: Provider) -> dict[str, Spot]:
+    """The places of a profile, read once."""
+    named = {fact: getattr(provider, fact) for fact in ("id", "type", "time", "version")}
+    return {fact: spot_of(text) for fact, text in named.items() if text is not None}
+
+
+def keys_to(spot: Spot | None) -> tuple[bytes, ...]:
+    """The keys of the body that lead to a fact."""
+    parts = [] if spot is None else [part for parts in spot.alternatives for part in parts]
+    return tuple({json.dumps(key).encode(): None for part in parts for key in part.path})
+
+
+def checked_behaviour(provider: Provider) -> None:
+    """Refuse durations and statuses that mean nothing."""
+    for name in ("tolerance", "ack_timeout", "retry_horizon"):
+        value = getattr(provider, name)
+        if value is None and name != "retry_horizon":
+            continue
+        if not isinstance(value, timedelta) or value < timedelta(0):
+            raise Misuse(f"{name} must be a datetime.timedelta, not {kind(value)}")
+    for name, value in (("success", provider.success), ("reject", provider.reject)):
+        if value is not None and value not in range(200, 600):
+            raise Misuse(f"{name} must be a status of HTTP, such as 200")
+    if not isinstance(provider.sample, bytes):
+        raise Misuse(f"sample must be the bytes of a body, not {kind(provider.sample)}")
