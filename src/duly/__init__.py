@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         WrongColour,
     )
     from duly.core.retry import Backoff, Dead, NotYet, Retry
-    from duly.inbox.events import Event
+    from duly.inbox.event import Event
     from duly.inbox.forget import Forgotten, StillAtWork
     from duly.jobs.context import Job
     from duly.jobs.dead import DeadLetter
@@ -89,7 +89,7 @@ _NAMES = {
     "duly.webhooks.source": ("Source",),
     "duly.webhooks.verify": ("verify",),
     "duly.webhooks.verified": ("Verified",),
-    "duly.inbox.events": ("Event",),
+    "duly.inbox.event": ("Event",),
     "duly.inbox.forget": ("Forgotten", "StillAtWork"),
     "duly.jobs.context": ("Job",),
     "duly.jobs.dead": ("DeadLetter",),

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.versions import Tie
     from duly.edge.asgi import Receive, Scope, Send
-    from duly.inbox.events import Event
+    from duly.inbox.event import Event
     from duly.stores.begins import Begin
     from duly.stores.joinable import BeginsTransactions
     from duly.webhooks.delivery import Headers

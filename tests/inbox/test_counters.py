@@ -9,8 +9,8 @@ import pytest
 import duly
 from duly.core.clock import to_microseconds
 from duly.core.onestep import finish
-from duly.inbox.receive import receive_many
-from duly.inbox.tally import NOTES_FOR_EVENT, NOTES_KEPT, Tally, flush
+from duly.inbox.accept import receive_many
+from duly.inbox.counters import NOTES_FOR_EVENT, NOTES_KEPT, Tally, flush
 from tests.conftest import HandClock
 from tests.support.inboxes import arrival, found
 

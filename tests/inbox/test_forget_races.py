@@ -13,9 +13,9 @@ import pytest
 import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
-from duly.inbox.arrivals import Outcome, Status, event_digest
+from duly.inbox.accept import receive_alone, receive_many
 from duly.inbox.forget import StillAtWork, forget
-from duly.inbox.receive import receive_alone, receive_many
+from duly.inbox.new_event import Outcome, Status, event_digest
 from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG
 from duly.jobs.statements import JOBS_OF_EVENT
 from tests.support.inboxes import a_job, arrival, found
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from duly.core.session import Session
-    from duly.inbox.arrivals import Arrival
     from duly.inbox.forget import Forgotten
+    from duly.inbox.new_event import Arrival
     from tests.conftest import HandClock
 
 JOBS = "SELECT count(*) FROM duly_jobs AS job JOIN duly_events AS event ON event.id = job.event"

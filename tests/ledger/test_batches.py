@@ -14,8 +14,8 @@ import duly
 from duly import Held, StoreRefused
 from duly.core.keys import key_of
 from duly.core.onestep import finish
-from duly.inbox.arrivals import Outcome, Status, event_digest
-from duly.inbox.receive import Leaders, accept, receive_many
+from duly.inbox.accept import Leaders, accept, receive_many
+from duly.inbox.new_event import Outcome, Status, event_digest
 from duly.ledger.claims import Terms, claim_many
 from duly.ledger.statements import CLAIMS_READ, CLAIMS_RETAKE
 from duly.stores.postgres import runners

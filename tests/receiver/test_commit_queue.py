@@ -12,7 +12,7 @@ from duly.core.errors import StoreRefused
 from duly.core.session import Operation, Runner
 from duly.edge.batch import Batcher
 from duly.edge.lanes import BATCH_BYTES, BATCH_EVENTS, WAITING_BYTES, Overloaded, Queue, Ticket
-from duly.inbox.arrivals import Arrival, Outcome, Status
+from duly.inbox.new_event import Arrival, Outcome, Status
 from tests.support.inboxes import arrival, found
 
 ACCEPTED, DUPLICATE = Outcome(Status.ACCEPTED), Outcome(Status.DUPLICATE)

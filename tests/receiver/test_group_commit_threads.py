@@ -13,7 +13,7 @@ from duly.core.errors import StoreRefused
 from duly.core.session import Operation, Runner
 from duly.edge.followers import Followers
 from duly.edge.lanes import Overloaded
-from duly.inbox.arrivals import Arrival, Outcome, Status
+from duly.inbox.new_event import Arrival, Outcome, Status
 from tests.support.inboxes import arrival, found
 from tests.support.processes import until
 

@@ -10,8 +10,8 @@ import pytest
 import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
-from duly.inbox.arrivals import Outcome, Status, event_digest
-from duly.inbox.receive import receive_many
+from duly.inbox.accept import receive_many
+from duly.inbox.new_event import Outcome, Status, event_digest
 from tests.support.catalogs import catalog, facts
 from tests.support.inboxes import arrival, done, found
 from tests.support.migrators import earlier_duly, migrated

@@ -12,7 +12,7 @@ import psycopg
 import duly
 from duly.core.ids import new_id
 from duly.core.keys import as_bytes, readable
-from duly.inbox.arrivals import Arrival, Flag, Status, event_digest
+from duly.inbox.new_event import Arrival, Flag, Status, event_digest
 from duly.jobs.enqueue import EventJob
 from duly.stores.sqlite.store import MemoryStore
 

@@ -30,15 +30,15 @@ from verification.simulation.report import document, progress, report
 from verification.simulation.schedules import played
 
 from duly.edge.batch import Batcher
-from duly.inbox import receive
-from duly.inbox.arrivals import Outcome, Status
+from duly.inbox import accept
+from duly.inbox.new_event import Outcome, Status
 from duly.runtime.relaying.dispatching import Dispatcher
 from duly.stores.sql.placeholders import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.inbox.arrivals import Arrival
+    from duly.inbox.new_event import Arrival
 
 ROOT = Path(__file__).parents[2]
 # Of each lane, of which there are as many as pytest has workers for.
@@ -169,14 +169,14 @@ def test_an_answer_before_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_conflict_told_as_a_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(
-        arrival: Arrival, leading: receive.Leaders, outcomes: receive.Outcomes
+        arrival: Arrival, leading: accept.Leaders, outcomes: accept.Outcomes
     ) -> Outcome | None:
         outcome = outcomes.get(arrival.digest)
         if arrival.id in leading.ids or outcome is None:
             return outcome
-        return receive.told_as_copy(outcome)
+        return accept.told_as_copy(outcome)
 
-    monkeypatch.setattr(receive, "told", hasty)
+    monkeypatch.setattr(accept, "told", hasty)
     problem = until_broken()
     assert problem is not None
     assert problem.promise == "I14"

@@ -6,14 +6,14 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
 from duly.core.clock import from_microseconds
-from duly.inbox.arrivals import Status
+from duly.inbox.new_event import Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from duly.edge.intake import Delivery
-    from duly.inbox.arrivals import Arrival, Outcome
+    from duly.inbox.new_event import Arrival, Outcome
     from duly.webhooks.event_fields import Facts
 
 # A number that is no time of the calendar.

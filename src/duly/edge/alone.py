@@ -18,11 +18,11 @@ from duly.core.defaults import WAIT
 from duly.core.errors import Held, StoreUnavailable
 from duly.core.onestep import finish
 from duly.edge.lanes import late
-from duly.inbox.receive import receive_alone, told_as_copy
+from duly.inbox.accept import receive_alone, told_as_copy
 
 if TYPE_CHECKING:
     from duly.core.session import Runner
-    from duly.inbox.arrivals import Arrival, Outcome
+    from duly.inbox.new_event import Arrival, Outcome
 
 # At the same time, each with a connection: those who hope to be done at once, those who wait.
 QUICK: Final = 4

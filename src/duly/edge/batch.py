@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from duly.core.errors import StoreUnavailable
 from duly.edge.alone import AwaitedAlone
 from duly.edge.lanes import IN_FLIGHT, Queue, Ticket, late, size_of
-from duly.inbox.receive import receive_many
+from duly.inbox.accept import receive_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.core.session import Runner
-    from duly.inbox.arrivals import Arrival, Outcome
+    from duly.inbox.new_event import Arrival, Outcome
 
 
 @dataclass(slots=True, eq=False)

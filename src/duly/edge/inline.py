@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from duly.core.onestep import finish
 from duly.edge.bridge import LoopThread
 from duly.edge.lanes import late, overloaded
-from duly.inbox.inline import receive_inline
+from duly.inbox.accept_inline import receive_inline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from duly.core.functions import Colour
     from duly.core.session import Opened
-    from duly.inbox.arrivals import Outcome
-    from duly.inbox.inline import Work
+    from duly.inbox.accept_inline import Work
+    from duly.inbox.new_event import Outcome
 
 
 class Bounded(Protocol):

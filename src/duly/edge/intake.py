@@ -15,8 +15,8 @@ from duly.core.keys import as_bytes, readable
 from duly.core.validation import checked_scope, kind
 from duly.edge.ages import too_old
 from duly.edge.replies import Fault, quoted, refused
-from duly.inbox.arrivals import Arrival, Flag, Status, event_digest
-from duly.inbox.events import Event
+from duly.inbox.event import Event
+from duly.inbox.new_event import Arrival, Flag, Status, event_digest
 from duly.jobs.enqueue import job_for
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from duly.edge.rejections import Rejection
 from duly.edge.replies import Fault, Refused, greeting, refusal, rejection, taken, taken_many
 from duly.edge.requests import plain
 from duly.edge.seldom import Seldom
-from duly.inbox.arrivals import Status
-from duly.inbox.inline import Work
+from duly.inbox.accept_inline import Work
+from duly.inbox.new_event import Status
 from duly.jobs.running import HandlerFailed
 from duly.webhooks.verify import greeted, verify
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from duly.edge.replies import Reply
     from duly.edge.requests import Request
     from duly.edge.routes import Route
-    from duly.inbox.arrivals import Arrival, Outcome
+    from duly.inbox.new_event import Arrival, Outcome
     from duly.webhooks.source import Source
 
     Note = Callable[[Rejection], None]

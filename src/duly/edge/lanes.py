@@ -16,7 +16,7 @@ from duly.core.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.inbox.arrivals import Arrival
+    from duly.inbox.new_event import Arrival
 
 # More than two bring nothing: the database commits one while the other is being filled.
 IN_FLIGHT: Final = 2

@@ -19,7 +19,7 @@ from duly.edge.readiness import Readiness
 from duly.edge.rejections import Rejections
 from duly.edge.replies import Fault, Refused, Reply
 from duly.edge.reports import Reports
-from duly.inbox.arrivals import Status
+from duly.inbox.new_event import Status
 from duly.outbox.attendance import Attendance
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from duly.edge.readiness import Lane
     from duly.edge.requests import Request
     from duly.edge.routes import Route
-    from duly.inbox.arrivals import Arrival, Outcome
+    from duly.inbox.new_event import Arrival, Outcome
     from duly.webhooks.source import Source
 
 # A body larger than this, or compressed, is judged on a thread: it would hold up the event loop.

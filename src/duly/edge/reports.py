@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError
 from duly.core.onestep import finish
-from duly.inbox.arrivals import Status
-from duly.inbox.tally import Tally, flush
+from duly.inbox.counters import Tally, flush
+from duly.inbox.new_event import Status
 from duly.jobs.statements import WORKERS_ALIVE
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from duly.edge.intake import Delivery
     from duly.edge.replies import Reply
     from duly.edge.routes import Route
-    from duly.inbox.arrivals import Arrival, Outcome
+    from duly.inbox.new_event import Arrival, Outcome
     from duly.outbox.attendance import Attendance
 
 logger = logging.getLogger("duly")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from duly.core.defaults import WAIT
 from duly.core.errors import Misuse
 from duly.core.exports import export
-from duly.inbox.arrivals import Flag, event_key
+from duly.inbox.new_event import Flag, event_key
 from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG, GUARDS_FORGET
 from duly.jobs.statements import JOBS_DISCARD, JOBS_OF_EVENT
 

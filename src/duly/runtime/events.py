@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from duly.core.clock import from_microseconds
-from duly.inbox.events import Event
+from duly.inbox.event import Event
 from duly.jobs.statements import EVENTS_READ
 from duly.webhooks.delivery import Delivery
 from duly.webhooks.selectors import Reading

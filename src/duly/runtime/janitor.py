@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.defaults import PRUNE_CHUNK, WAIT
 from duly.core.errors import DulyError
-from duly.inbox.prune import prune_bodies, prune_counters, prune_events
+from duly.inbox.retention import prune_bodies, prune_counters, prune_events
 from duly.jobs.workers import (
     RESCUED_AT_ONCE,
     beat,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.exports import export
 from duly.core.failures import read, shorten
-from duly.inbox.tally import Tally, flush
+from duly.inbox.counters import Tally, flush
 
 if TYPE_CHECKING:
     from duly.core.session import Runner

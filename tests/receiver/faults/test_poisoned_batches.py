@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from duly.inbox.arrivals import event_digest
+from duly.inbox.new_event import event_digest
 from tests.receiver.faults.crowds import Crowd
 from tests.receiver.faults.doors import PATIENCE, Answer
 from tests.receiver.faults.gates import gated, occupied, queued

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from duly.core.defaults import WAIT
-from duly.inbox.arrivals import event_digest
+from duly.inbox.new_event import event_digest
 from tests.stores.orm.conftest import opened
 from tests.stores.orm.worlds import ON_POSTGRES, WORLDS, Hand, World, post, signed
 

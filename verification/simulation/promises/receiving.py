@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from duly.inbox.arrivals import event_digest
+from duly.inbox.new_event import event_digest
 from verification.simulation.promises.verdicts import broken
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.core.exports import export
-from duly.inbox.tally import Tally, flush
+from duly.inbox.counters import Tally, flush
 from duly.runtime.tally import reason
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.defaults import PRUNE_CHUNK
 from duly.core.onestep import finish
-from duly.inbox.prune import prune_bodies, prune_counters, prune_events
+from duly.inbox.retention import prune_bodies, prune_counters, prune_events
 from duly.jobs.workers import prune_effects, prune_history, prune_workers
 from duly.tools.output import Progress, add_json_option, answer
 from duly.tools.where import add_store_options, place_of, store_named

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.core.session import Value
-    from duly.inbox.arrivals import Arrival
+    from duly.inbox.new_event import Arrival
 
 NO_DIGEST = bytes(32)
 

@@ -15,8 +15,8 @@ from duly.core.answers import Duplicate, First
 from duly.core.defaults import WAIT
 from duly.core.errors import Held, StoreRefused, StoreUnavailable
 from duly.core.states import ClaimState
-from duly.inbox.arrivals import Flag, Outcome, Status, audit_key
-from duly.inbox.columns import batch_values
+from duly.inbox.batch_params import batch_values
+from duly.inbox.new_event import Flag, Outcome, Status, audit_key
 from duly.inbox.statements import (
     DELIVERIES_INSERT,
     EVENTS_CONFLICTS,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from duly.core.answers import Answer
     from duly.core.keys import Key
     from duly.core.session import Row, Runner, Session, Value
-    from duly.inbox.arrivals import Arrival
+    from duly.inbox.new_event import Arrival
 
 DUPLICATE = Outcome(Status.DUPLICATE)
 DIFFERENT = Outcome(Status.DUPLICATE, body_differs=True)

@@ -15,7 +15,7 @@ from duly.inbox.statements import COUNTERS_ADD, DELIVERIES_NOTE
 
 if TYPE_CHECKING:
     from duly.core.session import Runner, Session
-    from duly.inbox.arrivals import Arrival
+    from duly.inbox.new_event import Arrival
 
 # Enough to see what a sender does; a storm of copies must fill neither memory nor a table.
 NOTES_KEPT = 500

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from duly.core.defaults import WAIT
-from duly.inbox.arrivals import Outcome, Status
-from duly.inbox.receive import receive_alone
+from duly.inbox.accept import receive_alone
+from duly.inbox.new_event import Outcome, Status
 from duly.jobs.running import run_inside
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from duly.core.session import Opened
-    from duly.inbox.arrivals import Arrival
-    from duly.inbox.events import Event
+    from duly.inbox.event import Event
+    from duly.inbox.new_event import Arrival
     from duly.jobs.handlers import Handler
     from duly.jobs.registry import Registry
 
