@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from duly.core.retry import Backoff, Dead, NotYet, Retry
     from duly.inbox.event import Event
     from duly.inbox.forget import Forgotten, StillAtWork
-    from duly.jobs.context import Job
     from duly.jobs.dead import DeadLetter
     from duly.jobs.enqueue import Enqueued
+    from duly.jobs.job import Job
     from duly.jobs.stats import Stats
     from duly.jobs.tx import Tx
     from duly.ledger.replay import Replayed
@@ -91,7 +91,7 @@ _NAMES = {
     "duly.webhooks.verified": ("Verified",),
     "duly.inbox.event": ("Event",),
     "duly.inbox.forget": ("Forgotten", "StillAtWork"),
-    "duly.jobs.context": ("Job",),
+    "duly.jobs.job": ("Job",),
     "duly.jobs.dead": ("DeadLetter",),
     "duly.jobs.enqueue": ("Enqueued",),
     "duly.jobs.stats": ("Stats",),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 from duly.core.defaults import CLAIM_TTL, FENCE_LEASE, ORDER_SCOPE, PRUNE_CHUNK
 from duly.core.errors import Misuse, WrongColour
 from duly.core.validation import checked_count, checked_work
-from duly.jobs.context import AsyncJob as Job
+from duly.jobs.job import AsyncJob as Job
 from duly.jobs.tx import AsyncTx as Tx
 from duly.ledger import dedup as dedups
 from duly.ledger.arguments import advance, ask, batch_ask

@@ -42,8 +42,8 @@ from duly.edge.site import Site
 from duly.inbox.forget import Forgotten, forgotten
 from duly.jobs.handlers import EVENT_ATTEMPTS, checked_pattern
 from duly.jobs.handlers import QUEUE as QUEUE_NAME
-from duly.jobs.inside import refuse_inside
 from duly.jobs.order import order_of
+from duly.jobs.tx_guard import refuse_inside
 from duly.outbox.egress import Egress
 from duly.stores.base import Store
 from duly.stores.begins import SameDatabase, begin_of

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from duly.core.onestep import finish
 from duly.core.validation import checked_count
 from duly.jobs.dead import discarded, listed, selection
-from duly.jobs.inside import refuse_inside
-from duly.jobs.replaying import plan_of
-from duly.jobs.resolving import finding_of, resolve
+from duly.jobs.replay import plan_of
+from duly.jobs.resolve import finding_of, resolve
 from duly.jobs.stats import counted
+from duly.jobs.tx_guard import refuse_inside
 from duly.ledger.dead_filters import MOST_SHOWN, SHOWN, checked_id
 from duly.ledger.replay import replay
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.core.json_bytes import Storable
-    from duly.jobs.bell import Bell
     from duly.jobs.dead import DeadLetter
-    from duly.jobs.resolving import Finding
+    from duly.jobs.resolve import Finding
     from duly.jobs.stats import Stats
     from duly.ledger.replay import Replayed
+    from duly.service.wakeup import Bell
     from duly.stores.base import Store
 
 INSTEAD = "call it outside of the handler, or in a job without tx"

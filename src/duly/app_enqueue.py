@@ -9,9 +9,9 @@ from duly.core.defaults import WAIT
 from duly.core.errors import WrongColour
 from duly.core.onestep import finish
 from duly.jobs import enqueue as putting
-from duly.jobs.inside import inside, refuse_inside
 from duly.jobs.registry import WINDOW
 from duly.jobs.tx import AsyncTx, OpenTransaction, Tx
+from duly.jobs.tx_guard import inside, refuse_inside
 from duly.stores.join import join
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from duly.core.json_bytes import Storable
     from duly.core.session import Opened, Runner, Session
     from duly.edge.receiver import Receiver
-    from duly.jobs.bell import Bell
     from duly.jobs.enqueue import Enqueued, NewJob
     from duly.jobs.registry import Registry
     from duly.runtime.performing import Opener
+    from duly.service.wakeup import Bell
     from duly.stores.base import Store
     from duly.stores.begins import Begin, SameDatabase
     from duly.stores.joinable import AwaitedTx, BlockingTx

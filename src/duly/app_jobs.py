@@ -17,7 +17,6 @@ from duly.core.clock import MICROSECOND
 from duly.core.errors import Misuse, WrongColour
 from duly.core.retry import Backoff
 from duly.core.validation import checked_count, checked_duration, kind
-from duly.jobs.bell import Bell
 from duly.jobs.handlers import (
     JOB_ATTEMPTS,
     LOCKING_TIMEOUT,
@@ -34,6 +33,7 @@ from duly.runtime.parts import Parts
 from duly.runtime.performing import Place
 from duly.runtime.settings import CONCURRENCY, GRACE, LEASE, settings_of
 from duly.runtime.worker import Worker
+from duly.service.wakeup import Bell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

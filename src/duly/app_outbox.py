@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.onestep import finish
 from duly.core.validation import checked_count
-from duly.jobs.inside import refuse_inside
+from duly.jobs.tx_guard import refuse_inside
 from duly.ledger.dead_filters import MOST_SHOWN, SHOWN, checked_id
 from duly.ledger.replay import replay
 from duly.outbox.letters import chosen, discarded, found, listed, plan_of
@@ -15,10 +15,10 @@ from duly.outbox.stats import counted
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly.jobs.bell import Bell
     from duly.ledger.replay import Replayed
     from duly.outbox.letters import DeadMessage, OutboxMessage
     from duly.outbox.stats import OutboxStats
+    from duly.service.wakeup import Bell
     from duly.stores.base import Store
 
 INSTEAD = "call it outside of the handler, or in a job without tx"

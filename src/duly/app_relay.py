@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from duly.core.retry import Backoff
     from duly.edge.site import Site
-    from duly.jobs.bell import Bell
     from duly.jobs.registry import Registry
     from duly.runtime.callers import Callers
     from duly.runtime.relaying.sending import Sender
     from duly.runtime.relaying.settings import RelaySettings
     from duly.runtime.relaying.tally import Relayed
     from duly.runtime.taking import Until
+    from duly.service.wakeup import Bell
     from duly.stores.base import Store
     from duly.stores.begins import SameDatabase
     from duly.webhooks.secrets import Secrets

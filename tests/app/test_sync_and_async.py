@@ -15,9 +15,9 @@ from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
 from duly.app_outbox import AwaitedOutbox, Outbox
 from duly.core.errors import Code, DulyError
 from duly.core.failures import Failure
-from duly.jobs.context import AsyncJob, Job
+from duly.jobs.job import AsyncJob, Job
 from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
-from duly.jobs.resolving import UnknownEffect
+from duly.jobs.resolve import UnknownEffect
 from duly.jobs.stats import QueueStats
 from duly.jobs.tx import AsyncTx, Tx
 from duly.ledger.turn import Turn

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly.jobs.context import AsyncJob, Job
+from duly.jobs.job import AsyncJob, Job
 from duly.stores.drivers import Colour
 from tests.jobs.enqueue.desks import Desk
 from tests.support.bad_job_values import BAD_IN_A_HANDLER, BAD_IN_A_JOB

@@ -11,8 +11,8 @@ import pytest
 import duly
 from duly.core.session import Opened
 from duly.jobs.handlers import handler_of
+from duly.jobs.invoke import HandlerFailed, run_inside
 from duly.jobs.registry import Registry
-from duly.jobs.running import HandlerFailed, run_inside
 
 # No handler here asks for a statement.
 NO_SESSION: Any = None

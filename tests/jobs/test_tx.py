@@ -10,8 +10,8 @@ import pytest
 import duly
 from duly.core.onestep import finish
 from duly.jobs.handlers import handler_of
+from duly.jobs.invoke import HandlerFailed, run_inside
 from duly.jobs.registry import Registry
-from duly.jobs.running import HandlerFailed, run_inside
 from duly.jobs.tx import ENDINGS, AsyncTx, Tx, checked_statement, unending
 from tests.support.growth import LINEAR, growth
 from tests.support.inboxes import done, found

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import duly
-from duly.jobs.running import Unfinished
+from duly.jobs.invoke import Unfinished
 from tests.support.inboxes import done, found, looking
 from tests.support.openings import WRITE, Colour, Site, a_site
 

@@ -12,9 +12,9 @@ from duly.core.errors import LeaseLost
 from duly.core.ids import new_id
 from duly.core.onestep import finish
 from duly.core.states import JobState
-from duly.jobs import leases
-from duly.jobs.endings import DONE, Ended
-from duly.jobs.leases import NO_TURNS, Leased, Settled, Taking, Want, finish_inside, settle
+from duly.jobs import lease as leases
+from duly.jobs.lease import NO_TURNS, Leased, Settled, Taking, Want, finish_inside, settle
+from duly.jobs.outcome import DONE, Ended
 from duly.jobs.workers import Identity, beat, leave, rescue
 from duly.runtime.desk import FIRST
 

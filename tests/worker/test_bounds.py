@@ -19,7 +19,7 @@ from tests.worker.lingering import Lingering, came_back
 from tests.worker.subjects import Case, cases, seen, working
 
 if TYPE_CHECKING:
-    from duly.jobs.leases import Want
+    from duly.jobs.lease import Want
     from tests.worker.subjects import DatabaseOf, Subject
 
 AWAITED = cases(kinds=["sqlite", "postgres"], colours=["async"], ways=["leased"])

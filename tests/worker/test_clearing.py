@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.jobs.endings import DONE
-from duly.jobs.leases import GRAVE, Leased
+from duly.jobs.lease import GRAVE, Leased
+from duly.jobs.outcome import DONE
 from duly.runtime import clearing, worker
 from duly.runtime.clearing import CLEARING, LONELY, Clearing, lonely
 from duly.runtime.desk import Desk

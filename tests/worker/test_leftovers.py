@@ -17,7 +17,7 @@ from tests.support.processes.leading import until
 
 if TYPE_CHECKING:
     from duly.core.session import Session
-    from duly.jobs.context import AsyncJob
+    from duly.jobs.job import AsyncJob
     from duly.jobs.tx import AsyncTx
     from tests.conftest import HandClock
     from tests.jobs.enqueue.desks import Case, Desk

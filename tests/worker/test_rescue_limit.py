@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from duly.core.retry import RESCUE_LIMIT
-from duly.jobs.endings import interrupted
-from duly.jobs.leases import Leased
+from duly.jobs.lease import Leased
+from duly.jobs.outcome import interrupted
 
 
 @pytest.mark.parametrize("rescues", range(RESCUE_LIMIT))

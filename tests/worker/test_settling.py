@@ -11,8 +11,8 @@ import pytest
 
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
-from duly.jobs.endings import Ended
-from duly.jobs.leases import Settled, settle
+from duly.jobs.lease import Settled, settle
+from duly.jobs.outcome import Ended
 from tests.jobs.enqueue.desks import CASES
 from tests.support.processes.leading import PATIENCE
 from tests.worker.conftest import named

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.jobs.endings import DONE
-from duly.jobs.leases import NO_TURNS, Leased
+from duly.jobs.lease import NO_TURNS, Leased
+from duly.jobs.outcome import DONE
 from duly.runtime import clearing, taking, worker
 from duly.runtime.clearing import LONELY
 from duly.runtime.desk import Desk
@@ -21,7 +21,7 @@ from tests.worker.subjects import Case, cases, seen, working
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.jobs.leases import Turns, Want
+    from duly.jobs.lease import Turns, Want
     from tests.worker.subjects import DatabaseOf
 
 AWAITED = cases(kinds=["sqlite", "postgres"], colours=["async"], ways=["leased"])

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import duly
-from duly.jobs.leases import GRAVE
+from duly.jobs.lease import GRAVE
 from duly.runtime import taking
 from duly.runtime.desk import Desk
 from tests.support.processes.leading import PATIENCE

@@ -10,7 +10,7 @@ import asyncpg
 import psycopg
 
 import duly
-from duly.jobs.running import HandlerFailed
+from duly.jobs.invoke import HandlerFailed
 from duly.stores.postgres import runners
 from duly.tools.steps import watching
 from verification.crash_matrix.bench import Bench

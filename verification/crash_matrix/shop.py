@@ -15,7 +15,7 @@ import duly
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.jobs.context import AsyncJob
+    from duly.jobs.job import AsyncJob
     from duly.jobs.tx import AsyncTx
     from verification.crash_matrix.journal import Journal
 

@@ -14,7 +14,6 @@ from duly.core.defaults import PRUNE_CHUNK
 from duly.core.errors import DulyError
 from duly.edge.receiver import Database, Receiver
 from duly.edge.requests import Request as Posted
-from duly.jobs.bell import Bell
 from duly.runtime.janitor import PRUNERS
 from duly.runtime.parts import Parts
 from duly.runtime.performing import Place
@@ -24,6 +23,7 @@ from duly.runtime.relaying.sending import Sender
 from duly.runtime.relaying.settings import RelaySettings
 from duly.runtime.settings import Settings
 from duly.runtime.worker import Worker
+from duly.service.wakeup import Bell
 from verification.simulation.application import application
 from verification.simulation.stores import SimulatedStore
 

@@ -18,7 +18,7 @@ from verification.simulation.scene import Declined
 if TYPE_CHECKING:
     from duly import Event
     from duly.core.json_bytes import Json
-    from duly.jobs.context import AsyncJob, Job
+    from duly.jobs.job import AsyncJob, Job
     from duly.jobs.tx import AsyncTx, Tx
     from duly.outbox.messages import Message
     from verification.simulation.scene import Scene

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.jobs.dead import Selection
-from duly.jobs.replaying import plan_of
+from duly.jobs.replay import plan_of
 from duly.ledger.replay import replay
 from verification.simulation.errors import Violation
 from verification.simulation.stores import SimulatedStore

@@ -16,7 +16,7 @@ from verification.simulation.threads import pause, wait
 
 if TYPE_CHECKING:
     from duly import Event
-    from duly.jobs.context import AsyncJob, Job
+    from duly.jobs.job import AsyncJob, Job
     from duly.outbox.messages import Message
     from verification.simulation.world import World
 

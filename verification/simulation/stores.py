@@ -19,7 +19,7 @@ from duly.core.clock import MICROSECOND, from_microseconds
 from duly.core.defaults import WAIT
 from duly.core.errors import LeaseLost, Misuse
 from duly.core.session import Opened, ended
-from duly.jobs.running import Unfinished
+from duly.jobs.invoke import Unfinished
 from duly.stores.base import Capabilities, Store
 from duly.stores.sqlite.errors import refused, unavailable
 from duly.stores.sqlite.session import SqliteSession

@@ -56,7 +56,7 @@ PAUSES: list[tuple[str, str, object]] = [
     ("duly.runtime.relaying.relay", "Heartbeat", SilentHeartbeat),
     ("duly.runtime.relaying.lanes", "CLOSED", SHORT),
     ("duly.jobs.workers", "RESCUE_BACKOFF", SHORT),
-    ("duly.jobs.endings", "RESCUE_BACKOFF", SHORT),
+    ("duly.jobs.outcome", "RESCUE_BACKOFF", SHORT),
     ("duly.outbox.leases", "RESCUE_BACKOFF", SHORT),
     ("duly.outbox.attendance", "SETTLE", 3600.0),
     ("duly.edge.reports", "PAUSE", 15.0),

@@ -17,7 +17,7 @@ from duly.edge.requests import plain
 from duly.edge.seldom import Seldom
 from duly.inbox.accept_inline import Work
 from duly.inbox.new_event import Status
-from duly.jobs.running import HandlerFailed
+from duly.jobs.invoke import HandlerFailed
 from duly.webhooks.verify import greeted, verify
 
 if TYPE_CHECKING:

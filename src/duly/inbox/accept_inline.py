@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from duly.core.defaults import WAIT
 from duly.inbox.accept import receive_alone
 from duly.inbox.new_event import Outcome, Status
-from duly.jobs.running import run_inside
+from duly.jobs.invoke import run_inside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

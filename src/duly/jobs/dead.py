@@ -16,7 +16,7 @@ from duly.core.errors import Misuse
 from duly.core.exports import export
 from duly.core.failures import Failure, read
 from duly.core.redaction import REACH, cleaned, redacted
-from duly.jobs.resolving import UnknownEffect, digest_of, unknown_effects
+from duly.jobs.resolve import UnknownEffect, digest_of, unknown_effects
 from duly.jobs.statements import (
     HISTORY_DISCARDED,
     JOBS_DEAD,

@@ -18,13 +18,13 @@ from duly.core.errors import Held, Misuse, NotStorable, StoreUnavailable
 from duly.core.keys import as_bytes, digest
 from duly.core.retry import Dead
 from duly.core.validation import checked_scope, kind
-from duly.jobs.leases import lost
+from duly.jobs.lease import lost
 from duly.jobs.statements import EFFECTS_INTEND, EFFECTS_READ, EFFECTS_UNDO, EFFECTS_WRITE
 
 if TYPE_CHECKING:
     from duly.core.json_bytes import Json
     from duly.core.session import Operation, Row, Runner, Session, Value
-    from duly.jobs.leases import Leased
+    from duly.jobs.lease import Leased
 
 # Each waits for seconds by itself, for a connection or for an answer.
 TRIES = 4

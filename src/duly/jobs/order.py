@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from duly.core.versions import Tie
     from duly.jobs.handlers import Handler
-    from duly.jobs.leases import Leased
+    from duly.jobs.lease import Leased
     from duly.ledger.arguments import Advance
 
 MISSING = object()

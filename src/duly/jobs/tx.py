@@ -15,7 +15,7 @@ from duly.core.errors import Misuse
 from duly.core.exports import export
 from duly.core.onestep import finish
 from duly.jobs.enqueue import enqueue, enqueue_many
-from duly.jobs.promises import Promises
+from duly.jobs.unawaited import Promises
 from duly.ledger import order_guard
 from duly.ledger.arguments import advance
 from duly.outbox.stage import stage
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from duly.core.session import Opened, Rows, Session
     from duly.core.versions import Tie, Version
     from duly.jobs.enqueue import Enqueued
-    from duly.jobs.foreign import AsyncOrmSession, OrmSession
+    from duly.jobs.foreign_types import AsyncOrmSession, OrmSession
     from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
     from duly.jobs.registry import Registry
     from duly.outbox.messages import Staged

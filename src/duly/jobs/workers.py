@@ -10,7 +10,7 @@ from duly.core.clock import MICROSECOND
 from duly.core.defaults import HISTORY_KEPT, WAIT
 from duly.core.failures import plain
 from duly.core.retry import RESCUE_BACKOFF, RESCUE_LIMIT
-from duly.jobs.leases import names_of
+from duly.jobs.lease import names_of
 from duly.jobs.statements import (
     EFFECTS_PRUNE,
     HISTORY_PRUNE,

@@ -12,7 +12,7 @@ from duly.core.errors import Misuse
 from duly.core.extras import installing
 
 if TYPE_CHECKING:
-    from duly.jobs.context import AsyncJob, Job
+    from duly.jobs.job import AsyncJob, Job
     from duly.outbox.outgoing import Outgoing
     from duly.runtime.calling.awaited import AsyncGuarded
     from duly.runtime.calling.blocking import Guarded

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from duly.jobs.leases import GRAVE
+from duly.jobs.lease import GRAVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,8 +16,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from duly.core.failures import plain
-from duly.jobs.endings import LOST, RELEASED, SETTLED, Ended, interrupted, judged, timed_out
-from duly.jobs.leases import Settled, settle
+from duly.jobs.lease import Settled, settle
+from duly.jobs.outcome import LOST, RELEASED, SETTLED, Ended, interrupted, judged, timed_out
 from duly.runtime.desk import HELD_TOO_LONG, Desk
 from duly.runtime.hands import Hands
 from duly.runtime.performing import perform

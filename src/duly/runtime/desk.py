@@ -10,14 +10,14 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from duly.jobs.leases import GRAVE, NO_TURNS, Want
+from duly.jobs.lease import GRAVE, NO_TURNS, Want
 from duly.runtime.clearing import Clearing, lonely, suspected
 from duly.runtime.turns import WhoseTurn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from duly.jobs.leases import Leased, Turns
+    from duly.jobs.lease import Leased, Turns
     from duly.runtime.runs import Run
 
 # Jobs are held ahead only as many as are done in so many seconds: a slow job keeps none waiting.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from duly.core.session import Row, Session
     from duly.edge.routes import Route
-    from duly.jobs.leases import Leased
+    from duly.jobs.lease import Leased
 
 
 async def read_events(session: Session, leases: Sequence[Leased]) -> dict[str, Row]:

@@ -12,14 +12,14 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from duly.core.onestep import finish
-from duly.jobs.endings import judged
+from duly.jobs.outcome import judged
 from duly.runtime.performing import perform
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from duly.jobs.endings import Ended
+    from duly.jobs.outcome import Ended
     from duly.runtime.performing import Place
     from duly.runtime.runs import Run
 

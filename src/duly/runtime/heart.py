@@ -16,15 +16,15 @@ from duly.core.defaults import WAIT
 from duly.core.errors import DulyError
 from duly.core.onestep import finish
 from duly.core.session import host_time
-from duly.jobs.endings import RELEASED, Circumstances, timed_out
-from duly.jobs.leases import Leased, Settled, settle
+from duly.jobs.lease import Leased, Settled, settle
+from duly.jobs.outcome import RELEASED, Circumstances, timed_out
 from duly.jobs.workers import beat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from duly.core.session import Session
-    from duly.jobs.endings import Ended
+    from duly.jobs.outcome import Ended
     from duly.jobs.workers import Identity, Lease
     from duly.runtime.desk import Desk
     from duly.runtime.runs import Run

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.edge.routes import Route
-    from duly.jobs.bell import Bell
     from duly.jobs.registry import Registry
     from duly.jobs.schedule import Schedules
     from duly.runtime.performing import Place
+    from duly.service.wakeup import Bell
     from duly.stores.base import Store
 
 

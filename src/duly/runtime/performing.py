@@ -17,10 +17,10 @@ from duly.core.defaults import WAIT
 from duly.core.errors import Held, Misuse, StoreUnavailable
 from duly.core.session import host_time
 from duly.jobs import order
-from duly.jobs.context import AsyncJob, Job
-from duly.jobs.endings import DONE, SETTLED, SETTLED_STALE, STALE, Circumstances, Ended, judged
-from duly.jobs.leases import finish_inside, lost
-from duly.jobs.running import HandlerFailed, run_one_inside, run_plainly
+from duly.jobs.invoke import HandlerFailed, run_one_inside, run_plainly
+from duly.jobs.job import AsyncJob, Job
+from duly.jobs.lease import finish_inside, lost
+from duly.jobs.outcome import DONE, SETTLED, SETTLED_STALE, STALE, Circumstances, Ended, judged
 from duly.ledger import order_guard as guard
 
 if TYPE_CHECKING:

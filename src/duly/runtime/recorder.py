@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import Held, LeaseLost, StoreRefused, StoreUnavailable
-from duly.jobs.leases import finish_inside
+from duly.jobs.lease import finish_inside
 from duly.ledger import order_guard as guard
 from duly.runtime.settler import AGAIN, Later
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.core.session import Runner, Session
-    from duly.jobs.leases import Settled
+    from duly.jobs.lease import Settled
     from duly.ledger.arguments import Advance
     from duly.runtime.runs import Run
 

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from duly.jobs.endings import Ended
     from duly.jobs.handlers import Handler
-    from duly.jobs.leases import Leased
+    from duly.jobs.lease import Leased
+    from duly.jobs.outcome import Ended
 
 
 class Run:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, Held
-from duly.jobs.endings import parked
 from duly.jobs.handlers import Handler
-from duly.jobs.leases import Taking, take
+from duly.jobs.lease import Taking, take
+from duly.jobs.outcome import parked
 from duly.jobs.workers import Outlook, idle, outlook
 from duly.runtime.events import event_from, read_events
 from duly.runtime.runs import Run
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.core.session import Row, Session
-    from duly.jobs.leases import Leased, Want
+    from duly.jobs.lease import Leased, Want
     from duly.jobs.workers import Identity
     from duly.runtime.crew import Crew
     from duly.runtime.parts import Parts

@@ -12,8 +12,8 @@ from duly.inbox.counters import Tally, flush
 
 if TYPE_CHECKING:
     from duly.core.session import Runner
-    from duly.jobs.endings import Ended
-    from duly.jobs.leases import Leased
+    from duly.jobs.lease import Leased
+    from duly.jobs.outcome import Ended
     from duly.runtime.runs import Run
 
 logger = logging.getLogger("duly")

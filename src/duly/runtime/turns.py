@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.jobs.leases import Turns
+from duly.jobs.lease import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

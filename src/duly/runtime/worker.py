@@ -13,7 +13,7 @@ from duly.core.clock import MICROSECOND
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, Held, StoreUnavailable
 from duly.core.ids import new_id
-from duly.jobs.leases import names_of
+from duly.jobs.lease import names_of
 from duly.jobs.workers import Identity, leave, unpark
 from duly.runtime.crew import Crew
 from duly.runtime.heart import Heart

@@ -13,8 +13,8 @@ import duly
 from duly.core.defaults import WAIT
 from duly.core.failures import plain
 from duly.core.onestep import finish
-from duly.jobs.endings import Ended
-from duly.jobs.leases import Settled, settle
+from duly.jobs.lease import Settled, settle
+from duly.jobs.outcome import Ended
 from tests.jobs.enqueue.desks import CASES
 from tests.webhooks.genuine import keys
 

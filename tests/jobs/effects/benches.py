@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.jobs.context import AsyncJob, Job
+from duly.jobs.job import AsyncJob, Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.jobs.leases import Leased
+    from duly.jobs.lease import Leased
     from tests.jobs.enqueue.desks import Desk
 
 

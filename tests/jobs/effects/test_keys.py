@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.jobs.context import Job
-from duly.jobs.leases import Leased
+from duly.jobs.job import Job
+from duly.jobs.lease import Leased
 from tests.jobs.enqueue.desks import CASES, Case
 from tests.webhooks.genuine import keys
 

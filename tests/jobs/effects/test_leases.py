@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import duly
-from duly.jobs.context import Job
+from duly.jobs.job import Job
 from tests.jobs.effects.benches import Bench, raising
 from tests.jobs.enqueue.desks import CASES, Case
 

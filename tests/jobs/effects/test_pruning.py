@@ -11,8 +11,8 @@ import pytest
 from duly.core.defaults import PRUNE_CHUNK, WAIT
 from duly.core.failures import plain
 from duly.core.onestep import finish
-from duly.jobs.endings import Ended
-from duly.jobs.leases import Settled, settle
+from duly.jobs.lease import Settled, settle
+from duly.jobs.outcome import Ended
 from duly.jobs.workers import EFFECTS_KEPT, prune_effects
 from tests.jobs.dead.dying import received, with_source
 from tests.jobs.enqueue.desks import CASES, Case, Desk

@@ -11,8 +11,8 @@ import pytest
 
 import duly
 from duly.app_jobs import SPARE
-from duly.jobs.context import AsyncJob, Job
 from duly.jobs.effects import TRIES
+from duly.jobs.job import AsyncJob, Job
 from duly.runtime.settings import Settings
 from tests.jobs.effects.benches import Bench, raising
 from tests.jobs.enqueue.desks import CASES, Case

@@ -17,7 +17,7 @@ import duly
 from duly.core.defaults import WAIT
 from duly.core.ids import new_id
 from duly.core.onestep import finish
-from duly.jobs.leases import Leased, Taking, finish_inside, take
+from duly.jobs.lease import Leased, Taking, finish_inside, take
 from duly.jobs.workers import rescue
 from duly.runtime.desk import Desk as Slots
 from tests.support.arenas import settled

@@ -7,8 +7,8 @@ import duly
 from duly.core.clock import from_microseconds
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
-from duly.jobs.context import Job
 from duly.jobs.handlers import handler_of
+from duly.jobs.job import Job
 from duly.jobs.registry import Registry
 from duly.jobs.schedule import Missed, Schedule, fire, schedule_of
 from tests.support.inboxes import found

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly.jobs.context import AsyncJob, Job
+from duly.jobs.job import AsyncJob, Job
 from duly.jobs.tx import AsyncTx
 from duly.runtime.settings import Settings
 from tests.conftest import HandClock

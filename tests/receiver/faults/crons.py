@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import duly
-from duly.jobs.context import AsyncJob, Job
+from duly.jobs.job import AsyncJob, Job
 from duly.jobs.tx import AsyncTx
 from tests.support.processes.effects import CREATE
 

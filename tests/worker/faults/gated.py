@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 import duly
-from duly.jobs.context import AsyncJob, Job
+from duly.jobs.job import AsyncJob, Job
 from duly.jobs.tx import AsyncTx
 from tests.receiver.faults.shops import SECRET
 from tests.worker.faults.kinds import EFFECT, Pen

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
 import duly
-from duly.jobs.context import AsyncJob, Job
+from duly.jobs.job import AsyncJob, Job
 from duly.jobs.tx import AsyncTx
 from tests.support.processes.effects import Side
 

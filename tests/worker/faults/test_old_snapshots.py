@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import duly
-from duly.jobs.context import Job
+from duly.jobs.job import Job
 from duly.runtime import desk
 from tests.support.processes import until
 

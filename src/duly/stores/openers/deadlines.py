@@ -23,7 +23,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from duly.core.errors import StoreUnavailable
-from duly.jobs.running import Overdue
+from duly.jobs.invoke import Overdue
 from duly.stores.forks import FreshLock
 from duly.stores.openers.endings import lost
 from duly.stores.revoking import Loan

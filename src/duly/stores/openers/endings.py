@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from duly.core.errors import StoreUnavailable
 from duly.core.session import ended
-from duly.jobs.running import HandlerFailed, Overdue, Unfinished
+from duly.jobs.invoke import HandlerFailed, Overdue, Unfinished
 from duly.stores.drivers import find_driver, type_names
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from psycopg.pq import TransactionStatus
 
 from duly.core.errors import Misuse
 from duly.core.session import Opened, ended
-from duly.jobs.running import Unfinished
+from duly.jobs.invoke import Unfinished
 from duly.stores.postgres.patience import ANSWER, PatientAsyncConnection, PatientConnection
 from duly.stores.postgres.reruns import give_up, lost
 from duly.stores.revoking import Loan

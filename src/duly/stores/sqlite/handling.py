@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
 from duly.core.session import ended
-from duly.jobs.running import Unfinished
+from duly.jobs.invoke import Unfinished
 from duly.stores.revoking import Loan
 from duly.stores.sqlite.errors import translated
 

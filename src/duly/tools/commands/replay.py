@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.jobs.replaying import plan_of
+from duly.jobs.replay import plan_of
 from duly.tools.commands.dead import add_filters, chosen
 from duly.tools.letters import (
     JOBS,

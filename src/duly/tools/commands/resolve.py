@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
 from duly.core.onestep import finish
-from duly.jobs.resolving import finding_of, resolve
+from duly.jobs.resolve import finding_of, resolve
 from duly.ledger.dead_filters import ID
 from duly.tools.letters import store_at
 from duly.tools.output import add_json_option, answer

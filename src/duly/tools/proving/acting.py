@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from duly.jobs import running
+from duly.jobs import invoke
 from duly.runtime import performing
 from duly.runtime.crew import Crew
 from duly.tools.output import one_line
@@ -206,7 +206,7 @@ class Failures:
 @contextmanager
 def ended_by(failures: Failures) -> Iterator[None]:
     """Tell of each handler that is through, inside its transaction if it has one."""
-    plainly = running.run_plainly
+    plainly = invoke.run_plainly
 
     async def run(handler: Handler, **offered: object) -> None:
         try:
@@ -216,7 +216,7 @@ def ended_by(failures: Failures) -> Iterator[None]:
             raise
         failures.through(handler)
 
-    with replaced(running, "run_plainly", run), replaced(performing, "run_plainly", run):
+    with replaced(invoke, "run_plainly", run), replaced(performing, "run_plainly", run):
         yield
 
 

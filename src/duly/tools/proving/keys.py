@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from duly.jobs.context import OneJob
+from duly.jobs.job import OneJob
 from duly.tools.steps.watching import replaced
 
 if TYPE_CHECKING:

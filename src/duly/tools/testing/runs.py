@@ -13,8 +13,8 @@ from duly.runtime.tally import Worked
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.jobs.endings import Ended
-    from duly.jobs.leases import Leased
+    from duly.jobs.lease import Leased
+    from duly.jobs.outcome import Ended
 
 RunOutcome = Literal["done", "stale", "again", "dead", "lost"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from duly.core.functions import refuse_unawaited
-from duly.jobs.endings import as_problem
-from duly.jobs.inside import inside
+from duly.jobs.outcome import as_problem
 from duly.jobs.tx import AsyncTx, Tx
+from duly.jobs.tx_guard import inside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

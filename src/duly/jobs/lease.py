@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from duly.core.session import Row, Session, Value
-    from duly.jobs.endings import Ended
+    from duly.jobs.outcome import Ended
 
 # Enough to keep up with any burst of jobs that come due together; each costs one small update.
 STAGED = 1000

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.jobs.handlers import Handler
-    from duly.jobs.leases import Leased
+    from duly.jobs.lease import Leased
     from duly.ledger.arguments import Advance
 
 Kind = Literal["settled", "done", "stale", "again", "dead", "lost"]

@@ -13,8 +13,8 @@ from duly.core.keys import as_bytes, digest
 from duly.core.onestep import finish
 from duly.core.validation import checked_scope, kind
 from duly.jobs.effects import How, Step, checked_how, effects_digest, perform, whose
-from duly.jobs.inside import refuse_inside
-from duly.jobs.promises import Promises
+from duly.jobs.tx_guard import refuse_inside
+from duly.jobs.unawaited import Promises
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from duly.core.json_bytes import Stored
     from duly.core.session import Runner
     from duly.jobs.effects import Choice
-    from duly.jobs.foreign import AsyncClient, Client
-    from duly.jobs.leases import Leased
+    from duly.jobs.foreign_types import AsyncClient, Client
+    from duly.jobs.lease import Leased
 
 T = TypeVar("T")
 # Seconds that a job has which nobody has bounded: it is not run by a worker.

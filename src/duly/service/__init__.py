@@ -1,0 +1,1 @@
+"""What worker and relay share: threads, wake-ups, batches of completed leases."""
