@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from duly.jobs.stats import Stats
     from duly.jobs.tx import Tx
     from duly.ledger.replay import Replayed
+    from duly.outbox.dead import DeadMessage, OutboxMessage
     from duly.outbox.egress import Egress, EgressRefused
-    from duly.outbox.letters import DeadMessage, OutboxMessage
-    from duly.outbox.messages import Message, Staged
+    from duly.outbox.message import Message, Staged
     from duly.outbox.stats import OutboxStats
     from duly.runtime.relaying.tally import Relayed
     from duly.runtime.tally import Worked
@@ -97,8 +97,8 @@ _NAMES = {
     "duly.jobs.stats": ("Stats",),
     "duly.jobs.tx": ("Tx",),
     "duly.outbox.egress": ("Egress", "EgressRefused"),
-    "duly.outbox.letters": ("DeadMessage", "OutboxMessage"),
-    "duly.outbox.messages": ("Message", "Staged"),
+    "duly.outbox.dead": ("DeadMessage", "OutboxMessage"),
+    "duly.outbox.message": ("Message", "Staged"),
     "duly.outbox.stats": ("OutboxStats",),
     "duly.runtime.relaying.tally": ("Relayed",),
     "duly.runtime.tally": ("Worked",),

@@ -9,14 +9,14 @@ from duly.core.validation import checked_count
 from duly.jobs.tx_guard import refuse_inside
 from duly.ledger.dead_filters import MOST_SHOWN, SHOWN, checked_id
 from duly.ledger.replay import replay
-from duly.outbox.letters import chosen, discarded, found, listed, plan_of
+from duly.outbox.dead import chosen, discarded, found, listed, plan_of
 from duly.outbox.stats import counted
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.ledger.replay import Replayed
-    from duly.outbox.letters import DeadMessage, OutboxMessage
+    from duly.outbox.dead import DeadMessage, OutboxMessage
     from duly.outbox.stats import OutboxStats
     from duly.service.wakeup import Bell
     from duly.stores.base import Store

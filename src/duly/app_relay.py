@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from duly.app_checks import checked_until, loop_is_running
 from duly.app_secrets import texts_to_hide
 from duly.core.errors import Misuse, WrongColour
-from duly.outbox.messages import ATTEMPTS, BACKOFF
-from duly.outbox.outgoing import TIMEOUT, checked_name, transport_of
+from duly.outbox.message import ATTEMPTS, BACKOFF
+from duly.outbox.registry import TIMEOUT, checked_name, transport_of
 from duly.runtime.hosting import event_loop
 from duly.runtime.relaying.parts import RelayParts
 from duly.runtime.relaying.relay import Relay

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from duly.edge.site import Site
-    from duly.outbox.outgoing import Outgoing
+    from duly.outbox.registry import Outgoing
     from duly.stores.base import Store
 
 

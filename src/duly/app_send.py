@@ -8,7 +8,7 @@ from duly.app_enqueue import AwaitedEnqueueVerbs, EnqueueVerbs
 from duly.app_outbox import AwaitedOutbox, Outbox
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
-from duly.outbox.outgoing import WINDOW
+from duly.outbox.registry import WINDOW
 from duly.outbox.stage import stage
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from duly.core.json_bytes import Storable
     from duly.core.session import Runner, Session
-    from duly.outbox.messages import NewMessage, Staged
+    from duly.outbox.message import NewMessage, Staged
     from duly.stores.joinable import AwaitedTx, BlockingTx
 
 INSTEAD = "use tx.send(…), or pass tx=tx"

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import duly
-from duly.outbox import addresses, egress, leases, messages, outgoing
+from duly.outbox import egress, lease, message, registry
+from duly.outbox import networks as addresses
 from duly.runtime.relaying import settings
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from duly import Egress
-    from duly.outbox.letters import DeadMessage
+    from duly.outbox.dead import DeadMessage
     from duly.runtime.relaying.tally import Relayed
 
 T = TypeVar("T")

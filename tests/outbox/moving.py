@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from duly.core.defaults import WAIT
 from duly.core.ids import new_id
 from duly.core.onestep import finish
-from duly.outbox.leases import (
+from duly.outbox.lease import (
     MOST_RESCUES,
     LeasedMessage,
     Settled,
@@ -21,7 +21,7 @@ from duly.outbox.leases import (
     staged,
     take,
 )
-from duly.outbox.outcomes import RELEASED, SENT, Ended
+from duly.outbox.outcome import RELEASED, SENT, Ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

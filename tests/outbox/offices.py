@@ -18,7 +18,7 @@ from tests.worker.subjects import Case, cases
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from duly.outbox.messages import Staged
+    from duly.outbox.message import Staged
     from duly.runtime.relaying.relay import Relay
     from duly.runtime.relaying.tally import Relayed
     from tests.conftest import HandClock

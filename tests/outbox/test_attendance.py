@@ -15,7 +15,7 @@ import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.edge import reports
-from duly.outbox.attendance import NO_RELAY
+from duly.outbox.relay_liveness import NO_RELAY
 from duly.runtime import janitor
 from duly.runtime.relaying.settings import RelaySettings
 from duly.tools.cli import main

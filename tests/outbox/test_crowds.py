@@ -22,7 +22,7 @@ from tests.stores.join.places import Place
 from tests.worker.subjects import cases, seen
 
 if TYPE_CHECKING:
-    from duly.outbox.messages import Staged
+    from duly.outbox.message import Staged
     from tests.outbox.offices import Office
     from tests.worker.subjects import Case, DatabaseOf
 

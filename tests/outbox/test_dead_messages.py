@@ -13,8 +13,8 @@ import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.ledger import replay
-from duly.outbox.leases import MOST_RESCUES, Want, rescue, take
-from duly.outbox.leases import staged as due
+from duly.outbox.lease import MOST_RESCUES, Want, rescue, take
+from duly.outbox.lease import staged as due
 from tests.outbox.offices import STORES, an_office
 from tests.outbox.receivers import Receiver
 

@@ -18,7 +18,7 @@ from tests.support.processes.leading import PATIENCE
 from tests.worker.subjects import seen
 
 if TYPE_CHECKING:
-    from duly.outbox.messages import Message
+    from duly.outbox.message import Message
     from tests.conftest import HandClock
     from tests.worker.subjects import Case, DatabaseOf
 

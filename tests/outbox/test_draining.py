@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.outbox.leases import LOST_RELAY, MOST_RESCUES
+from duly.outbox.lease import LOST_RELAY, MOST_RESCUES
 from duly.runtime.relaying.settings import RelaySettings
 from tests.outbox.offices import STORES, an_office, ended
 from tests.worker.subjects import seen

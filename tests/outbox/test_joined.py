@@ -15,7 +15,7 @@ from tests.stores.join.ways import ALL, Handle, Way
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from duly.outbox.messages import Staged
+    from duly.outbox.message import Staged
     from tests.stores.join.places import Place
 
 pytestmark = pytest.mark.slow  # many drivers in the same way

@@ -10,7 +10,7 @@ import pytest
 import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
-from duly.outbox.leases import Want, take
+from duly.outbox.lease import Want, take
 from tests.outbox.offices import an_office
 
 if TYPE_CHECKING:

@@ -10,17 +10,9 @@ import pytest
 
 import duly
 from duly.outbox.egress import EgressRefused
-from duly.outbox.leases import LeasedMessage
-from duly.outbox.messages import BACKOFF
-from duly.outbox.outcomes import (
-    RELEASED,
-    SENT,
-    Answered,
-    Circumstances,
-    Ended,
-    Unsigned,
-    judged,
-)
+from duly.outbox.lease import LeasedMessage
+from duly.outbox.message import BACKOFF
+from duly.outbox.outcome import RELEASED, SENT, Answered, Circumstances, Ended, Unsigned, judged
 from duly.runtime.relaying import lanes
 from duly.runtime.relaying.lanes import ILL, Lane
 from duly.runtime.relaying.parcels import Parcel
@@ -28,7 +20,7 @@ from tests.outbox.offices import an_office, relaying
 from tests.worker.subjects import Case, DatabaseOf, seen
 
 if TYPE_CHECKING:
-    from duly.outbox.messages import Message
+    from duly.outbox.message import Message
 
 THERE = "https://example.com"
 AT_ONCE = 10

@@ -12,8 +12,8 @@ import pytest
 import duly
 from duly.core.ids import new_id
 from duly.core.retry import RESCUE_BACKOFF
-from duly.outbox.leases import Settled, Want, rescue, settle, take
-from duly.outbox.outcomes import RELEASED, SENT
+from duly.outbox.lease import Settled, Want, rescue, settle, take
+from duly.outbox.outcome import RELEASED, SENT
 from tests.conftest import HandClock
 from tests.outbox.moving import (
     AGAIN,

@@ -12,9 +12,9 @@ import pytest
 
 import duly
 from duly.core.clock import to_microseconds
-from duly.outbox.leases import LeasedMessage
-from duly.outbox.messages import BACKOFF
-from duly.outbox.outcomes import LONGEST_PAUSE, Answered, Circumstances, Ended, judged, pause_of
+from duly.outbox.lease import LeasedMessage
+from duly.outbox.message import BACKOFF
+from duly.outbox.outcome import LONGEST_PAUSE, Answered, Circumstances, Ended, judged, pause_of
 from tests.outbox.offices import STORES, an_office
 from tests.outbox.receivers import Receiver
 

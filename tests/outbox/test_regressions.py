@@ -16,9 +16,9 @@ import pytest
 import duly
 from duly.core.defaults import Names
 from duly.outbox.egress import Egress
-from duly.outbox.leases import STAGED, outlook, take
-from duly.outbox.messages import request_bytes
-from duly.outbox.outcomes import RELEASED
+from duly.outbox.lease import STAGED, outlook, take
+from duly.outbox.message import request_bytes
+from duly.outbox.outcome import RELEASED
 from duly.runtime.relaying import dispatching, looking, sending, taking
 from duly.runtime.relaying.lanes import ILL
 from duly.runtime.relaying.settings import RelaySettings
@@ -32,7 +32,7 @@ from tests.worker.subjects import Case, DatabaseOf, seen
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from duly.outbox.messages import Message
+    from duly.outbox.message import Message
     from tests.conftest import HandClock
 
 # What is tried here is the relay itself: one store shows it, unless it is the store's doing.

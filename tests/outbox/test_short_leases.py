@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.core.defaults import WAIT
-from duly.outbox.leases import Want, take
+from duly.outbox.lease import Want, take
 from duly.runtime.relaying.settings import RelaySettings
 from tests.outbox.offices import an_office
 from tests.worker.subjects import Case

@@ -8,9 +8,9 @@ import pytest
 
 import duly
 from duly.core.ids import new_id
-from duly.outbox.leases import LeasedMessage
-from duly.outbox.messages import request_bytes
-from duly.outbox.outcomes import Unreached
+from duly.outbox.lease import LeasedMessage
+from duly.outbox.message import request_bytes
+from duly.outbox.outcome import Unreached
 from duly.runtime.relaying.sending import Sender
 
 

@@ -18,7 +18,7 @@ from tests.outbox.offices import AT_ONCE, EVERY, STORES, an_office
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.outbox.messages import Message
+    from duly.outbox.message import Message
     from tests.conftest import HandClock
     from tests.outbox.offices import Office
     from tests.worker.subjects import Case, DatabaseOf

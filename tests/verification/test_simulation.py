@@ -183,7 +183,7 @@ def test_a_conflict_told_as_a_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_message_marked_before_it_is_sent_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from duly.outbox.outcomes import SENT
+    from duly.outbox.outcome import SENT
 
     send = Dispatcher._send
 

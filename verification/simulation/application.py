@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from duly.core.json_bytes import Json
     from duly.jobs.job import AsyncJob, Job
     from duly.jobs.tx import AsyncTx, Tx
-    from duly.outbox.messages import Message
+    from duly.outbox.message import Message
     from verification.simulation.scene import Scene
 
 SECRET = "a secret that everybody knows"

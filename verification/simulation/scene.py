@@ -17,7 +17,7 @@ from verification.simulation.threads import pause, wait
 if TYPE_CHECKING:
     from duly import Event
     from duly.jobs.job import AsyncJob, Job
-    from duly.outbox.messages import Message
+    from duly.outbox.message import Message
     from verification.simulation.world import World
 
 # Seconds that the receiver takes now and then, and longer than it may.

@@ -57,13 +57,13 @@ PAUSES: list[tuple[str, str, object]] = [
     ("duly.runtime.relaying.lanes", "CLOSED", SHORT),
     ("duly.jobs.workers", "RESCUE_BACKOFF", SHORT),
     ("duly.jobs.outcome", "RESCUE_BACKOFF", SHORT),
-    ("duly.outbox.leases", "RESCUE_BACKOFF", SHORT),
-    ("duly.outbox.attendance", "SETTLE", 3600.0),
+    ("duly.outbox.lease", "RESCUE_BACKOFF", SHORT),
+    ("duly.outbox.relay_liveness", "SETTLE", 3600.0),
     ("duly.edge.reports", "PAUSE", 15.0),
     # What costs time and says the same every time.
     ("duly.runtime.relaying.sending", "agent", lambda: "duly"),
     ("duly.jobs.workers", "plain", lru_cache(maxsize=10)(plain)),
-    ("duly.outbox.leases", "plain", lru_cache(maxsize=10)(plain)),
+    ("duly.outbox.lease", "plain", lru_cache(maxsize=10)(plain)),
 ]
 # Where threads are started.
 THREADED = ("duly.runtime.heart", "duly.runtime.hands", "duly.runtime.crew")

@@ -20,7 +20,7 @@ from duly.edge.rejections import Rejections
 from duly.edge.replies import Fault, Refused, Reply
 from duly.edge.reports import Reports
 from duly.inbox.new_event import Status
-from duly.outbox.attendance import Attendance
+from duly.outbox.relay_liveness import Attendance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence

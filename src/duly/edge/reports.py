@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from duly.edge.replies import Reply
     from duly.edge.routes import Route
     from duly.inbox.new_event import Arrival, Outcome
-    from duly.outbox.attendance import Attendance
+    from duly.outbox.relay_liveness import Attendance
 
 logger = logging.getLogger("duly")
 NO_WORKER = (

@@ -12,7 +12,7 @@ from duly.core.ids import new_id
 from duly.core.validation import checked_duration, checked_key, kind, when
 from duly.jobs.enqueue import NewJob, job_scope
 from duly.jobs.handlers import checked_queue
-from duly.outbox.outgoing import Outgoing
+from duly.outbox.registry import Outgoing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from duly.jobs.foreign_types import AsyncOrmSession, OrmSession
     from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
     from duly.jobs.registry import Registry
-    from duly.outbox.messages import Staged
+    from duly.outbox.message import Staged
     from duly.outbox.options import SendOptions
 
     S_co = TypeVarWithDefault("S_co", default=OrmSession, covariant=True)

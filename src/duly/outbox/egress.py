@@ -19,10 +19,10 @@ from urllib.parse import SplitResult, urlsplit
 from duly.core.errors import Misuse
 from duly.core.exports import export
 from duly.core.validation import checked_count, checked_duration, kind
-from duly.outbox.addresses import refusal
+from duly.outbox.networks import refusal
 
 if TYPE_CHECKING:
-    from duly.outbox.addresses import Address, Network
+    from duly.outbox.networks import Address, Network
 
 PORTS = (80, 443)
 USUAL = {"http": 80, "https": 443}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.ledger.insert_if_new import Keyed, first_with_key
-from duly.outbox.messages import NewMessage, Staged
-from duly.outbox.outgoing import SCOPE
+from duly.outbox.message import NewMessage, Staged
+from duly.outbox.registry import SCOPE
 from duly.outbox.statements import OUTBOX_INSERT, SENDS_RETAKE
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from duly.core.extras import installing
 
 if TYPE_CHECKING:
     from duly.jobs.job import AsyncJob, Job
-    from duly.outbox.outgoing import Outgoing
+    from duly.outbox.registry import Outgoing
     from duly.runtime.calling.awaited import AsyncGuarded
     from duly.runtime.calling.blocking import Guarded
     from duly.runtime.calling.clients import AsyncClient, Client

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from duly.core.session import Row, Runner, Session
     from duly.jobs.workers import Identity
-    from duly.outbox.attendance import Attendance
+    from duly.outbox.relay_liveness import Attendance
     from duly.runtime.relaying.tally import Relayed
     from duly.runtime.tally import Worked
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.core.json_bytes import Json
-    from duly.outbox.letters import DeadMessage, Gone, OutboxMessage
+    from duly.outbox.dead import DeadMessage, Gone, OutboxMessage
 
 HEADINGS = ("ID", "DIED", "ATTEMPTS", "DESTINATION", "WHY")
 STATES = {

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterable, Iterator
 
-    from duly.outbox.addresses import Address
     from duly.outbox.egress import Egress, Target
+    from duly.outbox.networks import Address
     from duly.runtime.calling.lines import AsyncStream
 
 # What a name has led to, as the system's resolver says it; tests answer in its place.

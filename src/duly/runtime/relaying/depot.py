@@ -11,8 +11,8 @@ from duly.runtime.relaying.parcels import Parcel
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from duly.outbox.leases import LeasedMessage, Want
-    from duly.outbox.outgoing import Transport
+    from duly.outbox.lease import LeasedMessage, Want
+    from duly.outbox.registry import Transport
     from duly.runtime.relaying.settings import RelaySettings
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from duly.core.defaults import WAIT
 from duly.core.failures import plain
 from duly.core.session import host_time
-from duly.outbox.leases import Settled, settle
-from duly.outbox.outcomes import RELEASED, SENT, Circumstances, Ended, Stuck, interrupted, judged
+from duly.outbox.lease import Settled, settle
+from duly.outbox.outcome import RELEASED, SENT, Circumstances, Ended, Stuck, interrupted, judged
 from duly.runtime.relaying.depot import Depot
 from duly.runtime.relaying.tally import Relayed
 from duly.runtime.relaying.terms import term_of

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from duly.core.clock import MICROSECOND
 from duly.core.retry import Backoff
-from duly.outbox.leases import Want
+from duly.outbox.lease import Want
 
 if TYPE_CHECKING:
-    from duly.outbox.leases import LeasedMessage
-    from duly.outbox.outcomes import Ended
+    from duly.outbox.lease import LeasedMessage
+    from duly.outbox.outcome import Ended
     from duly.runtime.relaying.parcels import Parcel
 
 # Failures in a row that are no accident.

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
-from duly.outbox.leases import destinations, outlook, staged
-from duly.outbox.outgoing import is_web
+from duly.outbox.lease import destinations, outlook, staged
+from duly.outbox.registry import is_web
 
 if TYPE_CHECKING:
     from duly.core.session import Session

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-    from duly.outbox.leases import LeasedMessage
-    from duly.outbox.outcomes import Ended
+    from duly.outbox.lease import LeasedMessage
+    from duly.outbox.outcome import Ended
 
 
 class Parcel:

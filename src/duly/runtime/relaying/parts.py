@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.outbox.outgoing import Outgoing
+    from duly.outbox.registry import Outgoing
     from duly.service.wakeup import Bell
     from duly.stores.base import Store
 

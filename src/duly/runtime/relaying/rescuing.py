@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError
-from duly.outbox.leases import RESCUED_AT_ONCE, rescue
+from duly.outbox.lease import RESCUED_AT_ONCE, rescue
 
 if TYPE_CHECKING:
     from collections.abc import Callable

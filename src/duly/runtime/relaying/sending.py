@@ -15,9 +15,9 @@ from duly.core.errors import Misuse
 from duly.core.functions import refuse_unawaited
 from duly.core.retry import NotYet, Outcome
 from duly.outbox.egress import EgressRefused
-from duly.outbox.messages import message_of
-from duly.outbox.outcomes import Answered, Stuck, Unreached, Unsendable, Unsigned
-from duly.outbox.outgoing import is_web
+from duly.outbox.message import message_of
+from duly.outbox.outcome import Answered, Stuck, Unreached, Unsendable, Unsigned
+from duly.outbox.registry import is_web
 from duly.runtime.callers import needs_http
 from duly.runtime.threads import on_thread
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from duly.outbox.leases import LeasedMessage
-    from duly.outbox.messages import Message
-    from duly.outbox.outgoing import Outgoing, Transport
+    from duly.outbox.lease import LeasedMessage
+    from duly.outbox.message import Message
+    from duly.outbox.registry import Outgoing, Transport
     from duly.runtime.calling.awaited import AsyncGuarded
 
 logger = logging.getLogger("duly")

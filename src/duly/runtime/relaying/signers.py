@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from duly.core.errors import Misuse
 from duly.core.functions import colour_of
 from duly.core.validation import kind
-from duly.outbox.messages import OURS, TOKEN, VALUE
+from duly.outbox.message import OURS, TOKEN, VALUE
 from duly.webhooks.schemes.scheme import MOST_CANDIDATES
 from duly.webhooks.schemes.standard_webhooks import StandardWebhooks
 from duly.webhooks.secrets import hide, secrets_of
 
 if TYPE_CHECKING:
-    from duly.outbox.messages import Message
+    from duly.outbox.message import Message
     from duly.webhooks.secrets import Secret
 
 SCHEME = StandardWebhooks()

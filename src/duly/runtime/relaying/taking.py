@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from duly.core.clock import MICROSECOND
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, Held
-from duly.outbox.leases import take
+from duly.outbox.lease import take
 from duly.stores.surely import to_its_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.outbox.leases import Want
+    from duly.outbox.lease import Want
     from duly.runtime.relaying.dispatching import Dispatcher
     from duly.runtime.relaying.looking import Lookout
     from duly.runtime.relaying.parts import RelayParts

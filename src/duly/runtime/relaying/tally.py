@@ -12,7 +12,7 @@ from duly.runtime.tally import reason
 
 if TYPE_CHECKING:
     from duly.core.session import Runner
-    from duly.outbox.outcomes import Ended
+    from duly.outbox.outcome import Ended
     from duly.runtime.relaying.parcels import Parcel
 
 logger = logging.getLogger("duly")

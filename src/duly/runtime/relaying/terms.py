@@ -10,7 +10,7 @@ from duly.runtime.relaying.settings import SLACK
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from duly.outbox.outgoing import Outgoing
+    from duly.outbox.registry import Outgoing
     from duly.runtime.relaying.parcels import Parcel
     from duly.runtime.relaying.settings import RelaySettings
 

@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING
 from duly.core.errors import Misuse
 from duly.core.onestep import finish
 from duly.ledger.dead_filters import ID, checked_id
-from duly.outbox.letters import (
-    Chosen,
-    OutboxMessage,
-    chosen,
-    discarded,
-    listed,
-    looked_up,
-    plan_of,
-)
+from duly.outbox.dead import Chosen, OutboxMessage, chosen, discarded, listed, looked_up, plan_of
 from duly.outbox.stats import counted
 from duly.tools.letters import (
     MESSAGES,

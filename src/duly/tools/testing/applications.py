@@ -13,7 +13,7 @@ from duly.app import Duly
 from duly.core.errors import Misuse
 from duly.core.validation import checked_clock
 from duly.edge import reports
-from duly.outbox.attendance import NO_RELAY
+from duly.outbox.relay_liveness import NO_RELAY
 from duly.stores.begins import begin_of
 from duly.tools.output import without_passwords
 from duly.tools.serving.loading import loaded

@@ -11,10 +11,10 @@ from duly.app_checks import loop_is_running
 from duly.core.defaults import WAIT
 from duly.core.errors import Misuse, WrongColour
 from duly.core.validation import kind
-from duly.outbox.leases import outlook
-from duly.outbox.messages import Message, message_of
-from duly.outbox.outcomes import Answered
-from duly.outbox.outgoing import is_web
+from duly.outbox.lease import outlook
+from duly.outbox.message import Message, message_of
+from duly.outbox.outcome import Answered
+from duly.outbox.registry import is_web
 from duly.runtime.relaying.sending import Sender
 from duly.runtime.relaying.settings import GRACE, relay_settings
 from duly.tools.testing.clocks import Cranking
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.app import Duly
-    from duly.outbox.leases import LeasedMessage
-    from duly.outbox.outgoing import Outgoing
+    from duly.outbox.lease import LeasedMessage
+    from duly.outbox.registry import Outgoing
     from duly.tools.testing.clocks import HandClock
 
 Said: TypeAlias = "int | Exception"

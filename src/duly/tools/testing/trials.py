@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duly.app import Duly
-    from duly.outbox.messages import Message
+    from duly.outbox.message import Message
     from duly.stores.joinable import BeginsTransactions
 
 

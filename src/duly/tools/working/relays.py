@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from duly.app import Duly
     from duly.core.json_bytes import Json
-    from duly.outbox.outgoing import Outgoing
+    from duly.outbox.registry import Outgoing
     from duly.runtime.relaying.settings import RelaySettings
     from duly.runtime.relaying.tally import Relayed
     from duly.runtime.taking import Until

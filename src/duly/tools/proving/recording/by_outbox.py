@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from duly.outbox.messages import message_of
-from duly.outbox.outcomes import Answered
+from duly.outbox.message import message_of
+from duly.outbox.outcome import Answered
 from duly.runtime.relaying.sending import Sender
 from duly.tools.proving.calls import Call, kept
 from duly.tools.steps.watching import replaced
@@ -14,7 +14,7 @@ from duly.tools.steps.watching import replaced
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.outbox.leases import LeasedMessage
+    from duly.outbox.lease import LeasedMessage
     from duly.tools.proving.recording.recorder import Recorder
 
 

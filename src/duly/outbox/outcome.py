@@ -13,13 +13,13 @@ from duly.core.errors import Misuse
 from duly.core.failures import described, plain
 from duly.core.retry import Dead, Outcome, Retry
 from duly.outbox.egress import EgressRefused
-from duly.outbox.leases import LOST_RELAY, MOST_RESCUES
+from duly.outbox.lease import LOST_RELAY, MOST_RESCUES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.core.retry import Backoff
-    from duly.outbox.leases import LeasedMessage
+    from duly.outbox.lease import LeasedMessage
 
 # The other side is busy, restarting, or still at work on an earlier attempt (409 is what servers
 # answer to an idempotency key that is in flight; 425 asks to come later).

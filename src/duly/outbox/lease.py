@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from duly.core.session import Row, Session, Value
-    from duly.outbox.outcomes import Ended
+    from duly.outbox.outcome import Ended
 
 # Enough to keep up with any burst of messages that come due together; each is one small update.
 STAGED = 1000

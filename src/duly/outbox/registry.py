@@ -13,9 +13,8 @@ from duly.core.ids import new_id
 from duly.core.keys import Key, as_bytes, digest
 from duly.core.retry import Backoff
 from duly.core.validation import checked_count, checked_duration, checked_key, kind, when
-from duly.outbox.attendance import Attendance
 from duly.outbox.egress import Egress
-from duly.outbox.messages import (
+from duly.outbox.message import (
     ATTEMPTS,
     BACKOFF,
     MOST_ATTEMPTS,
@@ -25,12 +24,13 @@ from duly.outbox.messages import (
     checked_method,
     request_bytes,
 )
+from duly.outbox.relay_liveness import Attendance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from duly.core.functions import Colour
-    from duly.outbox.messages import Message
+    from duly.outbox.message import Message
 
 # The scope of every message, and of the keys that they are known by.
 SCOPE = "send"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.core.keys import Key
-    from duly.outbox.leases import LeasedMessage
+    from duly.outbox.lease import LeasedMessage
 
 # Twenty tries are about two days of them: longer than an outage that nobody notices.
 ATTEMPTS = 20

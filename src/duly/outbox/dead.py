@@ -18,8 +18,8 @@ from duly.core.failures import Failure, read
 from duly.ledger.dead_filters import checked_id, checked_text, checked_time
 from duly.ledger.replay import Plan, gap_of
 from duly.outbox.egress import target_of
-from duly.outbox.leases import removed
-from duly.outbox.outgoing import SCOPE, is_web
+from duly.outbox.lease import removed
+from duly.outbox.registry import SCOPE, is_web
 from duly.outbox.statements import (
     OUTBOX_DEAD,
     OUTBOX_DEAD_IDS,
