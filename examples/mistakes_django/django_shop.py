@@ -53,7 +53,7 @@ from django.http import HttpRequest  # noqa: E402
 from django.urls import path  # noqa: E402
 from django.views.decorators.csrf import csrf_exempt  # noqa: E402
 
-from duly.edge.adapters.django import view  # noqa: E402
+from duly.receiver.integrations.django import view  # noqa: E402
 
 
 class Account(models.Model):

@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, mapped_column
 
 import duly
-from duly.edge.adapters import starlette
+from duly.receiver.integrations import starlette
 
 HERE = Path(__file__).resolve().parent
 URL = make_url(os.environ.get("SHOP_DATABASE", f"sqlite:///{HERE / 'shop.db'}"))

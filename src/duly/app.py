@@ -23,11 +23,8 @@ from duly.core.exports import export
 from duly.core.onestep import finish
 from duly.core.retry import Backoff
 from duly.core.validation import checked_clock, checked_count, checked_duration, checked_scope, kind
-from duly.edge import asgi, wsgi
-from duly.edge.direct import handed_over
-from duly.edge.receiver import Database, Receiver
-from duly.edge.replies import Reply
-from duly.edge.routes import (
+from duly.inbox.forget import Forgotten, forgotten
+from duly.inbox.route import (
     AS_NEEDED,
     BODY_LIMIT,
     Route,
@@ -38,13 +35,16 @@ from duly.edge.routes import (
     checked_tenant,
     kept_headers,
 )
-from duly.edge.site import Site
-from duly.inbox.forget import Forgotten, forgotten
 from duly.jobs.handlers import EVENT_ATTEMPTS, checked_pattern
 from duly.jobs.handlers import QUEUE as QUEUE_NAME
 from duly.jobs.order import order_of
 from duly.jobs.tx_guard import refuse_inside
 from duly.outbox.egress import Egress
+from duly.receiver import asgi, wsgi
+from duly.receiver.direct import handed_over
+from duly.receiver.receiver import Database, Receiver
+from duly.receiver.responses import Reply
+from duly.receiver.router import Site
 from duly.stores.base import Store
 from duly.stores.begins import SameDatabase, begin_of
 from duly.stores.opening import store
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
     from duly.core.clock import Clock
     from duly.core.versions import Tie
-    from duly.edge.asgi import Receive, Scope, Send
     from duly.inbox.event import Event
+    from duly.receiver.asgi import Receive, Scope, Send
     from duly.stores.begins import Begin
     from duly.stores.joinable import BeginsTransactions
     from duly.webhooks.delivery import Headers

@@ -12,8 +12,8 @@ from duly.core.validation import kind
 from duly.jobs.handlers import INLINE_TIMEOUT
 
 if TYPE_CHECKING:
-    from duly.edge.routes import Route
     from duly.inbox.forget import Forgotten
+    from duly.inbox.route import Route
     from duly.jobs.handlers import Handler
     from duly.runtime.taking import Until
     from duly.stores.begins import Begin

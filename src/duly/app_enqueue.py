@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from duly.core.functions import Colour
     from duly.core.json_bytes import Storable
     from duly.core.session import Opened, Runner, Session
-    from duly.edge.receiver import Receiver
     from duly.jobs.enqueue import Enqueued, NewJob
     from duly.jobs.registry import Registry
+    from duly.receiver.receiver import Receiver
     from duly.runtime.performing import Opener
     from duly.service.wakeup import Bell
     from duly.stores.base import Store

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from duly.core.session import Runner
-    from duly.edge.site import Site
     from duly.jobs.handlers import Handler
+    from duly.receiver.router import Site
     from duly.runtime.settings import Settings
     from duly.runtime.taking import Until
     from duly.runtime.tally import Worked

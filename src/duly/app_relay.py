@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from duly.core.retry import Backoff
-    from duly.edge.site import Site
     from duly.jobs.registry import Registry
+    from duly.receiver.router import Site
     from duly.runtime.callers import Callers
     from duly.runtime.relaying.sending import Sender
     from duly.runtime.relaying.settings import RelaySettings

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
-    from duly.edge.site import Site
     from duly.outbox.registry import Outgoing
+    from duly.receiver.router import Site
     from duly.stores.base import Store
 
 

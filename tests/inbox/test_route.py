@@ -8,7 +8,7 @@ import pytest
 
 import duly
 from duly.core.clock import MICROSECOND
-from duly.edge.routes import (
+from duly.inbox.route import (
     AS_NEEDED,
     checked_keep,
     checked_limit,

@@ -14,8 +14,8 @@ import pytest
 import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
-from duly.edge import reports
 from duly.outbox.relay_liveness import NO_RELAY
+from duly.receiver import metrics
 from duly.runtime import janitor
 from duly.runtime.relaying.settings import RelaySettings
 from duly.tools.cli import main
@@ -60,7 +60,7 @@ def url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes look after a moment."""
-    monkeypatch.setattr(reports, "PAUSE", 0.01)
+    monkeypatch.setattr(metrics, "PAUSE", 0.01)
     monkeypatch.setattr(janitor, "COUNTING", 0.01)
 
 

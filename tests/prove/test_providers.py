@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import duly
-from duly.edge.adapters import starlette
+from duly.receiver.integrations import starlette
 from duly.tools.proving.asks import EventAsk
 from duly.tools.proving.asserting import assert_effectively_once
 from duly.tools.proving.playing import Wishes

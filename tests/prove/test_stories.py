@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 import duly
-from duly.edge.adapters import starlette
+from duly.receiver.integrations import starlette
 from duly.tools.proving.asks import EventAsk
 from duly.tools.proving.asserting import assert_effectively_once
 from duly.tools.proving.playing import Wishes

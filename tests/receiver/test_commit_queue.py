@@ -10,9 +10,16 @@ import pytest
 import duly
 from duly.core.errors import StoreRefused
 from duly.core.session import Operation, Runner
-from duly.edge.batch import Batcher
-from duly.edge.lanes import BATCH_BYTES, BATCH_EVENTS, WAITING_BYTES, Overloaded, Queue, Ticket
 from duly.inbox.new_event import Arrival, Outcome, Status
+from duly.receiver.commit_queue import (
+    BATCH_BYTES,
+    BATCH_EVENTS,
+    WAITING_BYTES,
+    Overloaded,
+    Queue,
+    Ticket,
+)
+from duly.receiver.group_commit import Batcher
 from tests.support.inboxes import arrival, found
 
 ACCEPTED, DUPLICATE = Outcome(Status.ACCEPTED), Outcome(Status.DUPLICATE)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from duly.edge import reports
+from duly.receiver import metrics
 from tests.receiver.senders import OTHER, PAID, text
 from tests.receiver.subjects import Case
 from tests.support.processes import until
@@ -28,13 +28,13 @@ MOMENT = 0.15
 @pytest.fixture
 def at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written before the end."""
-    monkeypatch.setattr(reports, "PAUSE", 3600.0)
+    monkeypatch.setattr(metrics, "PAUSE", 3600.0)
 
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is counted is written a moment later."""
-    monkeypatch.setattr(reports, "PAUSE", 0.01)
+    monkeypatch.setattr(metrics, "PAUSE", 0.01)
 
 
 async def counted(subject: Subject, scope: str, wanted: dict[str, int]) -> None:

@@ -11,9 +11,9 @@ import pytest
 import duly
 from duly.core.errors import StoreRefused
 from duly.core.session import Operation, Runner
-from duly.edge.followers import Followers
-from duly.edge.lanes import Overloaded
 from duly.inbox.new_event import Arrival, Outcome, Status
+from duly.receiver.commit_queue import Overloaded
+from duly.receiver.group_commit_threads import Followers
 from tests.support.inboxes import arrival, found
 from tests.support.processes import until
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import duly
 from duly.core.errors import Code
-from duly.edge import rejections
+from duly.receiver import rejections
 from duly.webhooks.diagnose import explain
 from duly.webhooks.diagnose.explain import KINDS
 from tests.receiver.faults.doors import PATIENCE, WAYS, AsgiDoor

@@ -6,7 +6,7 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from duly.edge import seldom
+from duly.receiver import log_throttle
 from tests.receiver.senders import PAID, text
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ async def test_the_log_tells_of_old_events_once_in_a_while_for_each_source(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(seldom, "PAUSE", 3600.0)
+    monkeypatch.setattr(log_throttle, "PAUSE", 3600.0)
     async with stored.open(place, clock) as subject:
         stripe = subject.source("stripe", now=clock, keep=KEEP)
         with caplog.at_level(logging.WARNING, logger="duly"):

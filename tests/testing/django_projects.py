@@ -29,7 +29,7 @@ FILES = {
         """,
     "urls.py": """
         from django.urls import include, path
-        from duly.edge.adapters import django
+        from duly.receiver.integrations import django
         from shop.hooks import app, buy
 
         urlpatterns = [path("hooks/", include(django.urls(app))), path("buy/<id>", buy)]

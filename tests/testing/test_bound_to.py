@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
 import duly
-from duly.edge.adapters import flask as flask_adapter
-from duly.edge.adapters import starlette as starlette_adapter
+from duly.receiver.integrations import flask as flask_adapter
+from duly.receiver.integrations import starlette as starlette_adapter
 from duly.tools.testing import HandClock, Trial, isolated
 from tests.testing.shops import PAID, payments, tables
 

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import duly
-from duly.edge.reports import NO_WORKER
+from duly.receiver.metrics import NO_WORKER
 from duly.tools.testing import isolated
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from verification.simulation.replay import replayed
 from verification.simulation.report import document, progress, report
 from verification.simulation.schedules import played
 
-from duly.edge.batch import Batcher
 from duly.inbox import accept
 from duly.inbox.new_event import Outcome, Status
+from duly.receiver.group_commit import Batcher
 from duly.runtime.relaying.dispatching import Dispatcher
 from duly.stores.sql.placeholders import Prepared
 

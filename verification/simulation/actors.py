@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core.defaults import PRUNE_CHUNK
 from duly.core.errors import DulyError
-from duly.edge.receiver import Database, Receiver
-from duly.edge.requests import Request as Posted
+from duly.receiver.receiver import Database, Receiver
+from duly.receiver.request import Request as Posted
 from duly.runtime.janitor import PRUNERS
 from duly.runtime.parts import Parts
 from duly.runtime.performing import Place
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping
 
-    from duly.edge.replies import Reply
+    from duly.receiver.responses import Reply
     from verification.simulation.processes import Process
     from verification.simulation.world import World
 

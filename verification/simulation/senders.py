@@ -16,7 +16,7 @@ from verification.simulation.errors import Violation
 from verification.simulation.requests import Request
 
 if TYPE_CHECKING:
-    from duly.edge.replies import Reply
+    from duly.receiver.responses import Reply
     from verification.simulation.actors import ReceiverActor
     from verification.simulation.world import World
 

@@ -59,7 +59,7 @@ PAUSES: list[tuple[str, str, object]] = [
     ("duly.jobs.outcome", "RESCUE_BACKOFF", SHORT),
     ("duly.outbox.lease", "RESCUE_BACKOFF", SHORT),
     ("duly.outbox.relay_liveness", "SETTLE", 3600.0),
-    ("duly.edge.reports", "PAUSE", 15.0),
+    ("duly.receiver.metrics", "PAUSE", 15.0),
     # What costs time and says the same every time.
     ("duly.runtime.relaying.sending", "agent", lambda: "duly"),
     ("duly.jobs.workers", "plain", lru_cache(maxsize=10)(plain)),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.core.session import Row, Session
-    from duly.edge.routes import Route
+    from duly.inbox.route import Route
     from duly.jobs.lease import Leased
 
 

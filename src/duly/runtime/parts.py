@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.edge.routes import Route
+    from duly.inbox.route import Route
     from duly.jobs.registry import Registry
     from duly.jobs.schedule import Schedules
     from duly.runtime.performing import Place

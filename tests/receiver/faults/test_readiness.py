@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
 import duly
-from duly.edge import readiness
+from duly.receiver import readiness
 from tests.receiver.faults.doors import PATIENCE, Answer, AsgiDoor, answer_of
 from tests.receiver.faults.shops import Mode, Shop
 from tests.receiver.faults.test_troubled_files import resize

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import duly
-from duly.edge.adapters import django, flask, starlette
+from duly.receiver.integrations import django, flask, starlette
 from tests.receiver.integrations.sites import DEFERRED, SECRET
 from tests.receiver.integrations.stands import KINDS, Kind, signed
 from tests.receiver.integrations.test_adapters import told
@@ -106,7 +106,9 @@ def test_a_source_that_there_is_not_is_told_at_once(
 def test_a_framework_that_is_missing_is_told_as_the_command_that_brings_it(
     adapter: str, remedy: str
 ) -> None:
-    script = f"import sys; sys.modules[{adapter!r}] = None; import duly.edge.adapters.{adapter}"
+    script = (
+        f"import sys; sys.modules[{adapter!r}] = None; import duly.receiver.integrations.{adapter}"
+    )
     command = [sys.executable, "-c", script]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -19,7 +19,7 @@ from tests.webhooks.postel.vectors import BY_KEY_ID, CODES, NOW, TOLERANCE, key,
 
 if TYPE_CHECKING:
     from duly import Event
-    from duly.edge.asgi import Receive, Scope, Send
+    from duly.receiver.asgi import Receive, Scope, Send
 
 KEYS = "/.well-known/webhooks-keys"
 WORDS = {code.value: word for code, word in CODES.items()}

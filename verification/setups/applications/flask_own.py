@@ -3,7 +3,7 @@
 from flask import Flask, request
 from shop import INSERT, app, ship
 
-from duly.edge.adapters import flask
+from duly.receiver.integrations import flask
 
 site = Flask("website")
 site.register_blueprint(flask.blueprint(app), url_prefix="/hooks")

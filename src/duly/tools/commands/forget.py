@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from duly.core.errors import Misuse
 from duly.core.onestep import finish
 from duly.core.validation import checked_scope
-from duly.edge.routes import checked_name, scope_of
 from duly.inbox.forget import forgotten
+from duly.inbox.route import checked_name, scope_of
 from duly.tools.output import add_json_option, answer
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, loaded
 from duly.tools.where import (

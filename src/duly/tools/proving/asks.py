@@ -9,8 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core.errors import Misuse, Rejected
-from duly.edge.ages import too_old
-from duly.edge.intake import Delivery
+from duly.receiver.new_events import Delivery
+from duly.receiver.too_old import too_old
 from duly.tools.proving.sites import posted
 from duly.webhooks.sign import header_of, sign
 from duly.webhooks.verify import verify
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.app import Duly
-    from duly.edge.routes import Route
+    from duly.inbox.route import Route
     from duly.tools.proving.where import Subject
     from duly.tools.testing.keys import Keys
     from duly.webhooks.secrets import Secret

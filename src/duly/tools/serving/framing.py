@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from duly.edge.replies import Fault, refusal
+from duly.receiver.responses import Fault, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.edge.replies import Reply
+    from duly.receiver.responses import Reply
 
     Headers = Sequence[tuple[bytes, bytes]]
 

@@ -23,7 +23,7 @@ from duly.webhooks import provider_named, provider_names
 if TYPE_CHECKING:
     from duly.app import Duly
     from duly.core.json_bytes import Json
-    from duly.edge.routes import Route
+    from duly.inbox.route import Route
 
 
 class Opening(NamedTuple):

@@ -17,10 +17,10 @@ import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from duly.edge import asgi
-from duly.edge.lanes import RETRY_AFTER
-from duly.edge.replies import Fault, refusal
-from duly.edge.site import HEALTH, READY
+from duly.receiver import asgi
+from duly.receiver.commit_queue import RETRY_AFTER
+from duly.receiver.responses import Fault, refusal
+from duly.receiver.router import HEALTH, READY
 from duly.tools.serving.framing import (
     MALFORMED,
     find_fault,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Collection
 
-    from duly.edge.asgi import Receive, Scope, Send
-    from duly.edge.replies import Reply
+    from duly.receiver.asgi import Receive, Scope, Send
+    from duly.receiver.responses import Reply
 
 # From the first byte to the last header. No sender of webhooks needs a second.
 HEADER_SECONDS: Final = 10.0

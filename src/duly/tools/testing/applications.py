@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from duly.app import Duly
 from duly.core.errors import Misuse
 from duly.core.validation import checked_clock
-from duly.edge import reports
 from duly.outbox.relay_liveness import NO_RELAY
+from duly.receiver import metrics
 from duly.stores.begins import begin_of
 from duly.tools.output import without_passwords
 from duly.tools.serving.loading import loaded
@@ -91,13 +91,13 @@ def unwarned_of_workers() -> Iterator[None]:
     """Do not say that no worker or relay is alive: in a test they run when they are called."""
 
     def telling(record: logging.LogRecord) -> bool:
-        return record.msg not in (reports.NO_WORKER, NO_RELAY)
+        return record.msg not in (metrics.NO_WORKER, NO_RELAY)
 
-    reports.logger.addFilter(telling)
+    metrics.logger.addFilter(telling)
     try:
         yield
     finally:
-        reports.logger.removeFilter(telling)
+        metrics.logger.removeFilter(telling)
 
 
 def close(store: Store) -> None:

@@ -15,7 +15,7 @@ from django.urls import include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 import duly
-from duly.edge.adapters.django import urls, view
+from duly.receiver.integrations.django import urls, view
 from tests.receiver.integrations.sites import DEFERRED, INLINE, shop
 from tests.stores.join.django_handles import database
 

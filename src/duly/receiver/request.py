@@ -6,7 +6,7 @@ import logging
 import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from duly.edge.replies import Fault, Refused, refused
+from duly.receiver.responses import Fault, Refused, refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,10 +8,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from duly.edge.asgi import access, log
-from duly.edge.judging import allows, not_allowed
-from duly.edge.replies import Fault, Refused, refused
-from duly.edge.requests import (
+from duly.receiver.asgi import access, log
+from duly.receiver.pipeline import allows, not_allowed
+from duly.receiver.request import (
     Request,
     checked_headers,
     declared_length,
@@ -19,13 +18,14 @@ from duly.edge.requests import (
     refuse_lost_body,
     too_large,
 )
+from duly.receiver.responses import Fault, Refused, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from duly.edge.replies import Reply
-    from duly.edge.routes import Route
-    from duly.edge.site import Room, Site
+    from duly.inbox.route import Route
+    from duly.receiver.responses import Reply
+    from duly.receiver.router import Room, Site
 
 Environ = dict[str, Any]
 CHUNK = 64 * 1024

@@ -10,10 +10,10 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from duly.core.extras import needs
-from duly.edge import asgi, wsgi
-from duly.edge.adapters.bodies import Whole, function_name, note, route_of, site_of, start
-from duly.edge.replies import Refused
-from duly.edge.requests import body_taken
+from duly.receiver import asgi, wsgi
+from duly.receiver.integrations.raw_body import Whole, function_name, note, route_of, site_of, start
+from duly.receiver.request import body_taken
+from duly.receiver.responses import Refused
 
 with needs("django", "Django"):
     from django.db import connections, transaction
@@ -25,10 +25,10 @@ with needs("django", "Django"):
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.edge.adapters.bodies import Served
-    from duly.edge.replies import Reply
-    from duly.edge.requests import Request
-    from duly.edge.routes import Route
+    from duly.inbox.route import Route
+    from duly.receiver.integrations.raw_body import Served
+    from duly.receiver.request import Request
+    from duly.receiver.responses import Reply
 
     View = Callable[..., HttpResponse]
 

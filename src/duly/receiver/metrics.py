@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.core.session import Runner, Session
-    from duly.edge.intake import Delivery
-    from duly.edge.replies import Reply
-    from duly.edge.routes import Route
     from duly.inbox.new_event import Arrival, Outcome
+    from duly.inbox.route import Route
     from duly.outbox.relay_liveness import Attendance
+    from duly.receiver.new_events import Delivery
+    from duly.receiver.responses import Reply
 
 logger = logging.getLogger("duly")
 NO_WORKER = (

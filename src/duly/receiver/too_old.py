@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from duly.edge.intake import Delivery
     from duly.inbox.new_event import Arrival, Outcome
+    from duly.receiver.new_events import Delivery
     from duly.webhooks.event_fields import Facts
 
 # A number that is no time of the calendar.

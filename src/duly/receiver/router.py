@@ -7,17 +7,17 @@ import threading
 from typing import TYPE_CHECKING, Final, Self
 
 from duly.core.defaults import WAIT
-from duly.edge.lanes import RETRY_AFTER
-from duly.edge.replies import Fault, Reply, refused
-from duly.edge.reports import alive
+from duly.receiver.commit_queue import RETRY_AFTER
+from duly.receiver.metrics import alive
+from duly.receiver.responses import Fault, Reply, refused
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from duly.core.functions import Colour
     from duly.core.session import Runner
-    from duly.edge.receiver import Receiver
-    from duly.edge.routes import Route
+    from duly.inbox.route import Route
+    from duly.receiver.receiver import Receiver
 
 # What bodies may take in memory while they arrive and are judged, all together.
 BODY_ROOM: Final = 256 * 1024 * 1024

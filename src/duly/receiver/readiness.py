@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, Held, StoreRefused, StoreUnavailable
 from duly.core.onestep import finish
-from duly.edge.lanes import Overloaded
 from duly.inbox.statements import META_WRITE
+from duly.receiver.commit_queue import Overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from duly.core.functions import Colour
     from duly.core.session import Runner, Session
-    from duly.edge.inline import InlineLane
+    from duly.receiver.inline import InlineLane
 
     Lane = Literal["inline", "deferred"]
 

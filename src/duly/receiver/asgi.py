@@ -6,10 +6,9 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from duly.edge.judging import allows, not_allowed
-from duly.edge.prompt import InTime
-from duly.edge.replies import Fault, Refused, Reply, refused
-from duly.edge.requests import (
+from duly.receiver.lazy_timeout import InTime
+from duly.receiver.pipeline import allows, not_allowed
+from duly.receiver.request import (
     Request,
     checked_headers,
     declared_length,
@@ -17,12 +16,13 @@ from duly.edge.requests import (
     refuse_lost_body,
     too_large,
 )
+from duly.receiver.responses import Fault, Refused, Reply, refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
-    from duly.edge.routes import Route
-    from duly.edge.site import Site
+    from duly.inbox.route import Route
+    from duly.receiver.router import Site
 
     Scope = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

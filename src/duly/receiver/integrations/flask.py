@@ -8,8 +8,8 @@ from __future__ import annotations
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from duly.edge import wsgi
-from duly.edge.adapters.bodies import (
+from duly.receiver import wsgi
+from duly.receiver.integrations.raw_body import (
     METHODS,
     Whole,
     framework,
@@ -19,7 +19,7 @@ from duly.edge.adapters.bodies import (
     site_of,
     start,
 )
-from duly.edge.replies import Refused
+from duly.receiver.responses import Refused
 
 with framework("Flask"):
     from flask import Blueprint, Response, request
@@ -27,10 +27,10 @@ with framework("Flask"):
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.edge.adapters.bodies import Served
-    from duly.edge.replies import Reply
-    from duly.edge.requests import Request
-    from duly.edge.routes import Route
+    from duly.inbox.route import Route
+    from duly.receiver.integrations.raw_body import Served
+    from duly.receiver.request import Request
+    from duly.receiver.responses import Reply
 
 
 def view(app: Served, name: str) -> Callable[..., Response]:

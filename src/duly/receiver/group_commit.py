@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.core.errors import StoreUnavailable
-from duly.edge.alone import AwaitedAlone
-from duly.edge.lanes import IN_FLIGHT, Queue, Ticket, late, size_of
 from duly.inbox.accept import receive_many
+from duly.receiver.commit_queue import IN_FLIGHT, Queue, Ticket, late, size_of
+from duly.receiver.one_by_one import AwaitedAlone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,16 +11,16 @@ import os
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.edge.batch import Batcher
-from duly.edge.followers import Followers
-from duly.edge.inline import InlineLane
-from duly.edge.judging import acknowledged, failed, prepared, works_of
-from duly.edge.readiness import Readiness
-from duly.edge.rejections import Rejections
-from duly.edge.replies import Fault, Refused, Reply
-from duly.edge.reports import Reports
 from duly.inbox.new_event import Status
 from duly.outbox.relay_liveness import Attendance
+from duly.receiver.group_commit import Batcher
+from duly.receiver.group_commit_threads import Followers
+from duly.receiver.inline import InlineLane
+from duly.receiver.metrics import Reports
+from duly.receiver.pipeline import acknowledged, failed, prepared, works_of
+from duly.receiver.readiness import Readiness
+from duly.receiver.rejections import Rejections
+from duly.receiver.responses import Fault, Refused, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.functions import Colour
     from duly.core.session import Runner
-    from duly.edge.inline import OrmOpener
-    from duly.edge.intake import Delivery
-    from duly.edge.readiness import Lane
-    from duly.edge.requests import Request
-    from duly.edge.routes import Route
     from duly.inbox.new_event import Arrival, Outcome
+    from duly.inbox.route import Route
+    from duly.receiver.inline import OrmOpener
+    from duly.receiver.new_events import Delivery
+    from duly.receiver.readiness import Lane
+    from duly.receiver.request import Request
     from duly.webhooks.source import Source
 
 # A body larger than this, or compressed, is judged on a thread: it would hold up the event loop.

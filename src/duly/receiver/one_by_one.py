@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from duly.core.defaults import WAIT
 from duly.core.errors import Held, StoreUnavailable
 from duly.core.onestep import finish
-from duly.edge.lanes import late
 from duly.inbox.accept import receive_alone, told_as_copy
+from duly.receiver.commit_queue import late
 
 if TYPE_CHECKING:
     from duly.core.session import Runner

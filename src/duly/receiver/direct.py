@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
 from duly.core.validation import kind
-from duly.edge.judging import allows, not_allowed
-from duly.edge.replies import Refused
-from duly.edge.requests import Request, refuse_encoding, too_large
+from duly.receiver.pipeline import allows, not_allowed
+from duly.receiver.request import Request, refuse_encoding, too_large
+from duly.receiver.responses import Refused
 from duly.webhooks.delivery import Delivery, checked_body, fields_of
 
 if TYPE_CHECKING:
-    from duly.edge.replies import Reply
-    from duly.edge.routes import Route
+    from duly.inbox.route import Route
+    from duly.receiver.responses import Reply
     from duly.webhooks.delivery import Headers
 
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from duly.core.errors import Misuse
 from duly.core.validation import kind
-from duly.edge.asgi import access, log
-from duly.edge.requests import refusal_of_lost_body
-from duly.edge.site import Site
+from duly.receiver.asgi import access, log
+from duly.receiver.request import refusal_of_lost_body
+from duly.receiver.router import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.edge.replies import Reply
-    from duly.edge.requests import Request
-    from duly.edge.routes import Route
+    from duly.inbox.route import Route
+    from duly.receiver.request import Request
+    from duly.receiver.responses import Reply
 
 # Every method is ours to answer, so that a wrong one is told in the words of the others.
 METHODS: Final = ("POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")

@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.core.onestep import finish
-from duly.edge.bridge import LoopThread
-from duly.edge.lanes import late, overloaded
 from duly.inbox.accept_inline import receive_inline
+from duly.receiver.commit_queue import late, overloaded
+from duly.receiver.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

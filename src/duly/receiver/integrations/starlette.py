@@ -7,10 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.edge.adapters.bodies import framework, function_name, note, route_of, site_of, start
-from duly.edge.asgi import Gone, received
-from duly.edge.replies import Refused
-from duly.edge.requests import body_taken
+from duly.receiver.asgi import Gone, received
+from duly.receiver.integrations.raw_body import (
+    framework,
+    function_name,
+    note,
+    route_of,
+    site_of,
+    start,
+)
+from duly.receiver.request import body_taken
+from duly.receiver.responses import Refused
 
 with framework("Starlette"):
     from starlette.requests import ClientDisconnect, Request
@@ -20,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, MutableMapping
     from typing import Any
 
-    from duly.edge.adapters.bodies import Served
-    from duly.edge.replies import Reply
-    from duly.edge.routes import Route
+    from duly.inbox.route import Route
+    from duly.receiver.integrations.raw_body import Served
+    from duly.receiver.responses import Reply
 
 
 def endpoint(app: Served, name: str) -> Callable[[Request], Coroutine[Any, Any, Response]]:

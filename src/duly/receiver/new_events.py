@@ -13,14 +13,14 @@ from duly.core.errors import Misuse
 from duly.core.ids import new_id
 from duly.core.keys import as_bytes, readable
 from duly.core.validation import checked_scope, kind
-from duly.edge.ages import too_old
-from duly.edge.replies import Fault, quoted, refused
 from duly.inbox.event import Event
 from duly.inbox.new_event import Arrival, Flag, Status, event_digest
 from duly.jobs.enqueue import job_for
+from duly.receiver.responses import Fault, quoted, refused
+from duly.receiver.too_old import too_old
 
 if TYPE_CHECKING:
-    from duly.edge.routes import Route
+    from duly.inbox.route import Route
     from duly.jobs.handlers import Handler
     from duly.webhooks.event_fields import Facts
     from duly.webhooks.verified import Verified

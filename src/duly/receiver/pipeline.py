@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from duly.core.errors import DulyError, Held, Rejected, StoreUnavailable
-from duly.edge.ages import explain_too_old, first_too_old
-from duly.edge.intake import arrivals_of, delivery_of, event_of
-from duly.edge.lanes import RETRY_AFTER, Overloaded
-from duly.edge.rejections import Rejection
-from duly.edge.replies import Fault, Refused, greeting, refusal, rejection, taken, taken_many
-from duly.edge.requests import plain
-from duly.edge.seldom import Seldom
 from duly.inbox.accept_inline import Work
 from duly.inbox.new_event import Status
 from duly.jobs.invoke import HandlerFailed
+from duly.receiver.commit_queue import RETRY_AFTER, Overloaded
+from duly.receiver.log_throttle import Seldom
+from duly.receiver.new_events import arrivals_of, delivery_of, event_of
+from duly.receiver.rejections import Rejection
+from duly.receiver.request import plain
+from duly.receiver.responses import Fault, Refused, greeting, refusal, rejection, taken, taken_many
+from duly.receiver.too_old import explain_too_old, first_too_old
 from duly.webhooks.verify import greeted, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from duly.edge.intake import Delivery
-    from duly.edge.replies import Reply
-    from duly.edge.requests import Request
-    from duly.edge.routes import Route
     from duly.inbox.new_event import Arrival, Outcome
+    from duly.inbox.route import Route
+    from duly.receiver.new_events import Delivery
+    from duly.receiver.request import Request
+    from duly.receiver.responses import Reply
     from duly.webhooks.source import Source
 
     Note = Callable[[Rejection], None]
