@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from duly.outbox.egress import Egress, EgressRefused
     from duly.outbox.message import Message, Staged
     from duly.outbox.stats import OutboxStats
-    from duly.runtime.relaying.tally import Relayed
-    from duly.runtime.tally import Worked
+    from duly.relay.stats import Relayed
     from duly.stores.base import Store
     from duly.stores.begins import django
     from duly.stores.opening import store
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from duly.webhooks.source import Source
     from duly.webhooks.verified import Verified
     from duly.webhooks.verify import verify
+    from duly.worker.stats import Worked
 
 __version__ = "0.1.0"
 
@@ -100,8 +100,8 @@ _NAMES = {
     "duly.outbox.dead": ("DeadMessage", "OutboxMessage"),
     "duly.outbox.message": ("Message", "Staged"),
     "duly.outbox.stats": ("OutboxStats",),
-    "duly.runtime.relaying.tally": ("Relayed",),
-    "duly.runtime.tally": ("Worked",),
+    "duly.relay.stats": ("Relayed",),
+    "duly.worker.stats": ("Worked",),
     "duly.stores.base": ("Store",),
     "duly.stores.begins": ("django",),
     "duly.stores.opening": ("store",),

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from duly.jobs.enqueue import Enqueued, NewJob
     from duly.jobs.registry import Registry
     from duly.receiver.receiver import Receiver
-    from duly.runtime.performing import Opener
     from duly.service.wakeup import Bell
     from duly.stores.base import Store
     from duly.stores.begins import Begin, SameDatabase
     from duly.stores.joinable import AwaitedTx, BlockingTx
+    from duly.worker.run_job import Opener
 
 BLOCK = "the block of app.transaction()"
 INSTEAD = "use tx.enqueue(…), or pass tx=tx"

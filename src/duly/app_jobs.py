@@ -17,6 +17,7 @@ from duly.core.clock import MICROSECOND
 from duly.core.errors import Misuse, WrongColour
 from duly.core.retry import Backoff
 from duly.core.validation import checked_count, checked_duration, kind
+from duly.http_client.job_clients import Callers
 from duly.jobs.handlers import (
     JOB_ATTEMPTS,
     LOCKING_TIMEOUT,
@@ -28,12 +29,11 @@ from duly.jobs.handlers import (
 from duly.jobs.registry import Registry
 from duly.jobs.schedule import Schedules
 from duly.outbox.egress import Egress
-from duly.runtime.callers import Callers
-from duly.runtime.parts import Parts
-from duly.runtime.performing import Place
-from duly.runtime.settings import CONCURRENCY, GRACE, LEASE, settings_of
-from duly.runtime.worker import Worker
 from duly.service.wakeup import Bell
+from duly.worker.dependencies import Parts
+from duly.worker.run_job import Place
+from duly.worker.settings import CONCURRENCY, GRACE, LEASE, settings_of
+from duly.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from duly.core.session import Runner
     from duly.jobs.handlers import Handler
     from duly.receiver.router import Site
-    from duly.runtime.settings import Settings
-    from duly.runtime.taking import Until
-    from duly.runtime.tally import Worked
     from duly.stores.base import Store
     from duly.stores.begins import Begin, SameDatabase
+    from duly.worker.fetcher import Until
+    from duly.worker.settings import Settings
+    from duly.worker.stats import Worked
 
 Handling = TypeVar("Handling", bound="Callable[..., Any]")
 MOST_ATTEMPTS = 1000

@@ -10,33 +10,28 @@ from duly.app_secrets import texts_to_hide
 from duly.core.errors import Misuse, WrongColour
 from duly.outbox.message import ATTEMPTS, BACKOFF
 from duly.outbox.registry import TIMEOUT, checked_name, transport_of
-from duly.runtime.hosting import event_loop
-from duly.runtime.relaying.parts import RelayParts
-from duly.runtime.relaying.relay import Relay
-from duly.runtime.relaying.settings import (
-    CONCURRENCY,
-    GRACE,
-    PER_DESTINATION,
-    relay_settings,
-)
-from duly.runtime.relaying.signers import OwnSigner, StandardSigner
+from duly.outbox.signing import OwnSigner, StandardSigner
+from duly.relay.dependencies import RelayParts
+from duly.relay.relay import Relay
+from duly.relay.settings import CONCURRENCY, GRACE, PER_DESTINATION, relay_settings
+from duly.service.service_thread import event_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
     from duly.core.retry import Backoff
+    from duly.http_client.job_clients import Callers
     from duly.jobs.registry import Registry
     from duly.receiver.router import Site
-    from duly.runtime.callers import Callers
-    from duly.runtime.relaying.sending import Sender
-    from duly.runtime.relaying.settings import RelaySettings
-    from duly.runtime.relaying.tally import Relayed
-    from duly.runtime.taking import Until
+    from duly.relay.sender import Sender
+    from duly.relay.settings import RelaySettings
+    from duly.relay.stats import Relayed
     from duly.service.wakeup import Bell
     from duly.stores.base import Store
     from duly.stores.begins import SameDatabase
     from duly.webhooks.secrets import Secrets
+    from duly.worker.fetcher import Until
 
 Sending = TypeVar("Sending", bound="Callable[..., Any]")
 # Stands for a signer that is a function.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.runtime.relaying.settings import CONCURRENCY, PER_DESTINATION
+from duly.relay.settings import CONCURRENCY, PER_DESTINATION
 from duly.tools.cli import main
 from duly.tools.working.minding import TOGETHER
 from tests.outbox.receivers import Receiver

@@ -37,7 +37,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import duly
-from duly.runtime import crew
+from duly.worker import crew
 
 # How long a handler may hang after its timeout before that counts.
 crew.ENDING = 0.2

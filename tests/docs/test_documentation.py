@@ -13,7 +13,7 @@ import pytest
 import duly
 from duly.outbox import egress, lease, message, registry
 from duly.outbox import networks as addresses
-from duly.runtime.relaying import settings
+from duly.relay import settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

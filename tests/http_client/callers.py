@@ -11,16 +11,16 @@ import httpx
 import uvloop
 
 import duly
-from duly.runtime.calling.awaited import AsyncGuarded
-from duly.runtime.calling.blocking import Guarded
-from duly.runtime.calling.dialling import resolve
+from duly.http_client.async_transport import AsyncGuarded
+from duly.http_client.connect import resolve
+from duly.http_client.sync_transport import Guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from duly import Egress
     from duly.outbox.dead import DeadMessage
-    from duly.runtime.relaying.tally import Relayed
+    from duly.relay.stats import Relayed
 
 T = TypeVar("T")
 COLOURS = ("sync", "async")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from duly.http_client.connect import checked
 from duly.outbox.egress import Egress, EgressRefused
 from duly.outbox.networks import REFUSED, REFUSED_SIX, Address, refusal
-from duly.runtime.calling.dialling import checked
 from tests.http_client.names import answer
 from tests.http_client.ranges import (
     FOUR,

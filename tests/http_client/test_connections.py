@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from duly import Egress
-from duly.runtime.calling.awaited import AsyncGuarded
-from duly.runtime.calling.blocking import Guarded
-from duly.runtime.calling.heaps import MOST_FREE
+from duly.http_client.async_transport import AsyncGuarded
+from duly.http_client.pool import MOST_FREE
+from duly.http_client.sync_transport import Guarded
 from tests.http_client.callers import COLOURS
 from tests.http_client.villains import OK, Connection, Den, answers_every_request, living
 from tests.support.processes.leading import PATIENCE

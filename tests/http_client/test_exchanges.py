@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from duly import Egress
-from duly.runtime.calling.awaited import AsyncGuarded
-from duly.runtime.calling.blocking import Guarded
-from duly.runtime.calling.lines import MOST_GATHERED, MOST_KEPT
+from duly.http_client.async_transport import AsyncGuarded
+from duly.http_client.stream import MOST_GATHERED, MOST_KEPT
+from duly.http_client.sync_transport import Guarded
 from tests.http_client.callers import WAYS, call, run_on
 from tests.http_client.villains import OK, Connection, answers_every_request, living
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from duly import Egress
-from duly.runtime.calling.awaited import AsyncGuarded
+from duly.http_client.async_transport import AsyncGuarded
 from tests.http_client.callers import WAYS, call, run_on
 from tests.http_client.certificates import Authority
 from tests.http_client.villains import OK, Connection, Den, answers_every_request, living

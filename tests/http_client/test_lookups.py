@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from duly import Egress
-from duly.runtime.calling.awaited import AsyncGuarded
+from duly.http_client.async_transport import AsyncGuarded
 from tests.http_client.callers import COLOURS, call, in_a_job, sent
 from tests.http_client.names import Names, as_the_system
 from tests.http_client.villains import answers_every_request, living

@@ -18,7 +18,7 @@ REMEDY = r"needs httpx: pip install '\.\[http\]'"
 def no_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where it was never installed."""
     for name in list(sys.modules):
-        if name.startswith(("duly.runtime.calling", "httpx", "httpcore")):
+        if name.startswith(("duly.http_client", "httpx", "httpcore")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "httpx", None)
     monkeypatch.setitem(sys.modules, "httpcore", None)

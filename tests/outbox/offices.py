@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import duly
 from duly.core.clock import from_microseconds
 from duly.outbox.egress import Egress
-from duly.runtime.relaying.settings import RelaySettings
+from duly.relay.settings import RelaySettings
 from tests.outbox.receivers import Receiver
 from tests.worker.subjects import Case, cases
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from duly.outbox.message import Staged
-    from duly.runtime.relaying.relay import Relay
-    from duly.runtime.relaying.tally import Relayed
+    from duly.relay.relay import Relay
+    from duly.relay.stats import Relayed
     from tests.conftest import HandClock
     from tests.worker.subjects import DatabaseOf, Subject
 

@@ -16,12 +16,12 @@ from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.outbox.relay_liveness import NO_RELAY
 from duly.receiver import metrics
-from duly.runtime import janitor
-from duly.runtime.relaying.settings import RelaySettings
+from duly.relay.settings import RelaySettings
 from duly.tools.cli import main
 from duly.tools.commands import outbox as command
 from duly.tools.testing import isolated
 from duly.tools.working.relays import hosted_relay
+from duly.worker import maintenance
 from tests.support.processes.leading import PATIENCE, until
 from tests.support.serving import served
 
@@ -61,7 +61,7 @@ def url(request: pytest.FixtureRequest) -> str:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes look after a moment."""
     monkeypatch.setattr(metrics, "PAUSE", 0.01)
-    monkeypatch.setattr(janitor, "COUNTING", 0.01)
+    monkeypatch.setattr(maintenance, "COUNTING", 0.01)
 
 
 @pytest.fixture

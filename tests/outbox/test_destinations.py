@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly.runtime.relaying import lanes
+from duly.relay import destination
 from tests.outbox.offices import AT_ONCE, STORES, an_office, relaying
 from tests.outbox.receivers import Receiver
 from tests.support.processes.leading import PATIENCE
@@ -142,12 +142,12 @@ async def test_a_destination_that_keeps_failing_is_left_alone_and_its_messages_u
         await office.send_many(20, "mail:ann")
         await office.send_many(20)
         relayed = await office.relay()
-        assert (relayed.sent, relayed.again, relayed.dead) == (20, lanes.ILL, 0)
-        assert len(moody.calls) == lanes.ILL
+        assert (relayed.sent, relayed.again, relayed.dead) == (20, destination.ILL, 0)
+        assert len(moody.calls) == destination.ILL
         left = [row for row in office.messages() if row.destination == "mail"]
         assert len(left) == 20
         assert {row.state for row in left} == {"ready"}
-        assert sum(row.attempts for row in left) == lanes.ILL
+        assert sum(row.attempts for row in left) == destination.ILL
         assert sum(row.rescues for row in left) == 0
         assert len(office.there.requests) == 20
 
@@ -157,17 +157,17 @@ async def test_a_destination_that_recovers_is_tried_with_one_message_and_then_ge
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = duly.Backoff(first=timedelta(seconds=0.2), factor=1, cap=timedelta(seconds=0.2))
-    monkeypatch.setattr(lanes, "CLOSED", short)
+    monkeypatch.setattr(destination, "CLOSED", short)
     moody = Moody()
     async with an_office(case, place) as office:
         office.app.transport("mail", concurrency=5, backoff=AT_ONCE)(moody.__call__)
         await office.send_many(40, "mail:ann")
         async with relaying(office) as relay:
             # Those that ran beside the fifth failure, and then one each time.
-            await seen(lambda: len(moody.calls) >= lanes.ILL + 4 + 3)
+            await seen(lambda: len(moody.calls) >= destination.ILL + 4 + 3)
             moody.ill = False
             await seen(lambda: office.messages() == [])
-        probes = moody.calls[lanes.ILL + 4 : lanes.ILL + 4 + 3]
+        probes = moody.calls[destination.ILL + 4 : destination.ILL + 4 + 3]
         gaps = [after - before for before, after in pairwise(probes)]
         assert all(gap > 0.09 for gap in gaps), gaps
         assert relay.relayed.sent == 40
@@ -195,8 +195,8 @@ async def test_an_answer_that_is_about_one_message_says_nothing_of_its_destinati
 ) -> None:
     async with an_office(case, place) as office:
         office.there.answer("/refused", status)
-        await office.send_many(lanes.ILL + 1, "/refused")
+        await office.send_many(destination.ILL + 1, "/refused")
         await office.send_many(5)
         relayed = await office.relay(per_destination=1)
         assert relayed.sent == 5
-        assert relayed.dead + relayed.again >= lanes.ILL + 1  # some come due again at once
+        assert relayed.dead + relayed.again >= destination.ILL + 1  # some come due again at once

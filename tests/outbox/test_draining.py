@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.outbox.lease import LOST_RELAY, MOST_RESCUES
-from duly.runtime.relaying.settings import RelaySettings
+from duly.relay.settings import RelaySettings
 from tests.outbox.offices import STORES, an_office, ended
 from tests.worker.subjects import seen
 
 if TYPE_CHECKING:
-    from duly.runtime.relaying.relay import Relay
-    from duly.runtime.relaying.tally import Relayed
+    from duly.relay.relay import Relay
+    from duly.relay.stats import Relayed
     from tests.conftest import HandClock
     from tests.outbox.offices import Office
     from tests.worker.subjects import Case, DatabaseOf

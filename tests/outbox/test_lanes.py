@@ -13,9 +13,9 @@ from duly.outbox.egress import EgressRefused
 from duly.outbox.lease import LeasedMessage
 from duly.outbox.message import BACKOFF
 from duly.outbox.outcome import RELEASED, SENT, Answered, Circumstances, Ended, Unsigned, judged
-from duly.runtime.relaying import lanes
-from duly.runtime.relaying.lanes import ILL, Lane
-from duly.runtime.relaying.parcels import Parcel
+from duly.relay import destination
+from duly.relay.destination import ILL, Lane
+from duly.relay.in_flight import Parcel
 from tests.outbox.offices import an_office, relaying
 from tests.worker.subjects import Case, DatabaseOf, seen
 
@@ -43,7 +43,7 @@ class Hours:
 @pytest.fixture
 def hours(monkeypatch: pytest.MonkeyPatch) -> Hours:
     found = Hours()
-    monkeypatch.setattr(lanes, "time", found)
+    monkeypatch.setattr(destination, "time", found)
     return found
 
 
@@ -245,7 +245,7 @@ async def test_a_relay_forgets_destinations_that_failed_and_have_nothing_more_to
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = duly.Backoff(first=timedelta(seconds=0.1), factor=1, cap=timedelta(seconds=0.1))
-    monkeypatch.setattr(lanes, "CLOSED", short)
+    monkeypatch.setattr(destination, "CLOSED", short)
 
     async def gone(message: Message) -> None:
         raise ConnectionError("nobody is there")

@@ -19,9 +19,10 @@ from duly.outbox.egress import Egress
 from duly.outbox.lease import STAGED, outlook, take
 from duly.outbox.message import request_bytes
 from duly.outbox.outcome import RELEASED
-from duly.runtime.relaying import dispatching, looking, sending, taking
-from duly.runtime.relaying.lanes import ILL
-from duly.runtime.relaying.settings import RelaySettings
+from duly.relay import dispatcher, fetcher, poller
+from duly.relay import sender as sending
+from duly.relay.destination import ILL
+from duly.relay.settings import RelaySettings
 from duly.stores.sql.placeholders import prepare
 from duly.stores.sql.statements import fill, statement_text
 from tests.outbox.moving import Bench
@@ -337,7 +338,7 @@ async def test_where_every_place_hangs_the_relay_ends_and_the_rest_is_left_unhar
 async def test_a_transport_that_does_not_let_itself_be_cancelled_keeps_no_relay(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatching, "OBEYING", 0.2)
+    monkeypatch.setattr(dispatcher, "OBEYING", 0.2)
     monkeypatch.setattr(sending, "OBEYING", 0.1)
     begun, released = asyncio.Event(), asyncio.Event()
 
@@ -373,7 +374,7 @@ async def test_a_relay_that_is_cancelled_while_it_takes_gives_back_what_it_took(
         time.sleep(0.2)  # noqa: ASYNC251  # on the thread of the store
         return leases
 
-    monkeypatch.setattr(taking, "take", slowly)
+    monkeypatch.setattr(fetcher, "take", slowly)
     async with an_office(case, place) as office:
         await office.send_many(5)
         running = asyncio.ensure_future(office.app.aio.relay())
@@ -475,12 +476,12 @@ async def test_a_dear_look_is_taken_seldom(
     async with an_office(case, place) as office:
         relay = office.app.relaying(RelaySettings())
         lookout = relay._lookout
-        assert lookout.patience(looking.LOOK) == looking.LOOK
-        monkeypatch.setattr(looking, "outlook", dear)
+        assert lookout.patience(poller.LOOK) == poller.LOOK
+        monkeypatch.setattr(poller, "outlook", dear)
         await relay.run("idle")
-        assert 10 * 0.1 <= lookout.patience(looking.LOOK) <= looking.SELDOM
+        assert 10 * 0.1 <= lookout.patience(poller.LOOK) <= poller.SELDOM
         lookout._dear = 60.0
-        assert lookout.patience(looking.LOOK) == looking.SELDOM
+        assert lookout.patience(poller.LOOK) == poller.SELDOM
 
 
 @alone

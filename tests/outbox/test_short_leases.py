@@ -9,7 +9,7 @@ import pytest
 
 from duly.core.defaults import WAIT
 from duly.outbox.lease import Want, take
-from duly.runtime.relaying.settings import RelaySettings
+from duly.relay.settings import RelaySettings
 from tests.outbox.offices import an_office
 from tests.worker.subjects import Case
 

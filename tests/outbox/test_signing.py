@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 import duly
 from duly.outbox.message import Message
-from duly.runtime.relaying.signers import StandardSigner
+from duly.outbox.signing import StandardSigner
 
 OLD, NEW = ("whsec_" + base64.b64encode(os.urandom(24)).decode() for _ in range(2))
 

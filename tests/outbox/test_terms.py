@@ -11,7 +11,7 @@ from duly.core.ids import new_id
 from duly.outbox.lease import LeasedMessage
 from duly.outbox.message import request_bytes
 from duly.outbox.outcome import Unreached
-from duly.runtime.relaying.sending import Sender
+from duly.relay.sender import Sender
 
 
 async def test_a_call_is_given_up_before_its_lease_is_over() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly.runtime.settings import LEASE
+from duly.worker.settings import LEASE
 from tests.support.processes.leading import until
 from tests.support.serving import refused, rows, served
 

@@ -7,11 +7,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import duly
-from duly.runtime import hosting, worker
-from duly.runtime.hosting import Hosted
-from duly.runtime.relaying import relay
-from duly.runtime.relaying.settings import RelaySettings
-from duly.runtime.settings import settings_of
+from duly.relay import relay
+from duly.relay.settings import RelaySettings
+from duly.service import service_thread
+from duly.service.service_thread import Hosted
+from duly.worker import worker
+from duly.worker.settings import settings_of
 from tests.support.processes.leading import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def test_a_worker_that_cannot_begin_begins_as_soon_as_it_can(
     empty_postgres_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = duly.Duly(empty_postgres_url)
-    monkeypatch.setattr(hosting, "PAUSE", 0.01)
+    monkeypatch.setattr(service_thread, "PAUSE", 0.01)
     monkeypatch.setattr(worker, "STARTING", 0.0)
     ran: list[object] = []
 
@@ -88,7 +89,7 @@ def test_a_relay_that_cannot_begin_begins_as_soon_as_it_can(
     empty_postgres_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = duly.Duly(empty_postgres_url)
-    monkeypatch.setattr(hosting, "PAUSE", 0.01)
+    monkeypatch.setattr(service_thread, "PAUSE", 0.01)
     monkeypatch.setattr(relay, "STARTING", 0.0)
     sent: list[object] = []
 

@@ -32,7 +32,7 @@ from verification.simulation.schedules import played
 from duly.inbox import accept
 from duly.inbox.new_event import Outcome, Status
 from duly.receiver.group_commit import Batcher
-from duly.runtime.relaying.dispatching import Dispatcher
+from duly.relay.dispatcher import Dispatcher
 from duly.stores.sql.placeholders import Prepared
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.runtime import clearing, desk, runs
+from duly.worker import execution, quarantine, slots
 from tests.stores.join.sqlite_handles import path_of
 from tests.support.servers import database, through
 from tests.worker.clocks import Seconds
@@ -29,7 +29,7 @@ def named(case: Case) -> str:
 def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
     """The clock of everything on a desk."""
     clock = Seconds()
-    for module in (clearing, desk, runs):
+    for module in (quarantine, slots, execution):
         monkeypatch.setattr(module, "time", clock)
     return clock
 

@@ -16,7 +16,7 @@ from duly.jobs import lease as leases
 from duly.jobs.lease import NO_TURNS, Leased, Settled, Taking, Want, finish_inside, settle
 from duly.jobs.outcome import DONE, Ended
 from duly.jobs.workers import Identity, beat, leave, rescue
-from duly.runtime.desk import FIRST
+from duly.worker.slots import FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

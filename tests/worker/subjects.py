@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import duly
 from duly.core.onestep import finish
-from duly.runtime.settings import Settings
 from duly.stores.sqlite.store import MemoryStore
+from duly.worker.settings import Settings
 from tests.support.processes.leading import PATIENCE
 from tests.worker.records import WORKINGS, WRITE, Records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
-    from duly.runtime.tally import Worked
-    from duly.runtime.worker import Worker
+    from duly.worker.stats import Worked
+    from duly.worker.worker import Worker
     from tests.conftest import HandClock
 
     Body = Callable[["Hand"], Awaitable[object]]

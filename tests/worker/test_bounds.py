@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly.runtime import crew, taking
-from duly.runtime.desk import Desk
-from duly.runtime.settings import Settings
-from duly.runtime.settler import Settler
-from duly.runtime.taking import LATEST, SOONEST, Taker
+from duly.service.completer import Settler
+from duly.worker import executor, fetcher
+from duly.worker.fetcher import LATEST, SOONEST, Taker
+from duly.worker.settings import Settings
+from duly.worker.slots import Desk
 from tests.worker.lingering import Lingering, came_back
 from tests.worker.subjects import Case, cases, seen, working
 
@@ -43,7 +43,7 @@ async def test_jobs_that_nobody_knows_take_up_slots_until_they_are_parked(
 
     monkeypatch.setattr(Settler, "_tried", late)
     monkeypatch.setattr(Desk, "wants", counted)
-    monkeypatch.setattr(taking, "STAGE", 0.01)
+    monkeypatch.setattr(fetcher, "STAGE", 0.01)
     async with case.open(place) as subject:
         subject.job(Lingering())
         for _ in range(5 * SLOTS):
@@ -147,7 +147,7 @@ async def test_a_worker_that_ends_waits_for_a_busy_database_as_long_as_its_grace
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(crew, "ENDING", 0.1)
+    monkeypatch.setattr(executor, "ENDING", 0.1)
     works = Lingering()
     async with case.open(place) as subject:
         subject.job(works)
@@ -160,7 +160,7 @@ async def test_a_worker_that_ends_waits_for_a_busy_database_as_long_as_its_grace
                 worker.stop()
                 works.let_go("one")
                 await works.run()
-                await asyncio.sleep(5 * crew.ENDING)
+                await asyncio.sleep(5 * executor.ENDING)
                 other.execute("ROLLBACK")
         assert "left to be rescued" not in caplog.text
         assert subject.records.history(id) == [("work", "done", 1)]

@@ -8,10 +8,10 @@ import pytest
 
 from duly.jobs.lease import GRAVE, Leased
 from duly.jobs.outcome import DONE
-from duly.runtime import clearing, worker
-from duly.runtime.clearing import CLEARING, LONELY, Clearing, lonely
-from duly.runtime.desk import Desk
-from duly.runtime.runs import Run
+from duly.worker import quarantine, worker
+from duly.worker.execution import Run
+from duly.worker.quarantine import CLEARING, LONELY, Clearing, lonely
+from duly.worker.slots import Desk
 from tests.worker.clocks import NOTHING, Seconds
 from tests.worker.lingering import Lingering, came_back
 from tests.worker.subjects import Case, cases, seen, working
@@ -132,8 +132,8 @@ async def test_a_job_that_must_run_alone_stops_no_queue_for_long(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name, seconds in (
-        (clearing, "CLEARING", 0.2),
-        (clearing, "LONELY", 0.3),
+        (quarantine, "CLEARING", 0.2),
+        (quarantine, "LONELY", 0.3),
         (worker, "ROOM", 0.05),
     ):
         monkeypatch.setattr(module, name, seconds)
@@ -157,7 +157,7 @@ async def test_a_job_that_must_run_alone_does_where_what_runs_ends_in_time(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "ROOM", 0.05)
-    monkeypatch.setattr(clearing, "CLEARING", 60.0)  # in time, however busy the machine is
+    monkeypatch.setattr(quarantine, "CLEARING", 60.0)  # in time, however busy the machine is
     works = Lingering()
     async with case.open(place) as subject:
         subject.job(works)

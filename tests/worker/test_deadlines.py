@@ -12,7 +12,7 @@ import pytest
 import duly
 from duly.core import session
 from duly.core.clock import MICROSECOND
-from duly.runtime.taking import SLACK
+from duly.worker.fetcher import SLACK
 from tests.support.processes.leading import PATIENCE
 from tests.worker.conftest import named
 from tests.worker.subjects import cases

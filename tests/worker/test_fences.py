@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.runtime import performing
-from duly.runtime.settings import Settings
+from duly.worker import run_job
+from duly.worker.settings import Settings
 from tests.worker.subjects import cases, seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.runtime.runs import Run
+    from duly.worker.execution import Run
     from tests.worker.subjects import Case, DatabaseOf, Hand, Subject
 
 SHORT = timedelta(milliseconds=200)
@@ -111,13 +111,13 @@ async def test_a_transaction_begun_after_the_lease_was_lost_leaves_nothing(
 
 def stop_before_begin(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[str], object]) -> None:
     """Have something happen between the lease and the BEGIN of its transaction."""
-    begin = performing.inside_transaction
+    begin = run_job.inside_transaction
 
     async def late(run: Run, *positional: Any, **options: Any) -> Any:
         meanwhile(run.leased.id)
         return await begin(run, *positional, **options)
 
-    monkeypatch.setattr(performing, "inside_transaction", late)
+    monkeypatch.setattr(run_job, "inside_transaction", late)
 
 
 async def intends(hand: Hand, steal: Callable[[], None]) -> None:

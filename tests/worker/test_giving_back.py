@@ -14,12 +14,12 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker
 
 from duly.core.retry import RESCUE_LIMIT
-from duly.runtime import crew, performing
+from duly.worker import executor, run_job
 from tests.worker.lingering import Lingering, give_back
 from tests.worker.subjects import Case, cases, seen, working
 
 if TYPE_CHECKING:
-    from duly.runtime.runs import Run
+    from duly.worker.execution import Run
     from tests.worker.subjects import DatabaseOf, Hand, Subject
 
 AWAITED = cases(colours=["async"], ways=["leased"])
@@ -74,7 +74,7 @@ async def test_work_that_is_cancelled_leaves_the_lease_to_a_thread_that_runs_on(
 async def test_a_job_that_waits_for_its_turn_to_open_a_transaction_is_given_back_free(
     with_tx: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crew, "HELD_TOO_LONG", 0.05)
+    monkeypatch.setattr(executor, "HELD_TOO_LONG", 0.05)
     gate = threading.Event()
     stop_the_first_before_begin(monkeypatch, gate)
     ran: list[tuple[int, int, int]] = []
@@ -97,7 +97,7 @@ async def test_a_job_that_waits_for_its_turn_to_open_a_transaction_is_given_back
 
 def stop_the_first_before_begin(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> None:
     """Have the first run take its turn, and wait before it opens its transaction."""
-    begin = performing.inside_transaction
+    begin = run_job.inside_transaction
 
     async def late(run: Run, *positional: Any, **options: Any) -> Any:
         while run.leased.payload == b"1" and not gate.is_set():
@@ -107,7 +107,7 @@ def stop_the_first_before_begin(monkeypatch: pytest.MonkeyPatch, gate: threading
                 time.sleep(0.01)  # noqa: ASYNC251  # this handler blocks
         return await begin(run, *positional, **options)
 
-    monkeypatch.setattr(performing, "inside_transaction", late)
+    monkeypatch.setattr(run_job, "inside_transaction", late)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def stop_the_first_before_begin(monkeypatch: pytest.MonkeyPatch, gate: threading
 async def test_a_job_that_finds_no_free_connection_waits_as_often_as_it_must_at_no_cost(
     with_tx: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(performing, "BUSY", 10_000)
+    monkeypatch.setattr(run_job, "BUSY", 10_000)
     driver = place.url.replace("postgresql://", "postgresql+psycopg://")
     engine = create_engine(driver, pool_size=1, max_overflow=0, pool_timeout=0.02)
     ran: list[tuple[int, int]] = []
@@ -143,7 +143,7 @@ async def test_a_job_that_finds_no_free_connection_waits_as_often_as_it_must_at_
 async def test_a_worker_that_leases_a_job_again_ends_the_run_before_and_never_has_two(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crew, "AGAIN", 10_000)
+    monkeypatch.setattr(executor, "AGAIN", 10_000)
     works = Lingering()
     async with case.open(place) as subject:
         subject.job(works)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly.runtime import crew
-from duly.runtime.crew import Crew
-from duly.runtime.settler import Settler
+from duly.service.completer import Settler
+from duly.worker import executor
+from duly.worker.executor import Crew
 from tests.worker.subjects import cases, seen, working
 
 if TYPE_CHECKING:
-    from duly.runtime.runs import Run
+    from duly.worker.execution import Run
     from tests.worker.subjects import Case, DatabaseOf, Hand
 
 HOUR = timedelta(hours=1)
@@ -71,7 +71,7 @@ async def test_a_job_whose_handler_was_given_up_and_runs_on_is_put_off(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hear_of_the_first_end_after_the_second_lease(monkeypatch)
-    monkeypatch.setattr(crew, "AGAIN", HOUR // timedelta(microseconds=1))
+    monkeypatch.setattr(executor, "AGAIN", HOUR // timedelta(microseconds=1))
     let_go = threading.Event()
     runs: list[int] = []
 

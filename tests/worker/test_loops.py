@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly.runtime import heart
+from duly.worker import heartbeat
 from tests.support.processes.leading import PATIENCE
 from tests.worker.subjects import Case, seen, working
 
@@ -29,13 +29,13 @@ AWAITED = [
 @pytest.fixture(autouse=True)
 def steady(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many beats for each lease: a busy machine may forget the heart for a while."""
-    monkeypatch.setattr(heart, "BEATS", 15)
+    monkeypatch.setattr(heartbeat, "BEATS", 15)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The heart waits less long for an event loop to do its part."""
-    monkeypatch.setattr(heart, "GRACE", 0.1)
+    monkeypatch.setattr(heartbeat, "GRACE", 0.1)
 
 
 @pytest.mark.parametrize("case", AWAITED, ids=lambda case: case.name)

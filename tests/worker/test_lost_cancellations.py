@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.runtime import worker as working
-from duly.runtime.relaying import relay as relaying
+from duly.relay import relay as relaying
 from duly.stores import surely
+from duly.worker import worker as working
 
 if TYPE_CHECKING:
     from collections.abc import Callable

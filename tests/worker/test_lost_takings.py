@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.runtime import heart
-from duly.runtime.settings import Settings
+from duly.worker import heartbeat
+from duly.worker.settings import Settings
 from tests.support.proxies import Cut, proxy
 from tests.worker.subjects import Case, DatabaseOf, cases, seen, working
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from duly.runtime.worker import Worker
+    from duly.worker.worker import Worker
     from tests.worker.subjects import Hand, Subject
 
 OVER_A_WIRE = cases(kinds=["postgres"], ways=["leased"])
@@ -44,7 +44,7 @@ class Running:
 @asynccontextmanager
 async def beating(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Worker]:
     """A worker whose heart beats ten times a second, and that nobody takes for lost."""
-    monkeypatch.setattr(heart, "BEATS", 36_000)
+    monkeypatch.setattr(heartbeat, "BEATS", 36_000)
     async with working(subject, lease=HOUR) as started:
         yield started
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly.runtime import desk
+from duly.worker import slots
 from tests.support.processes.leading import PATIENCE
 from tests.worker.subjects import Case, cases, seen, working
 
@@ -50,8 +50,8 @@ async def test_the_most_urgent_runs_first_then_the_oldest(case: Case, place: Dat
 async def test_an_urgent_job_that_comes_late_passes_those_that_wait(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "FROM_THE_START", 0.05)
-    monkeypatch.setattr(desk.Queue, "ahead", property(lambda _: 2))
+    monkeypatch.setattr(slots, "FROM_THE_START", 0.05)
+    monkeypatch.setattr(slots.Queue, "ahead", property(lambda _: 2))
     ran: list[str] = []
 
     async def works(hand: Hand) -> None:

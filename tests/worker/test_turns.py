@@ -9,10 +9,10 @@ import pytest
 
 from duly.jobs.lease import NO_TURNS, Leased
 from duly.jobs.outcome import DONE
-from duly.runtime import clearing, taking, worker
-from duly.runtime.clearing import LONELY
-from duly.runtime.desk import Desk
-from duly.runtime.runs import Run
+from duly.worker import fetcher, quarantine, worker
+from duly.worker.execution import Run
+from duly.worker.quarantine import LONELY
+from duly.worker.slots import Desk
 from tests.support.processes.leading import PATIENCE
 from tests.worker.clocks import NOTHING, Seconds
 from tests.worker.lingering import Lingering, came_back
@@ -130,7 +130,9 @@ async def test_a_job_that_came_back_twice_is_not_kept_waiting_by_those_that_did_
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "ROOM", 0.05)
-    monkeypatch.setattr(clearing, "LONELY", 10 * PATIENCE)  # "once" is suspected however slow it is
+    monkeypatch.setattr(
+        quarantine, "LONELY", 10 * PATIENCE
+    )  # "once" is suspected however slow it is
     works = Lingering()
     async with case.open(place) as subject:
         subject.job(works)
@@ -157,8 +159,8 @@ async def test_a_job_that_came_back_twice_is_not_kept_waiting_by_those_that_did_
 async def test_many_that_came_back_twice_do_not_wait_for_the_next_look_one_by_one(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(taking, "STAGE", 3600.0)
-    monkeypatch.setattr(taking, "time", JustStarted())
+    monkeypatch.setattr(fetcher, "STAGE", 3600.0)
+    monkeypatch.setattr(fetcher, "time", JustStarted())
     works = Lingering()
     names = [f"fresh {number}" for number in range(400)]
     works.let_go("twice", *names)

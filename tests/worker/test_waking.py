@@ -14,8 +14,8 @@ import pytest
 
 import duly
 from duly.jobs.lease import GRAVE
-from duly.runtime import taking
-from duly.runtime.desk import Desk
+from duly.worker import fetcher
+from duly.worker.slots import Desk
 from tests.support.processes.leading import PATIENCE
 from tests.worker.subjects import BOUNCED, Case, cases, seen, working
 
@@ -62,7 +62,7 @@ def says_that_it_waits(subject: Subject) -> bool:
 async def test_a_worker_is_woken_by_whoever_enqueues_and_does_not_wait_for_its_next_look(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    monkeypatch.setattr(taking, "LISTENING", 2 * PATIENCE)
+    monkeypatch.setattr(fetcher, "LISTENING", 2 * PATIENCE)
     async with waiting(case, place) as (subject, started):
         await seen(lambda: says_that_it_waits(subject))
         asked = time.monotonic()
@@ -90,7 +90,7 @@ async def told_at_each_round(rung: list[bool], *, urgent: bool = False) -> list[
     desk = Desk({"default": 1})
     desk.clearing.see(GRAVE if urgent else 0)
     parts = SimpleNamespace(store=store, jobs=SimpleNamespace(all=list))
-    taker = taking.Taker(parts, SimpleNamespace(desk=desk), None)  # type: ignore[arg-type]
+    taker = fetcher.Taker(parts, SimpleNamespace(desk=desk), None)  # type: ignore[arg-type]
     ears: list[Callable[[], None]] = []
 
     async def listen(heard: Callable[[], None]) -> bool:
@@ -110,7 +110,7 @@ async def told_at_each_round(rung: list[bool], *, urgent: bool = False) -> list[
 async def test_the_round_after_a_notification_is_for_what_it_told_of_and_the_next_one_looks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(taking, "STAGE", -1.0)  # it is always time to look
+    monkeypatch.setattr(fetcher, "STAGE", -1.0)  # it is always time to look
     assert await told_at_each_round([False, True, False]) == [True, False, True]
     assert await told_at_each_round([True] * 5) == [False, True, False, True, False]
     assert await told_at_each_round([True] * 3, urgent=True) == [True] * 3

@@ -14,8 +14,8 @@ import psycopg
 
 from duly.core.defaults import PRUNE_CHUNK
 from duly.core.onestep import finish
-from duly.runtime.janitor import PRUNERS
-from duly.runtime.settings import settings_of
+from duly.worker.maintenance import PRUNERS
+from duly.worker.settings import settings_of
 from verification.crash_matrix.bench import LEASE, Bench, Delivery
 
 if TYPE_CHECKING:

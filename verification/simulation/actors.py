@@ -14,16 +14,16 @@ from duly.core.defaults import PRUNE_CHUNK
 from duly.core.errors import DulyError
 from duly.receiver.receiver import Database, Receiver
 from duly.receiver.request import Request as Posted
-from duly.runtime.janitor import PRUNERS
-from duly.runtime.parts import Parts
-from duly.runtime.performing import Place
-from duly.runtime.relaying.parts import RelayParts
-from duly.runtime.relaying.relay import Relay
-from duly.runtime.relaying.sending import Sender
-from duly.runtime.relaying.settings import RelaySettings
-from duly.runtime.settings import Settings
-from duly.runtime.worker import Worker
+from duly.relay.dependencies import RelayParts
+from duly.relay.relay import Relay
+from duly.relay.sender import Sender
+from duly.relay.settings import RelaySettings
 from duly.service.wakeup import Bell
+from duly.worker.dependencies import Parts
+from duly.worker.maintenance import PRUNERS
+from duly.worker.run_job import Place
+from duly.worker.settings import Settings
+from duly.worker.worker import Worker
 from verification.simulation.application import application
 from verification.simulation.stores import SimulatedStore
 

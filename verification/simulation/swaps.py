@@ -44,29 +44,29 @@ class SilentHeartbeat:
 SHORT = Backoff(first=timedelta(milliseconds=200), factor=2, cap=timedelta(seconds=2))
 # Pauses, in seconds unless they say otherwise: (module, name, value).
 PAUSES: list[tuple[str, str, object]] = [
-    ("duly.runtime.taking", "SOONEST", 0.4),
-    ("duly.runtime.taking", "LATEST", 4.0),
-    ("duly.runtime.worker", "WATCH", 1.0),
-    ("duly.runtime.worker", "ROOM", 3.0),
-    ("duly.runtime.janitor", "COUNTING", 40.0),
-    ("duly.runtime.schedule", "LATEST", 60.0),
-    ("duly.runtime.relaying.taking", "SOONEST", 0.4),
-    ("duly.runtime.relaying.taking", "LATEST", 4.0),
-    ("duly.runtime.relaying.relay", "LATEST", 4.0),
-    ("duly.runtime.relaying.relay", "Heartbeat", SilentHeartbeat),
-    ("duly.runtime.relaying.lanes", "CLOSED", SHORT),
+    ("duly.worker.fetcher", "SOONEST", 0.4),
+    ("duly.worker.fetcher", "LATEST", 4.0),
+    ("duly.worker.worker", "WATCH", 1.0),
+    ("duly.worker.worker", "ROOM", 3.0),
+    ("duly.worker.maintenance", "COUNTING", 40.0),
+    ("duly.worker.scheduler", "LATEST", 60.0),
+    ("duly.relay.fetcher", "SOONEST", 0.4),
+    ("duly.relay.fetcher", "LATEST", 4.0),
+    ("duly.relay.relay", "LATEST", 4.0),
+    ("duly.relay.relay", "Heartbeat", SilentHeartbeat),
+    ("duly.relay.destination", "CLOSED", SHORT),
     ("duly.jobs.workers", "RESCUE_BACKOFF", SHORT),
     ("duly.jobs.outcome", "RESCUE_BACKOFF", SHORT),
     ("duly.outbox.lease", "RESCUE_BACKOFF", SHORT),
     ("duly.outbox.relay_liveness", "SETTLE", 3600.0),
     ("duly.receiver.metrics", "PAUSE", 15.0),
     # What costs time and says the same every time.
-    ("duly.runtime.relaying.sending", "agent", lambda: "duly"),
+    ("duly.relay.sender", "agent", lambda: "duly"),
     ("duly.jobs.workers", "plain", lru_cache(maxsize=10)(plain)),
     ("duly.outbox.lease", "plain", lru_cache(maxsize=10)(plain)),
 ]
 # Where threads are started.
-THREADED = ("duly.runtime.heart", "duly.runtime.hands", "duly.runtime.crew")
+THREADED = ("duly.worker.heartbeat", "duly.worker.thread_pool", "duly.worker.executor")
 
 
 class Time:

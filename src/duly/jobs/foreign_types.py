@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     # Under their own names once more: that is how a type checker knows that others import them.
-    from duly.runtime.calling.clients import AsyncClient as AsyncClient  # noqa: PLC0414
-    from duly.runtime.calling.clients import Client as Client  # noqa: PLC0414
+    from duly.http_client.clients import AsyncClient as AsyncClient  # noqa: PLC0414
+    from duly.http_client.clients import Client as Client  # noqa: PLC0414
 
     # Classes of our own, so that the types of handlers are known in a project without SQLAlchemy:
     # pyright's strict mode refuses a parameter whose type has a part that it cannot resolve.

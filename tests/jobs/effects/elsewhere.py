@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from duly.jobs import effects
-from duly.runtime import performing, recorder
+from duly.worker import run_job, version_completer
 from tests.support.processes.leading import until
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Elsewhere:
 
 def impatient(monkeypatch: pytest.MonkeyPatch, wait: timedelta) -> None:
     """Have each wait for a lock in or around a handler last this long only."""
-    for module in (performing, recorder, effects):
+    for module in (run_job, version_completer, effects):
         monkeypatch.setattr(module, "WAIT", wait)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from duly.jobs import effects
-from duly.runtime import performing
+from duly.worker import run_job
 from tests.jobs.effects.elsewhere import Elsewhere, impatient, worked_off
 from tests.jobs.effects.sources import ORDER, Feed
 from tests.jobs.effects.test_workers import handled, taken
@@ -36,7 +36,7 @@ on_sqlite = pytest.mark.parametrize("case", CASES[:2], ids=str)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that are over in a moment."""
     impatient(monkeypatch, A_MOMENT)
-    monkeypatch.setattr(performing, "BUSY", 10_000)
+    monkeypatch.setattr(run_job, "BUSY", 10_000)
 
 
 @pytest.fixture

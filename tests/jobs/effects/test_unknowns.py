@@ -13,7 +13,7 @@ import duly
 from duly.app_jobs import SPARE
 from duly.jobs.effects import TRIES
 from duly.jobs.job import AsyncJob, Job
-from duly.runtime.settings import Settings
+from duly.worker.settings import Settings
 from tests.jobs.effects.benches import Bench, raising
 from tests.jobs.enqueue.desks import CASES, Case
 from tests.support.processes.leading import PATIENCE

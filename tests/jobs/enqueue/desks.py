@@ -19,7 +19,7 @@ from duly.core.ids import new_id
 from duly.core.onestep import finish
 from duly.jobs.lease import Leased, Taking, finish_inside, take
 from duly.jobs.workers import rescue
-from duly.runtime.desk import Desk as Slots
+from duly.worker.slots import Desk as Slots
 from tests.support.arenas import settled
 from tests.support.inboxes import done, found
 

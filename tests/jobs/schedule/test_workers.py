@@ -12,7 +12,7 @@ import pytest
 import duly
 from duly.jobs.job import AsyncJob, Job
 from duly.jobs.tx import AsyncTx
-from duly.runtime.settings import Settings
+from duly.worker.settings import Settings
 from tests.conftest import HandClock
 from tests.jobs.schedule.slots import DAY, MINUTE, enqueued, report
 from tests.support.processes import until

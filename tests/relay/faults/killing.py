@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.relay.faults.posts import sender
 
-from duly.runtime.calling import awaited  # noqa: F401  # before the fork, not in each child
-from duly.runtime.relaying.sending import Sender
+from duly.http_client import async_transport  # noqa: F401  # before the fork, not in each child
+from duly.relay.sender import Sender
 from duly.stores.postgres.patience import PatientAsyncConnection
 from duly.stores.sql.statements import Statements
 from duly.stores.sqlite.own import OwnCursor

@@ -16,7 +16,7 @@ from tests.support.processes.effects import Side
 from tests.support.processes.leading import PATIENCE
 
 import duly
-from duly.runtime.relaying.settings import RelaySettings
+from duly.relay.settings import RelaySettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ import pytest
 from django.db import connections
 
 import duly
-from duly.runtime.settings import Settings
+from duly.worker.settings import Settings
 from tests.stores.orm.conftest import opened
 from tests.stores.orm.test_promises import told
 from tests.stores.orm.worlds import WORLDS, Hand, World, post, signed

@@ -11,7 +11,7 @@ import pytest
 
 import duly
 from duly.jobs.job import Job
-from duly.runtime import desk
+from duly.worker import slots
 from tests.support.processes import until
 
 # So many were done while the snapshot was held, in bulks, and so many are left.
@@ -62,7 +62,7 @@ def test_what_a_claim_reads_does_not_grow_with_what_is_done(
     own_postgres_url: str, held: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A look from the start now and then is by the clock: on a busy machine, all the time.
-    monkeypatch.setattr(desk, "FROM_THE_START", 3600.0)
+    monkeypatch.setattr(slots, "FROM_THE_START", 3600.0)
     url = own_postgres_url
     with psycopg.connect(url, autocommit=True) as connection:
         # Nobody tidies up in between: the two cases differ in the snapshot only.

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
 from duly.core.extras import installing
-from duly.runtime.relaying.settings import (
-    CONCURRENCY,
-    GRACE,
-    MOST_AT_ONCE,
-    PER_DESTINATION,
-    relay_settings,
-)
+from duly.relay.settings import CONCURRENCY, GRACE, MOST_AT_ONCE, PER_DESTINATION, relay_settings
 from duly.tools.serving.endings import noticed_signals
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, app_name, loaded
 from duly.tools.serving.logs import begin_log, secrets_of
@@ -34,7 +28,7 @@ if TYPE_CHECKING:
     import argparse
 
     from duly.app import Duly
-    from duly.runtime.relaying.settings import RelaySettings
+    from duly.relay.settings import RelaySettings
 
 EXAMPLES = f"""\
 examples:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
 from duly.jobs.handlers import checked_queue
-from duly.runtime.settings import GRACE, MOST_AT_ONCE
 from duly.tools.serving.endings import noticed_signals
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, app_name, loaded
 from duly.tools.serving.logs import begin_log, secrets_of
@@ -23,6 +22,7 @@ from duly.tools.serving.options import (
 )
 from duly.tools.working.minding import Minder
 from duly.tools.working.plans import hosted, planned
+from duly.worker.settings import GRACE, MOST_AT_ONCE
 
 if TYPE_CHECKING:
     from duly.app import Duly

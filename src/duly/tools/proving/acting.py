@@ -12,8 +12,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from duly.jobs import invoke
-from duly.runtime import performing
-from duly.runtime.crew import Crew
 from duly.tools.output import one_line
 from duly.tools.proving import keys
 from duly.tools.proving.clocks import going_by
@@ -30,6 +28,8 @@ from duly.tools.proving.watch import Watch
 from duly.tools.proving.where import address, listening
 from duly.tools.steps import watching
 from duly.tools.steps.watching import replaced
+from duly.worker import run_job
+from duly.worker.executor import Crew
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from duly.app import Duly
     from duly.jobs.handlers import Handler
-    from duly.runtime.runs import Run
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.watch import Trap
     from duly.tools.proving.where import Load, Subject
+    from duly.worker.execution import Run
 
 # Longer than any case: whoever is to lose a lease loses it because the clock is put forward.
 LEASE = timedelta(minutes=10)
@@ -216,7 +216,7 @@ def ended_by(failures: Failures) -> Iterator[None]:
             raise
         failures.through(handler)
 
-    with replaced(invoke, "run_plainly", run), replaced(performing, "run_plainly", run):
+    with replaced(invoke, "run_plainly", run), replaced(run_job, "run_plainly", run):
         yield
 
 

@@ -11,14 +11,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 import duly
 from duly.core.errors import DulyError
-from duly.runtime.relaying.settings import RelaySettings
-from duly.runtime.settings import CONCURRENCY
+from duly.relay.settings import RelaySettings
 from duly.tools.output import without_passwords
 from duly.tools.shelf.examples import secrets_for
 from duly.tools.templates.rendering import sample_type
 from duly.tools.working.plans import as_jobs, planned
 from duly.tools.working.relays import relay_members, relay_text
 from duly.webhooks import provider_named, provider_names
+from duly.worker.settings import CONCURRENCY
 
 if TYPE_CHECKING:
     from duly.app import Duly

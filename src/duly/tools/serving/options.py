@@ -6,10 +6,10 @@ import argparse
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from duly.runtime.relaying.settings import SHORTEST_LEASE as SHORTEST_RELAY_LEASE
-from duly.runtime.relaying.settings import SLACK
-from duly.runtime.settings import CONCURRENCY, LEASE, MOST_AT_ONCE, SHORTEST_LEASE
+from duly.relay.settings import SHORTEST_LEASE as SHORTEST_RELAY_LEASE
+from duly.relay.settings import SLACK
 from duly.tools.serving.settings import LEVELS
+from duly.worker.settings import CONCURRENCY, LEASE, MOST_AT_ONCE, SHORTEST_LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

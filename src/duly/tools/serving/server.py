@@ -20,7 +20,7 @@ import uvicorn
 import uvloop
 
 from duly.core.errors import DulyError
-from duly.runtime.relaying.settings import RelaySettings
+from duly.relay.settings import RelaySettings
 from duly.tools.serving.endings import (
     AT_ONCE,
     ENDINGS,
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from duly.app import Duly
-    from duly.runtime.hosting import Hosted
-    from duly.runtime.relaying.tally import Relayed
-    from duly.runtime.tally import Worked
+    from duly.relay.stats import Relayed
+    from duly.service.service_thread import Hosted
     from duly.tools.serving.settings import Settings
+    from duly.worker.stats import Worked
 
 logger = logging.getLogger("duly.serve")
 # How long the last sums may take to be written when everything else was given up.

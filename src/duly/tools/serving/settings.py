@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from duly.runtime.settings import CONCURRENCY, LEASE
+from duly.worker.settings import CONCURRENCY, LEASE
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -10,7 +10,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from duly.runtime.hosting import event_loop
+from duly.service.service_thread import event_loop
 from duly.tools.serving.endings import leave_at_once
 from duly.tools.storm.downstream import Reading, Receiver
 from duly.tools.storm.proxy import ClientEnd, Proxy

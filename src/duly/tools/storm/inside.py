@@ -10,8 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import DulyError
-from duly.runtime.relaying.settings import RelaySettings
-from duly.runtime.settings import Settings as WorkerSettings
+from duly.relay.settings import RelaySettings
 from duly.tools.serving.endings import LAST, REPLACE, leave_at_once, noticed_signals
 from duly.tools.serving.settings import Settings as ServeSettings
 from duly.tools.storm.journal import Journal
@@ -22,10 +21,11 @@ from duly.tools.storm.world import FAILED, GAVE_UP, World
 from duly.tools.working.minding import hanging
 from duly.tools.working.plans import hosted
 from duly.tools.working.relays import hosted_relay
+from duly.worker.settings import Settings as WorkerSettings
 
 if TYPE_CHECKING:
     import duly
-    from duly.runtime.hosting import Hosted
+    from duly.service.service_thread import Hosted
 
 # Seconds that what was begun may take to finish when a process is told to end.
 GRACE = 10.0

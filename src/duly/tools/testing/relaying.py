@@ -15,8 +15,8 @@ from duly.outbox.lease import outlook
 from duly.outbox.message import Message, message_of
 from duly.outbox.outcome import Answered
 from duly.outbox.registry import is_web
-from duly.runtime.relaying.sending import Sender
-from duly.runtime.relaying.settings import GRACE, relay_settings
+from duly.relay.sender import Sender
+from duly.relay.settings import GRACE, relay_settings
 from duly.tools.testing.clocks import Cranking
 from duly.tools.testing.guarding import refuse_foreign
 from duly.tools.testing.working import Until, checked_until

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, overload
 
 from duly.core.failures import read
-from duly.runtime.tally import Worked
+from duly.worker.stats import Worked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

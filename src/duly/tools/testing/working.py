@@ -11,10 +11,10 @@ from duly.core.defaults import WAIT
 from duly.core.errors import Misuse, WrongColour
 from duly.core.validation import checked_count
 from duly.jobs.workers import outlook
-from duly.runtime.settings import GRACE, LEASE, settings_of
 from duly.tools.testing.clocks import Cranking
 from duly.tools.testing.guarding import refuse_foreign
 from duly.tools.testing.runs import Noting, Ran, Runs
+from duly.worker.settings import GRACE, LEASE, settings_of
 
 if TYPE_CHECKING:
     from duly.app import Duly

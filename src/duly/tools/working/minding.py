@@ -18,10 +18,10 @@ from duly.tools.serving.endings import FAILED, LAST, leave_at_once, start_anew
 
 if TYPE_CHECKING:
     from duly.app import Duly
-    from duly.runtime.hosting import Hosted
-    from duly.runtime.relaying.tally import Relayed
-    from duly.runtime.tally import Worked
+    from duly.relay.stats import Relayed
+    from duly.service.service_thread import Hosted
     from duly.tools.serving.endings import Line
+    from duly.worker.stats import Worked
 
 # Signals within so many seconds are one: some supervisors tell the process and then its group.
 TOGETHER = 0.1

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly.jobs.handlers import QUEUE
-from duly.runtime.hosting import Hosted, HostedInLoop, keep_connections
-from duly.runtime.settings import CONCURRENCY, LEASE, settings_of
+from duly.service.service_thread import Hosted, HostedInLoop, keep_connections
+from duly.worker.settings import CONCURRENCY, LEASE, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from duly.app import Duly
     from duly.core.json_bytes import Json
     from duly.jobs.handlers import Handler
-    from duly.runtime.settings import Settings
-    from duly.runtime.taking import Until
-    from duly.runtime.tally import Worked
+    from duly.worker.fetcher import Until
+    from duly.worker.settings import Settings
+    from duly.worker.stats import Worked
 
 
 @dataclass(frozen=True, slots=True)

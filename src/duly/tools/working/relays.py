@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.runtime.hosting import Hosted, HostedInLoop, keep_connections
+from duly.service.service_thread import Hosted, HostedInLoop, keep_connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from duly.app import Duly
     from duly.core.json_bytes import Json
     from duly.outbox.registry import Outgoing
-    from duly.runtime.relaying.settings import RelaySettings
-    from duly.runtime.relaying.tally import Relayed
-    from duly.runtime.taking import Until
+    from duly.relay.settings import RelaySettings
+    from duly.relay.stats import Relayed
+    from duly.worker.fetcher import Until
 
 # A longer list is for programs.
 MOST_NAMED = 10

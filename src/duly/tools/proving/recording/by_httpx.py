@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from duly.runtime.calling.awaited import AsyncGuarded
-from duly.runtime.calling.blocking import Guarded
-from duly.runtime.calling.terms import address_of
+from duly.http_client.async_transport import AsyncGuarded
+from duly.http_client.policy import address_of
+from duly.http_client.sync_transport import Guarded
 from duly.tools.proving.calls import Call, kept
 from duly.tools.steps.watching import replaced
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.outbox.message import message_of
 from duly.outbox.outcome import Answered
-from duly.runtime.relaying.sending import Sender
+from duly.relay.sender import Sender
 from duly.tools.proving.calls import Call, kept
 from duly.tools.steps.watching import replaced
 

@@ -1,0 +1,204 @@
+"""Dialling: a name is resolved once, every answer is checked, and a checked address is dialled.
+
+The connection is made to the address, while TLS and the Host header still name the host: what was
+checked is what is used, and a name that answers differently a moment later changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import contextmanager
+from ipaddress import ip_address
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+import httpcore
+
+from duly.http_client.deadlines import counted, left, piece
+from duly.http_client.stream import Secured, dialled
+from duly.outbox.egress import EgressRefused, literal_of, plainest
+from duly.service.threads import on_thread, within
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterable, Iterator
+
+    from duly.http_client.stream import AsyncStream
+    from duly.outbox.egress import Egress, Target
+    from duly.outbox.networks import Address
+
+# What a name has led to, as the system's resolver says it; tests answer in its place.
+Answers = list[tuple[Any, ...]]
+# A host with more addresses than that is not tried at all of them.
+MOST_DIALLED = 4
+# Seconds for one address while there are others.
+LONGEST_DIAL = 3.0
+# What a socket takes in one go, nearly always.
+SLICE = 16 * 1024
+
+
+def resolve(host: str, port: int) -> Answers:
+    """Ask the system's resolver."""
+    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+def checked(egress: Egress, target: Target, host: str, answers: Answers) -> list[str]:
+    """The addresses to dial; refused where any of them is."""
+    literal = literal_of(host)
+    given = [str(answer[4][0]) for answer in answers] if literal is None else [str(literal)]
+    addresses: list[Address] = [plainest(ip_address(text)) for text in dict.fromkeys(given)]
+    if not addresses:
+        raise httpcore.ConnectError(f"no address is known for {host}")
+    for address in addresses:
+        egress.check_address(target, address)
+    return [str(address) for address in in_turn(addresses)][:MOST_DIALLED]
+
+
+def in_turn(addresses: list[Address]) -> list[Address]:
+    """Addresses of both families in turn, each in the order of the resolver.
+
+    A host whose route is broken in one family is reached in the other.
+    """
+    first = addresses[0].version
+    ours = [one for one in addresses if one.version == first]
+    others = [one for one in addresses if one.version != first]
+    pairs = zip_longest(ours, others)
+    return list(dict.fromkeys(one for pair in pairs for one in pair if one is not None))
+
+
+def share(timeout: float | None, others: int) -> float | None:
+    """How long to dial one address: not all the time that is left while there are others."""
+    rest = left(timeout, httpcore.ConnectTimeout)
+    if rest is None:
+        return LONGEST_DIAL if others else None
+    return min(rest / (others + 1), LONGEST_DIAL) if others else rest
+
+
+@contextmanager
+def resolving(host: str) -> Iterator[None]:
+    """The errors of a look-up as those of a connection that could not be made."""
+    try:
+        yield
+    except TimeoutError as problem:
+        raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from problem
+    except (OSError, UnicodeError) as problem:
+        raise httpcore.ConnectError(f"{host} cannot be resolved: {problem}") from problem
+
+
+def refuse_socket() -> EgressRefused:
+    """The error of a request that should go through a file."""
+    return EgressRefused("requests do not leave through a unix socket")
+
+
+class Stream(httpcore.NetworkStream):
+    """A connection whose every step ends with the deadline of the request."""
+
+    def __init__(self, inner: httpcore.NetworkStream) -> None:
+        self._inner = inner
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Read what there is."""
+        return counted(self._inner.read(piece(max_bytes), left(timeout, httpcore.ReadTimeout)))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Write all of it, bit by bit: the layer below gives each bit the whole time anew."""
+        for start in range(0, len(buffer), SLICE):
+            rest = left(timeout, httpcore.WriteTimeout)
+            self._inner.write(buffer[start : start + SLICE], rest)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._inner.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> Stream:
+        """Go on under TLS; the certificate must be the host's."""
+        rest = left(timeout, httpcore.ConnectTimeout)
+        return Stream(self._inner.start_tls(ssl_context, server_hostname, rest))
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the layer below knows."""
+        return self._inner.get_extra_info(info)
+
+
+class Dialler(httpcore.NetworkBackend):
+    """Opens connections for code that blocks."""
+
+    def __init__(
+        self, egress: Egress, target: Target, resolver: Callable[[str, int], Answers] = resolve
+    ) -> None:
+        self._egress = egress
+        self._target = target
+        self._resolver = resolver
+        self._inner = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> Stream:
+        """Resolve, check every answer, dial."""
+        addresses = checked(self._egress, self._target, host, self._answers(host, port))
+        for others, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
+            try:
+                rest = share(timeout, others)
+                return Stream(
+                    self._inner.connect_tcp(address, port, rest, local_address, socket_options)
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if not others:
+                    raise
+        raise httpcore.ConnectError(f"no address is known for {host}")
+
+    def _answers(self, host: str, port: int) -> Answers:
+        if literal_of(host) is not None:
+            return []
+        with resolving(host):
+            rest = left(None, httpcore.ConnectTimeout)
+            return within(lambda: self._resolver(host, port), rest)
+
+    def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        """Refused."""
+        raise refuse_socket()
+
+
+class AsyncDialler:
+    """Opens connections for code that is awaited."""
+
+    def __init__(self, egress: Egress, resolver: Callable[[str, int], Answers] = resolve) -> None:
+        self._egress = egress
+        self._resolver = resolver
+
+    async def dial(
+        self, target: Target, host: str, limit: float | None, tls: ssl.SSLContext
+    ) -> AsyncStream:
+        """Resolve, check every answer, dial; under TLS where the target says so."""
+        port, secured = target.port, Secured(tls, host) if target.scheme == "https" else None
+        addresses = checked(self._egress, target, host, await self._answers(host, port))
+        for others, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
+            try:
+                return await dialled(address, port, share(limit, others), secured)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if not others:
+                    raise
+        raise httpcore.ConnectError(f"no address is known for {host}")
+
+    async def _answers(self, host: str, port: int) -> Answers:
+        if literal_of(host) is not None:
+            return []
+        with resolving(host):
+            async with asyncio.timeout(left(None, httpcore.ConnectTimeout)):
+                return await on_thread(lambda: self._resolver(host, port))

@@ -1,0 +1,118 @@
+"""HTTP/1.1 on one line, awaited: one request, one answer, and perhaps the next.
+
+h11 knows the protocol, here as below httpx's own client. What is left out is everything around it
+that a relay pays for with every message and does not need: pools, locks, traces (docs/decisions/0027).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import h11
+import httpcore
+
+from duly.http_client.deadlines import MOST_OF_A_HEAD
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import httpx
+
+    from duly.http_client.stream import AsyncStream
+
+READ = 64 * 1024
+SWITCHING = 101
+# Parts of a body after which the event loop has its turn: they may be of one byte each.
+AT_ONCE = 100
+NO_LIMIT: dict[str, float | None] = {}
+
+
+class Head(NamedTuple):
+    """The head of an answer."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    extensions: dict[str, Any]
+
+
+class Speaker:
+    """Sends requests over a line, one at a time, and reads their answers."""
+
+    def __init__(self, line: AsyncStream) -> None:
+        self._line = line
+        self._state = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_OF_A_HEAD)
+        self._timeouts = NO_LIMIT
+        self._closed = False
+
+    async def ask(self, request: httpx.Request, headers: list[tuple[bytes, bytes]]) -> Head:
+        """Send a request whole, and read the head of its answer."""
+        self._timeouts = request.extensions.get("timeout", NO_LIMIT)
+        # A server may refuse before it has read everything, and what it says is worth reading.
+        with suppress(httpcore.WriteError):
+            await self._send(request, headers)
+        event: Any = await self._next()
+        while type(event) is h11.InformationalResponse and event.status_code != SWITCHING:
+            event = await self._next()
+        return Head(
+            event.status_code,
+            event.headers.raw_items(),
+            {"http_version": b"HTTP/" + event.http_version, "reason_phrase": event.reason},
+        )
+
+    async def _send(self, request: httpx.Request, headers: list[tuple[bytes, bytes]]) -> None:
+        limit, target = self._timeouts.get("write"), request.url.raw_path
+        begin = h11.Request(method=request.method.upper(), target=target, headers=headers)
+        await self._write(begin, limit)
+        stream: Any = request.stream
+        async for part in stream:
+            await self._write(h11.Data(data=part), limit)
+        await self._write(h11.EndOfMessage(), limit)
+
+    async def _write(self, event: h11.Event, limit: float | None) -> None:
+        written = self._state.send(event)
+        if written:
+            await self._line.write(written, limit)
+
+    async def _next(self) -> h11.Event | type[h11.PAUSED]:
+        """The next event of the answer."""
+        while True:
+            event = self._state.next_event()
+            if event is not h11.NEED_DATA:
+                return event  # type: ignore[return-value]  # NEED_DATA is the only other one
+            data = await self._line.read(READ, self._timeouts.get("read"))
+            if not data and self._state.their_state is h11.SEND_RESPONSE:
+                raise httpcore.RemoteProtocolError("the server hung up without an answer")
+            self._state.receive_data(data)
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """The body of the answer, as it arrives; others have their turn between many parts."""
+        parts = 0
+        while type(event := await self._next()) is h11.Data:
+            yield bytes(event.data)
+            parts += 1
+            if parts % AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def over(self) -> None:
+        """The answer was read, or is of no interest: ready for the next request, or closed."""
+        if self._state.our_state is h11.DONE and self._state.their_state is h11.DONE:
+            self._state.start_next_cycle()
+        else:
+            await self.aclose()
+
+    @property
+    def reusable(self) -> bool:
+        """Whether it can carry another request: open, and with nothing left to read.
+
+        What a receiver sent beyond its answer would be taken for the answer to the next request.
+        """
+        if self._closed or self._state.our_state is not h11.IDLE:
+            return False
+        return not self._state.trailing_data[0] and self._line.idle
+
+    async def aclose(self) -> None:
+        """Close the line."""
+        self._closed = True
+        await self._line.aclose()

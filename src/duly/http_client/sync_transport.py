@@ -1,0 +1,175 @@
+"""The egress guard as a transport of httpx's, for code that blocks."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpcore
+import httpx
+
+from duly.http_client.connect import Dialler, resolve
+from duly.http_client.deadlines import ending, within_a_head
+from duly.http_client.policy import (
+    MOST_READ,
+    address_of,
+    origin_of,
+    refuse_compressed,
+    refuse_longer,
+    repeatable,
+    spelled,
+    spoken_as_httpx,
+    trusting,
+    uncompressed,
+)
+from duly.http_client.pool import Heap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from duly.http_client.connect import Answers
+    from duly.outbox.egress import Egress, Target
+
+
+# What would lead a request elsewhere than to the URL that was checked.
+REDIRECTING = ("sni_hostname", "target")
+
+
+def lowered(request: httpx.Request) -> httpcore.Request:
+    """A request as the layer below takes it."""
+    return httpcore.Request(
+        method=request.method,
+        url=httpcore.URL(
+            scheme=request.url.raw_scheme,
+            host=request.url.raw_host,
+            port=request.url.port,
+            target=request.url.raw_path,
+        ),
+        headers=uncompressed(request),
+        content=request.stream,
+        extensions={
+            name: value for name, value in request.extensions.items() if name not in REDIRECTING
+        },
+    )
+
+
+class Answer(httpx.SyncByteStream):
+    """The body of an answer, read in time and up to a limit."""
+
+    def __init__(
+        self,
+        stream: Any,
+        request: httpx.Request,
+        until: float,
+        limit: int,
+        over: Callable[[], None],
+    ) -> None:
+        self._stream = stream
+        self._request = request
+        self._until = until
+        self._limit = limit
+        self._over = over
+        self._given_back = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        read, parts = 0, iter(self._stream)
+        while True:
+            with spoken_as_httpx(self._request), ending(self._until):
+                part = next(parts, None)
+            if part is None:
+                return
+            read += len(part)
+            refuse_longer(read, self._limit, self._request)
+            yield part
+
+    def close(self) -> None:
+        """Give the connection back, or close it if there is more to read."""
+        if self._given_back:  # by now the connection may be somebody else's
+            return
+        self._given_back = True
+        self._stream.close()
+        self._over()
+
+
+class Guarded(httpx.BaseTransport):
+    """Sends what the egress guard lets out."""
+
+    def __init__(
+        self,
+        egress: Egress,
+        *,
+        limit: int = MOST_READ,
+        resolver: Callable[[str, int], Answers] = resolve,
+    ) -> None:
+        self._egress = egress
+        self._limit = limit
+        self._resolver = resolver
+        self._tls = trusting()
+        self._heap: Heap[httpcore.HTTPConnection] = Heap(usable)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send one request."""
+        until = time.monotonic() + self._egress.deadline.total_seconds()
+        return self._sent(request, until)
+
+    def _sent(self, request: httpx.Request, until: float) -> httpx.Response:
+        target = self._egress.check(address_of(request))
+        connection, kept = self._connection(target, request)
+        try:
+            with spoken_as_httpx(request), ending(until), within_a_head():
+                response = connection.handle_request(lowered(request))
+            refuse_compressed(response.headers, request)
+        except BaseException as problem:
+            self._heap.drop(connection)
+            connection.close()
+            if kept and repeatable(request, problem):
+                return self._sent(request, until)
+            raise
+
+        def over() -> None:
+            closed(self._heap.put(spelled(request), connection))
+
+        return httpx.Response(
+            response.status,
+            headers=response.headers,
+            stream=Answer(response.stream, request, until, self._limit, over),
+            extensions=response.extensions,
+        )
+
+    def _connection(
+        self, target: Target, request: httpx.Request
+    ) -> tuple[httpcore.HTTPConnection, bool]:
+        """One that was kept and is still good, or a new one; and whether it was kept."""
+        found, over = self._heap.take(spelled(request))
+        closed(over)
+        if found is not None:
+            return found, True
+        made = httpcore.HTTPConnection(
+            origin_of(request),
+            ssl_context=self._tls,
+            network_backend=Dialler(self._egress, target, self._resolver),
+        )
+        self._heap.add(made)
+        return made, False
+
+    def close(self) -> None:
+        """Close every connection."""
+        closed(self._heap.close())
+
+
+def usable(connection: httpcore.HTTPConnection) -> bool:
+    """Whether a connection can carry another request: free, open, and with nothing left to read.
+
+    What a receiver sent beyond its answer would be taken for the answer to the next request.
+    """
+    if not connection.is_idle() or connection.has_expired():
+        return False
+    parser = getattr(getattr(connection, "_connection", None), "_h11_state", None)
+    trailing = getattr(parser, "trailing_data", (b"unknown", True))
+    return not trailing[0]
+
+
+def closed(connections: list[httpcore.HTTPConnection]) -> None:
+    """Close what is over."""
+    for connection in connections:
+        connection.close()

@@ -1,0 +1,291 @@
+"""One attempt to send a message: by HTTP, or through a transport of the user's own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from duly.core.errors import Misuse
+from duly.core.functions import refuse_unawaited
+from duly.core.retry import NotYet, Outcome
+from duly.http_client.job_clients import needs_http
+from duly.outbox.egress import EgressRefused
+from duly.outbox.message import message_of
+from duly.outbox.outcome import Answered, Stuck, Unreached, Unsendable, Unsigned
+from duly.outbox.registry import is_web
+from duly.service.threads import on_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    import httpx
+
+    from duly.http_client.async_transport import AsyncGuarded
+    from duly.outbox.lease import LeasedMessage
+    from duly.outbox.message import Message
+    from duly.outbox.registry import Outgoing, Transport
+
+logger = logging.getLogger("duly")
+T = TypeVar("T")
+# Calls of one signer that may hang; it may ask somebody for a token.
+MOST_SIGNING = 100
+# Seconds that a coroutine has to obey a cancellation.
+OBEYING = 1.0
+# Pieces of it: each costs some time.
+MOST_PARTS = 200
+# Seconds for the body of an answer, of which nothing is kept.
+READING = 2.0
+# Addresses that are remembered as httpx reads them.
+MOST_ADDRESSES = 256
+
+
+def agent() -> str:
+    """How the relay introduces itself."""
+    try:
+        return f"duly/{version('duly')}"
+    except PackageNotFoundError:
+        return "duly"
+
+
+def rooted(problem: BaseException) -> str:
+    """What went wrong at the bottom: the system's own words, where there are any."""
+    at: BaseException | None = problem
+    while at is not None:
+        if isinstance(at, OSError) and at.strerror:
+            return at.strerror
+        at = at.__cause__ or at.__context__
+    return str(problem)
+
+
+@dataclass(slots=True)
+class Calling:
+    """A call on a thread: whether it has ended, and whether nobody waits for it any more."""
+
+    ended: bool = False
+    left: bool = False
+
+
+class Sender:
+    """Sends messages, in one event loop."""
+
+    def __init__(self, outgoing: Outgoing) -> None:
+        self._outgoing = outgoing
+        self._guarded: AsyncGuarded | None = None
+        self._agent = agent()
+        self._addresses: dict[str, httpx.URL] = {}
+        # Calls that were given up, and whose threads have not come back.
+        self._hung: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Load what sending by HTTP needs, on a thread: it takes a while, and nobody waits yet."""
+        try:
+            self._transport()
+        except ImportError:  # told where a message needs it
+            return
+
+    def timeout(self, destination: str) -> float:
+        """How long one attempt may take, in seconds."""
+        transport = self._outgoing.transports.get(destination)
+        limit = self._outgoing.egress.deadline if transport is None else transport.timeout
+        return limit.total_seconds()
+
+    async def send(self, leased: LeasedMessage, most: float) -> None:
+        """Send it; returns if it has arrived, and raises what went wrong otherwise.
+
+        ``most`` is how many seconds are left of its lease.
+        """
+        message = message_of(leased)
+        limit = min(self.timeout(leased.destination), most)
+        bound = asyncio.timeout(limit)
+        try:
+            async with bound:
+                if is_web(leased.destination):
+                    await self._by_http(leased, message, bound)
+                else:
+                    await self._by_transport(leased.destination, message)
+        except TimeoutError as problem:
+            if not bound.expired():  # the transport's own
+                raise
+            raise Unreached(f"there was no answer within {limit:.3g} seconds") from problem
+
+    async def _by_http(
+        self, leased: LeasedMessage, message: Message, bound: asyncio.Timeout
+    ) -> None:
+        try:
+            import httpx
+        except ImportError as problem:
+            raise Unsendable(str(needs_http("sending by HTTP"))) from problem
+        self._refuse_here(message)
+        headers = httpx.Headers({"User-Agent": self._agent})
+        headers.update(message.headers)
+        headers["Idempotency-Key"] = message.key
+        headers.update(await self._signature(leased, message))
+        try:
+            url = self._parsed(message.url)
+            request = httpx.Request(message.method, url, headers=headers, content=message.body)
+            response = await self._transport().handle_async_request(request)
+        except httpx.InvalidURL as problem:
+            raise EgressRefused(f"this is no URL: {problem}") from problem
+        except httpx.LocalProtocolError as problem:  # nothing was sent: it says nothing of them
+            raise Unsigned(f"this request cannot be written: {problem}") from problem
+        except httpx.TransportError as problem:
+            raise Unreached(f"{type(problem).__name__}: {rooted(problem)}") from problem
+        bound.reschedule(None)  # the status is known, and the rest has a bound of its own
+        await self._read(response)
+        if not response.is_success:
+            told = response.headers
+            raise Answered(response.status_code, told.get("retry-after"), told.get("location"))
+
+    def _parsed(self, url: str) -> httpx.URL:
+        """An address as httpx has it; messages go to the same few, and reading one is dear."""
+        import httpx
+
+        found = self._addresses.get(url)
+        if found is None:
+            if len(self._addresses) >= MOST_ADDRESSES:
+                self._addresses.clear()
+            found = self._addresses[url] = httpx.URL(url)
+        return found
+
+    def _refuse_here(self, message: Message) -> None:
+        """What the process that staged it has allowed, and this one has not: another may send it.
+
+        A deploy goes from process to process. Where a name leads is checked when it is dialled.
+        """
+        try:
+            self._outgoing.egress.check(message.url)
+        except EgressRefused as problem:
+            raise Unsendable(str(problem)) from problem
+
+    async def _read(self, response: Any) -> None:
+        """Read the answer to its end, so that the connection can be used again; or give it up.
+
+        The status has said all there is to say: a body that breaks or drips changes nothing.
+        """
+        import httpx
+
+        read = parts = 0
+        try:
+            async with asyncio.timeout(READING):
+                async for part in response.stream:
+                    read, parts = read + len(part), parts + 1
+                    # Nobody wants to know the rest.
+                    if read > self._outgoing.egress.limit or parts > MOST_PARTS:
+                        break
+        except (httpx.TransportError, TimeoutError) as problem:
+            logger.debug("the rest of an answer was not read: %r", problem)
+        finally:
+            await response.aclose()
+
+    async def _signature(self, leased: LeasedMessage, message: Message) -> Mapping[str, str]:
+        if leased.signer is None:
+            return {}
+        signer = self._outgoing.signers.get(leased.signer)
+        if signer is None:
+            raise Unsendable(
+                f"this process has no signer {leased.signer}: register it with app.signer(…)"
+            )
+        try:
+            if not signer.blocks:
+                return signer.headers(message)
+            name = f"signer {leased.signer}"
+            return await self._counted(name, MOST_SIGNING, lambda: signer.headers(message))
+        except Stuck:
+            raise
+        except Exception as problem:  # it is the user's, or its key is over
+            raise Unsigned(f"the signer {leased.signer} failed: {problem}") from problem
+
+    def _transport(self) -> AsyncGuarded:
+        if self._guarded is None:
+            from duly.http_client.async_transport import AsyncGuarded
+
+            # How much of an answer is read is decided here, and nothing of it is unpacked.
+            self._guarded = AsyncGuarded(self._outgoing.egress, limit=sys.maxsize, unpacked=False)
+        return self._guarded
+
+    async def _by_transport(self, name: str, message: Message) -> None:
+        transport = self._outgoing.transports.get(name)
+        if transport is None:
+            raise Unsendable(
+                f"this process has no transport {name}: register it with @app.transport({name!r})"
+            )
+        offered = {"message": message, "key": message.key}
+        wanted = {one: offered[one] for one in transport.wants}
+        try:
+            answer = await self._called(transport, wanted)
+        except NotYet as problem:
+            answer = problem
+        refuse_unawaited(answer, f"transport {name}")
+        if isinstance(answer, NotYet):
+            raise Misuse(f"transport {name} said NotYet, which is for jobs: say Retry(after=…)")
+        if isinstance(answer, Outcome):
+            raise answer
+        if isinstance(answer, type) and issubclass(answer, Outcome):
+            raise Misuse(f"transport {name} returned the class {answer.__name__}: call it")
+
+    async def _called(self, transport: Transport, wanted: dict[str, object]) -> object:
+        """What a transport returns; one that blocks runs on a thread of its own."""
+        if transport.colour == "async":
+            return await left_behind(transport.call(**wanted))
+        name = f"transport {transport.name}"
+        return await self._counted(name, transport.concurrency, lambda: transport.call(**wanted))
+
+    def hung(self, destination: str) -> int:
+        """How many calls of a transport were given up and have not come back."""
+        return self._hung.get(f"transport {destination}", 0)
+
+    async def _counted(self, name: str, most: int, call: Callable[[], T]) -> T:
+        """What a call that blocks returns; refused where too many of its kind hang."""
+        with self._lock:
+            if self._hung[name] >= most:
+                raise Stuck(f"{self._hung[name]} earlier calls of {name} hang")
+        state = Calling()
+
+        def counted() -> T:
+            try:
+                return call()
+            finally:
+                with self._lock:
+                    state.ended = True
+                    self._hung[name] -= state.left
+
+        try:
+            return await on_thread(counted)
+        except asyncio.CancelledError:
+            with self._lock:
+                state.left = not state.ended
+                self._hung[name] += state.left
+            raise
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._guarded is not None:
+            await self._guarded.aclose()
+
+
+async def left_behind(call: Coroutine[Any, Any, object]) -> object:
+    """What a coroutine returns; it is not waited for if it does not let itself be cancelled."""
+    task = asyncio.ensure_future(contained(call))
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # it was seen
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task}, timeout=OBEYING)
+        raise
+    return task.result()
+
+
+async def contained(call: Coroutine[Any, Any, object]) -> object:
+    """The same, where ``sys.exit()`` is a failure of the call and not the end of the event loop."""
+    try:
+        return await call
+    except SystemExit as problem:
+        raise RuntimeError(repr(problem)) from problem

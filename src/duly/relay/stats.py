@@ -1,0 +1,119 @@
+"""What a relay did, for whoever asked it, and for the counters."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from duly.core.exports import export
+from duly.inbox.counters import Tally, flush
+from duly.worker.stats import reason
+
+if TYPE_CHECKING:
+    from duly.core.session import Runner
+    from duly.outbox.outcome import Ended
+    from duly.relay.in_flight import Parcel
+
+logger = logging.getLogger("duly")
+# A line for each message, as the access log has one for each delivery.
+told = logging.getLogger("duly.relay")
+
+
+@export
+@dataclass(slots=True)
+class Relayed:
+    """What became of the messages that a relay had.
+
+    Args:
+        sent: arrived, as far as the receiver said so.
+        resent: attempts at messages that may have arrived before; each carried the same id.
+        again: to be tried again later.
+        dead: out of attempts, or refused by their receiver.
+        lost: taken over by another relay before the end was written here.
+        rescued: taken back from relays that were lost.
+        stuck: whether transports that do not end make it necessary to start the process anew.
+    """
+
+    sent: int = 0
+    resent: int = 0
+    again: int = 0
+    dead: int = 0
+    lost: int = 0
+    rescued: int = 0
+    stuck: bool = False
+    _tally: Tally = field(default_factory=Tally, repr=False, compare=False)
+
+    def begin(self, parcel: Parcel) -> None:
+        """Count an attempt that begins."""
+        if parcel.resent:
+            self.resent += 1
+            self._tally.count(parcel.leased.destination, "message_resent")
+
+    def count(self, parcel: Parcel, ended: Ended, *, held: bool) -> None:
+        """Count one attempt that has ended, and tell of what a person should know."""
+        leased = parcel.leased
+        if not held:
+            self.lost += 1
+            logger.warning(
+                "the lease on message %s (%s) was lost: another relay sends it, with the same id",
+                leased.id,
+                leased.destination,
+            )
+        elif ended.kind == "sent":
+            self.sent += 1
+            told.info(
+                "sent %s to %s in %.1f ms, attempt %d",
+                leased.id,
+                leased.destination,
+                parcel.ran / 1000,
+                leased.attempts + leased.rescues + 1,
+            )
+        elif ended.kind == "dead":
+            self.dead += 1
+            logger.error(
+                "message %s to %s is dead after %d of %d attempts: %s. `duly outbox show` tells "
+                "more",
+                leased.id,
+                leased.destination,
+                leased.attempts + ended.burnt,
+                leased.max_attempts,
+                reason(ended.error),
+            )
+        else:
+            self.again += 1
+            if ended.error is not None and not ended.burnt:
+                logger.warning(
+                    "message %s to %s cannot be sent from here, again in %.1f s: %s",
+                    leased.id,
+                    leased.destination,
+                    ended.delay / 1_000_000,
+                    reason(ended.error),
+                )
+            elif ended.error is not None:
+                logger.warning(
+                    "message %s to %s failed in attempt %d of %d, again in %.1f s: %s",
+                    leased.id,
+                    leased.destination,
+                    leased.attempts + 1,
+                    leased.max_attempts,
+                    ended.delay / 1_000_000,
+                    reason(ended.error),
+                )
+        self._tally.count(leased.destination, f"message_{ended.kind if held else 'lost'}")
+
+    def count_rescued(self, destination: str) -> None:
+        """Count a message that was taken back."""
+        self.rescued += 1
+        self._tally.count(destination, "message_rescued")
+
+    async def flush(self, runner: Runner) -> None:
+        """Write the counters; what cannot be written now is kept for the next time."""
+        tally, self._tally = self._tally, Tally()
+        if not tally:
+            return
+        try:
+            await flush(runner, tally)
+        except BaseException:
+            self._tally.add(tally)
+            raise

@@ -1,0 +1,34 @@
+"""What a worker works with, put together by the application."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duly.inbox.route import Route
+    from duly.jobs.registry import Registry
+    from duly.jobs.schedule import Schedules
+    from duly.service.wakeup import Bell
+    from duly.stores.base import Store
+    from duly.worker.run_job import Place
+
+
+class Parts(NamedTuple):
+    """The store, the handlers, and where their transactions are opened."""
+
+    store: Store
+    jobs: Registry
+    routes: Mapping[str, Route]
+    bell: Bell
+    blocking: Place
+    awaited: Place
+    # How many transactions of handlers may be open, by colour; under "any" where there is one lane.
+    transactions: Mapping[str, int]
+    schedules: Schedules
+
+    @property
+    def many_writers(self) -> bool:
+        """Whether two transactions can write at the same time."""
+        return self.store.capabilities.concurrent_writers

@@ -1,0 +1,70 @@
+"""Making way for a job that was lost with its worker so often that it should run alone.
+
+It may be what kills the process, and it may be a victim. Either way nothing should begin beside it.
+But no job may stop a worker for long: one that does not become free in time takes it all the same,
+and one that has run for a while is no longer suspected of ending its process at once.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from duly.jobs.lease import GRAVE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from duly.worker.execution import Run
+
+# Seconds for what runs to end before such a job is taken beside it.
+CLEARING = 5.0
+# Seconds after which others may begin beside it.
+LONELY = 20.0
+
+
+class Clearing:
+    """Whether this worker begins nothing because such a job is due."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def see(self, rescued: int) -> bool:
+        """Hear how often a job came back that is due; whether way must be made from now on."""
+        if rescued < GRAVE:
+            self._since = None
+            return False
+        begins = self._since is None
+        self._since = self._since or time.monotonic()
+        return begins
+
+    def over(self) -> None:
+        """It was taken, here or elsewhere."""
+        self._since = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether such a job is due."""
+        return self._since is not None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether nothing may begin until what runs has ended."""
+        return self._since is not None and time.monotonic() - self._since < CLEARING
+
+
+def lonely(runs: Iterable[Run]) -> bool:
+    """Whether a job runs beside which nothing else may begin yet."""
+    return any(rescues >= GRAVE for rescues in suspected(runs))
+
+
+def suspected(runs: Iterable[Run]) -> list[int]:
+    """How often those came back that may yet end their process: who ran for long will not now."""
+    now = time.monotonic()
+    return [
+        run.leased.rescues
+        for run in runs
+        if run.leased.rescues
+        and run.ended is None
+        and (run.begun is None or now - run.begun < LONELY)
+    ]

@@ -1,0 +1,84 @@
+"""The scheduler of a worker: looks at the database's clock, and fires what is due.
+
+Every worker has one, and none of them leads: see `duly.jobs.schedule`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from duly.core.clock import from_microseconds
+from duly.core.defaults import WAIT
+from duly.core.errors import DulyError
+from duly.jobs.schedule import MOST, due, fire, read
+
+if TYPE_CHECKING:
+    from duly.jobs.schedule import Due, Known, Schedule
+    from duly.worker.dependencies import Parts
+
+logger = logging.getLogger("duly")
+# Seconds between two looks: the clock that counts is the database's, and may be set or cranked.
+SOONEST, LATEST = 0.02, 1.0
+
+
+class Scheduler:
+    """One worker's look at the schedules of its application."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._runner = parts.store.awaited
+        self._schedules = parts.schedules
+        self._jobs = parts.jobs
+        self._bell = parts.bell
+
+    async def run(self) -> None:
+        """Look for as long as the worker works."""
+        while True:
+            pause = LATEST
+            try:
+                pause = await self.tick()
+            except DulyError as problem:
+                logger.warning("the schedules could not be looked at: %s", problem)
+            await asyncio.sleep(pause)
+
+    async def tick(self) -> float:
+        """Fire what is due; in how many seconds to look again."""
+        if not list(self._schedules):
+            return LATEST
+        began = time.monotonic()
+        known = await self._runner.run_single(read, wait=WAIT)
+        for schedule in self._schedules:
+            if due(schedule, known) is not None:
+                await self._fire(schedule)
+        return max(self._pause(known) - (time.monotonic() - began), SOONEST)
+
+    async def _fire(self, schedule: Schedule) -> None:
+        """Fire one schedule; whatever happens to it, the others have their turn."""
+        try:
+            step = await self._runner.run(
+                lambda session: fire(session, schedule, self._jobs), wait=WAIT
+            )
+        except DulyError as problem:
+            logger.warning("job %s could not be scheduled now: %s", schedule.job, problem)
+            return
+        if step is not None and step.slots:
+            self._bell.ring()
+            self._tell(schedule, step)
+
+    def _tell(self, schedule: Schedule, step: Due) -> None:
+        if step.more:
+            logger.error(
+                "job %s missed more than %d slots while no worker ran: those before %s are left "
+                "out",
+                schedule.job,
+                MOST,
+                from_microseconds(step.slots[0]).isoformat(),
+            )
+
+    def _pause(self, known: Known) -> float:
+        """The seconds from a look until the next slot of any schedule, or the longest pause."""
+        horizon = known.now + int(LATEST * 1_000_000)
+        coming = [next(schedule.slots(known.now, horizon), horizon) for schedule in self._schedules]
+        return (min(coming, default=horizon) - known.now) / 1_000_000

@@ -1,0 +1,143 @@
+"""What a worker did, for whoever asked it to work, and for the counters."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from duly.core.exports import export
+from duly.core.failures import read, shorten
+from duly.inbox.counters import Tally, flush
+
+if TYPE_CHECKING:
+    from duly.core.session import Runner
+    from duly.jobs.lease import Leased
+    from duly.jobs.outcome import Ended
+    from duly.worker.execution import Run
+
+logger = logging.getLogger("duly")
+# A line for each run, as the access log has one for each delivery; at debug, for there are many.
+run_log = logging.getLogger("duly.worker")
+# Characters of a message, and of its cause, on one line of the log.
+LONGEST = 300
+# Types of failures that say nothing to a person beside their message.
+OURS = frozenset(
+    f"duly.{name}" for name in ("Answered", "Unreached", "Unsigned", "Unsendable", "Stuck")
+)
+
+
+def reason(error: bytes | None) -> str:
+    """What was recorded of a failure, on one line; secrets are left out of it already."""
+    failure = read(error)
+    if failure is None:
+        return "no reason was given"
+    told = shorten((failure.message.splitlines() or [""])[0], LONGEST).rstrip(".")
+    if not told or failure.type not in OURS:
+        told = f"{failure.type}: {told}" if told else failure.type
+    return told if failure.cause is None else f"{told} (cause: {shorten(failure.cause, LONGEST)})"
+
+
+def tell_end(run: Run, ended: Ended, *, held: bool) -> None:
+    """Tell of one run whose end is committed, whatever it is."""
+    if not run_log.isEnabledFor(logging.DEBUG):
+        return
+    outcome = ended.outcome if ended.kind == "settled" else ended.kind
+    members = {
+        "job": run.leased.id,
+        "name": run.leased.name,
+        "outcome": outcome if held else "lost",
+        "milliseconds": round(run.took / 1000, 1),
+        "attempt": run.leased.attempts + 1,
+    }
+    run_log.debug(
+        "job %s (%s): %s after %.1f ms, attempt %d of %d",
+        *members.values(),
+        run.leased.max_attempts,
+        extra={"members": members},
+    )
+
+
+def tell_again(leased: Leased, ended: Ended) -> None:
+    """Tell of a run that failed, and when the next one is."""
+    if ended.error is None:
+        return
+    logger.warning(
+        "job %s (%s) failed in attempt %d of %d, again in %.1f s: %s",
+        leased.id,
+        leased.name,
+        leased.attempts + 1,
+        leased.max_attempts,
+        ended.delay / 1_000_000,
+        reason(ended.error),
+    )
+
+
+@export
+@dataclass(slots=True)
+class Worked:
+    """What became of the jobs that a worker had.
+
+    Args:
+        done: finished.
+        stale: passed over, because a later version of their resource was applied before.
+        again: failed, released or not yet due, and will run again.
+        dead: out of attempts or rescues, or given up by their handler.
+        lost: taken by somebody else while they ran here; what they wrote was rolled back.
+        rescued: taken back from workers that were lost.
+        stuck: whether handlers that do not end make it necessary to start the process anew.
+    """
+
+    done: int = 0
+    stale: int = 0
+    again: int = 0
+    dead: int = 0
+    lost: int = 0
+    rescued: int = 0
+    stuck: bool = False
+    _tally: Tally = field(default_factory=Tally, repr=False, compare=False)
+
+    def count(self, leased: Leased, ended: Ended, *, held: bool) -> None:
+        """Count one run, and tell of what a person should know."""
+        kind: str = ended.kind if held else "lost"
+        if kind == "settled":
+            kind = ended.outcome
+        if kind == "done":
+            self.done += 1
+        elif kind == "stale":
+            self.stale += 1
+        elif kind == "again":
+            self.again += 1
+            tell_again(leased, ended)
+        elif kind == "dead":
+            self.dead += 1
+            logger.error(
+                "job %s (%s) is dead after %d of %d attempts and %d rescues: %s. `duly dead show` "
+                "tells more",
+                leased.id,
+                leased.name,
+                leased.attempts + ended.burnt,
+                leased.max_attempts,
+                leased.rescues + ended.rescued,
+                reason(ended.error),
+            )
+        else:
+            self.lost += 1
+            logger.warning(
+                "the lease on job %s (%s) was lost, or it was settled before: what this run did "
+                "without a transaction may be done again, what it did in one is kept once",
+                leased.id,
+                leased.name,
+            )
+        self._tally.count(leased.scope, f"job_{kind}")
+
+    async def flush(self, runner: Runner) -> None:
+        """Write the counters; what cannot be written now is kept for the next time."""
+        tally, self._tally = self._tally, Tally()
+        if not tally:
+            return
+        try:
+            await flush(runner, tally)
+        except BaseException:
+            self._tally.add(tally)
+            raise

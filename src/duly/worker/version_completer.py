@@ -1,0 +1,97 @@
+"""Recording the version that a handler has applied, in one transaction with the end of its lease.
+
+The handler is through: whatever keeps the note from being written, somebody else's lock or a server
+that is away, it must neither run again for it nor be called a failure. So each is tried until it is
+written, or until the database says that the lease is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING
+
+from duly.core.defaults import WAIT
+from duly.core.errors import Held, LeaseLost, StoreRefused, StoreUnavailable
+from duly.jobs.lease import finish_inside
+from duly.ledger import order_guard as guard
+from duly.service.completer import AGAIN, Later
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.core.session import Runner, Session
+    from duly.jobs.lease import Settled
+    from duly.ledger.arguments import Advance
+    from duly.worker.execution import Run
+
+logger = logging.getLogger("duly")
+
+
+class Recorder:
+    """Writes versions, each in a transaction of its own: one that is locked delays no other.
+
+    Args:
+        runner: where.
+        recorded: called with each run once that is committed, or with what is wrong with it.
+    """
+
+    def __init__(self, runner: Runner, recorded: Callable[[Run, Exception | None], None]) -> None:
+        self._runner = runner
+        self._recorded = recorded
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def left(self) -> int:
+        """How many are not written yet."""
+        return len(self._tasks)
+
+    def add(self, run: Run, end: Settled, version: Advance) -> None:
+        """Have the version and the end of a run written."""
+        task = asyncio.get_running_loop().create_task(self._work(run, end, version))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def flushed(self) -> None:
+        """Until everything is written."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def _work(self, run: Run, end: Settled, version: Advance) -> None:
+        try:
+            await self._write(end, version)
+        except Exception as problem:  # whatever it is: it must not cost the job its slot
+            self._recorded(run, problem)
+        else:
+            self._recorded(run, None)
+
+    async def _write(self, end: Settled, version: Advance) -> None:
+        """Write, however often it takes."""
+        unsure = False
+        while (later := await self._tried(end, version, unsure=unsure)) is not None:
+            unsure = unsure or later is Later.UNSURE
+            await asyncio.sleep(AGAIN * (0.5 + random.random()))  # noqa: S311
+
+    async def _tried(self, end: Settled, version: Advance, *, unsure: bool) -> Later | None:
+        """Write once; or why nobody can say now whether it is written."""
+        try:
+            await self._runner.run(lambda session: record(session, end, version), wait=WAIT)
+        except Held:
+            return Later.BUSY
+        except StoreRefused:  # it would be refused again
+            raise
+        except StoreUnavailable as problem:
+            if not unsure:
+                logger.warning("a version is not recorded yet, trying again: %s", problem)
+            return Later.UNSURE
+        except LeaseLost:
+            if not unsure:  # else an earlier try may have been committed: this one finds no lease
+                raise
+        return None
+
+
+async def record(session: Session, end: Settled, version: Advance) -> None:
+    """The version and the end of the lease, together."""
+    await guard.newer(session, version)
+    await finish_inside(session, end.leased, "done", end.ran)
