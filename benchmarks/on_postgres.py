@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.duels import Duel
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 # Of both pools: duly's own default.
 CONNECTIONS = 10

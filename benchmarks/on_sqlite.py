@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.duels import Duel
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 DISK = Path(__file__).parent.parent / ".cache"
 

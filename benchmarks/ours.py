@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import aiosqlite
     from psycopg import AsyncConnection, Connection
 
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 SCOPE = "bench"
 LEASE = timedelta(minutes=1)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from duly import Duly, Message
-    from duly.stores.joinable import BeginsTransactions
+    from duly.stores.join.protocols import BeginsTransactions
     from duly.tools.testing import Databases, Deliver, HandClock, RunJobs, RunRelay
 
 VARIABLE = "DULY_TEST_URL"

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from duly.outbox.message import Message, Staged
     from duly.outbox.stats import OutboxStats
     from duly.relay.stats import Relayed
-    from duly.stores.base import Store
-    from duly.stores.begins import django
-    from duly.stores.opening import store
+    from duly.stores.open import store
+    from duly.stores.orm.begin import django
+    from duly.stores.store import Store
     from duly.tools.proving.asserting import assert_effectively_once
     from duly.verbs import dedup, dedup_many, fence, migrate, newer, once, prune
     from duly.webhooks.diagnose.explain import explain
@@ -102,9 +102,9 @@ _NAMES = {
     "duly.outbox.stats": ("OutboxStats",),
     "duly.relay.stats": ("Relayed",),
     "duly.worker.stats": ("Worked",),
-    "duly.stores.base": ("Store",),
-    "duly.stores.begins": ("django",),
-    "duly.stores.opening": ("store",),
+    "duly.stores.store": ("Store",),
+    "duly.stores.orm.begin": ("django",),
+    "duly.stores.open": ("store",),
     "duly.tools.proving.asserting": ("assert_effectively_once",),
     "duly.verbs": ("dedup", "dedup_many", "fence", "migrate", "newer", "once", "prune"),
 }

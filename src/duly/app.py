@@ -45,9 +45,9 @@ from duly.receiver.direct import handed_over
 from duly.receiver.receiver import Database, Receiver
 from duly.receiver.responses import Reply
 from duly.receiver.router import Site
-from duly.stores.base import Store
-from duly.stores.begins import SameDatabase, begin_of
-from duly.stores.opening import store
+from duly.stores.open import store
+from duly.stores.orm.begin import SameDatabase, begin_of
+from duly.stores.store import Store
 from duly.webhooks.source import AS_THE_PROVIDER, Source
 from duly.webhooks.strict_json import USUAL, Limits
 
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from duly.core.versions import Tie
     from duly.inbox.event import Event
     from duly.receiver.asgi import Receive, Scope, Send
-    from duly.stores.begins import Begin
-    from duly.stores.joinable import BeginsTransactions
+    from duly.stores.join.protocols import BeginsTransactions
+    from duly.stores.orm.begin import Begin
     from duly.webhooks.delivery import Headers
     from duly.webhooks.provider import Provider
     from duly.webhooks.secrets import Secrets

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from duly.inbox.forget import Forgotten
     from duly.inbox.route import Route
     from duly.jobs.handlers import Handler
-    from duly.stores.begins import Begin
+    from duly.stores.orm.begin import Begin
     from duly.worker.fetcher import Until
 
 

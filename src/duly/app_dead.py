@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from duly.jobs.stats import Stats
     from duly.ledger.replay import Replayed
     from duly.service.wakeup import Bell
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 INSTEAD = "call it outside of the handler, or in a job without tx"
 

@@ -12,7 +12,7 @@ from duly.jobs import enqueue as putting
 from duly.jobs.registry import WINDOW
 from duly.jobs.tx import AsyncTx, OpenTransaction, Tx
 from duly.jobs.tx_guard import inside, refuse_inside
-from duly.stores.join import join
+from duly.stores.join.recognise import join
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from duly.jobs.registry import Registry
     from duly.receiver.receiver import Receiver
     from duly.service.wakeup import Bell
-    from duly.stores.base import Store
-    from duly.stores.begins import Begin, SameDatabase
-    from duly.stores.joinable import AwaitedTx, BlockingTx
+    from duly.stores.join.protocols import AwaitedTx, BlockingTx
+    from duly.stores.orm.begin import Begin, SameDatabase
+    from duly.stores.store import Store
     from duly.worker.run_job import Opener
 
 BLOCK = "the block of app.transaction()"

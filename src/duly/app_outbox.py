@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from duly.outbox.dead import DeadMessage, OutboxMessage
     from duly.outbox.stats import OutboxStats
     from duly.service.wakeup import Bell
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 INSTEAD = "call it outside of the handler, or in a job without tx"
 

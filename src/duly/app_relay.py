@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from duly.relay.settings import RelaySettings
     from duly.relay.stats import Relayed
     from duly.service.wakeup import Bell
-    from duly.stores.base import Store
-    from duly.stores.begins import SameDatabase
+    from duly.stores.orm.begin import SameDatabase
+    from duly.stores.store import Store
     from duly.webhooks.secrets import Secrets
     from duly.worker.fetcher import Until
 

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 if TYPE_CHECKING:
     from duly.outbox.registry import Outgoing
     from duly.receiver.router import Site
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 
 def texts_to_hide(site: Site, outgoing: Outgoing, store: Store) -> list[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from duly.core.json_bytes import Storable
     from duly.core.session import Runner, Session
     from duly.outbox.message import NewMessage, Staged
-    from duly.stores.joinable import AwaitedTx, BlockingTx
+    from duly.stores.join.protocols import AwaitedTx, BlockingTx
 
 INSTEAD = "use tx.send(…), or pass tx=tx"
 

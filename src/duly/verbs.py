@@ -20,7 +20,7 @@ from duly.ledger.order_guard import newer_committed, newer_joined
 from duly.ledger.prune import prune_committed, prune_joined
 from duly.ledger.turn import NOT_GIVEN, Turn
 from duly.stores.sql.migrations import apply_all
-from duly.targets import (
+from duly.stores.targets import (
     Where,
     as_store,
     custom_answer,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.json_bytes import Storable, Stored
     from duly.core.versions import Tie, Version
-    from duly.stores.base import Store
-    from duly.stores.joinable import Joinable
+    from duly.stores.join.protocols import Joinable
+    from duly.stores.store import Store
 
 T = TypeVar("T", bound=Turn)
 

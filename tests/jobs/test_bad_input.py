@@ -10,7 +10,7 @@ import pytest
 
 import duly
 from duly.jobs.job import AsyncJob, Job
-from duly.stores.drivers import Colour
+from duly.stores.join.drivers import Colour
 from tests.jobs.enqueue.desks import Desk
 from tests.support.bad_job_values import BAD_IN_A_HANDLER, BAD_IN_A_JOB
 from tests.support.bad_values import CANARY, ODDITIES

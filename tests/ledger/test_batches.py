@@ -19,7 +19,7 @@ from duly.inbox.new_event import Outcome, Status, event_digest
 from duly.ledger.claims import Terms, claim_many
 from duly.ledger.statements import CLAIMS_READ, CLAIMS_RETAKE
 from duly.stores.postgres import runners
-from duly.stores.postgres.patience import PatientConnection
+from duly.stores.postgres.deadlines import PatientConnection
 from tests.support.inboxes import arrival, found
 from tests.support.processes.leading import PATIENCE, until
 from tests.support.watching import waits

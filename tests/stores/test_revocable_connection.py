@@ -13,7 +13,7 @@ import pytest
 import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
-from duly.stores.revoking import Loan
+from duly.stores.revocable_connection import Loan
 from duly.stores.sqlite.connect import connect
 from tests.stores.join.places import Place
 from tests.support.processes.forked import run_forked

@@ -18,13 +18,13 @@ import pytest
 import duly
 from duly.core.session import Row, Value
 from duly.stores.postgres import store as postgres_store
-from duly.stores.postgres.psycopg_wires import BlockingWire as PostgresWire
+from duly.stores.postgres.psycopg_adapters import BlockingWire as PostgresWire
 from duly.stores.postgres.session import Values
 from duly.stores.sql import migrations
 from duly.stores.sql.migrations import Migration
 from duly.stores.sql.placeholders import Prepared
 from duly.stores.sqlite import writer as sqlite_writer
-from duly.stores.sqlite.wires import BlockingWire as SqliteWire
+from duly.stores.sqlite.adapters import BlockingWire as SqliteWire
 
 # Steps before and after each statement are numbered on: statement n has 2n before, 2n + 1 after.
 Order = tuple[str, str, int]

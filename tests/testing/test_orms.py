@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
 import duly
-from duly.stores.openers.django_tests import TABLES
+from duly.stores.orm.django_tests import TABLES
 from duly.tools.testing import Databases, isolated, test_database
 from duly.tools.testing.guarding import NotATestDatabase
 from tests.testing.shops import PAID, SECRET

@@ -9,7 +9,7 @@ import pytest
 
 import duly
 from duly.relay import relay as relaying
-from duly.stores import surely
+from duly.stores import shielding
 from duly.worker import worker as working
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ PATIENCE = 30.0
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surely, "AGAIN", 0.01)
+    monkeypatch.setattr(shielding, "AGAIN", 0.01)
 
 
 async def deaf(*_: object, **__: object) -> None:
@@ -37,7 +37,7 @@ def test_a_task_that_did_not_hear_it_is_cancelled_again(caplog: pytest.LogCaptur
         tasks = [asyncio.ensure_future(deaf()), asyncio.ensure_future(failing())]
         await asyncio.sleep(0)
         async with asyncio.timeout(PATIENCE):
-            await surely.end_surely(tasks)
+            await shielding.end_surely(tasks)
         return [task.cancelled() for task in tasks]
 
     async def failing() -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
-from duly.stores.postgres.patience import NoAnswer
+from duly.stores.postgres.deadlines import NoAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

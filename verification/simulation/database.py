@@ -14,8 +14,8 @@ from duly.core.defaults import names
 from duly.core.onestep import finish
 from duly.stores.sql.migrations import apply_next
 from duly.stores.sql.statements import TABLES, statements
+from duly.stores.sqlite.adapters import BlockingWire
 from duly.stores.sqlite.session import SqliteSession
-from duly.stores.sqlite.wires import BlockingWire
 
 if TYPE_CHECKING:
     from verification.simulation.processes import Process

@@ -20,11 +20,11 @@ from duly.core.defaults import WAIT
 from duly.core.errors import LeaseLost, Misuse
 from duly.core.session import Opened, ended
 from duly.jobs.invoke import Unfinished
-from duly.stores.base import Capabilities, Store
+from duly.stores.shielding import surely
 from duly.stores.sqlite.errors import refused, unavailable
 from duly.stores.sqlite.session import SqliteSession
 from duly.stores.sqlite.store import bounded
-from duly.stores.surely import surely
+from duly.stores.store import Capabilities, Store
 from verification.simulation.errors import Violation
 from verification.simulation.requests import Request
 from verification.simulation.wires import LostReply, Wire

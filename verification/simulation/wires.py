@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core.clock import MICROSECOND
 from duly.core.defaults import WAIT
-from duly.stores.sqlite.wires import answered, run, write_each
+from duly.stores.sqlite.adapters import answered, run, write_each
 from verification.simulation.fences import FENCED, watched
 from verification.simulation.requests import Request
 from verification.simulation.stories import summary

@@ -24,7 +24,7 @@ from duly.http_client.policy import (
     uncompressed,
 )
 from duly.http_client.pool import Heap
-from duly.stores.surely import surely, to_its_end
+from duly.stores.shielding import surely, to_its_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from duly.outbox.registry import Outgoing
     from duly.service.wakeup import Bell
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 
 class RelayParts(NamedTuple):

@@ -11,7 +11,7 @@ from duly.core.clock import MICROSECOND
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, Held
 from duly.outbox.lease import take
-from duly.stores.surely import to_its_end
+from duly.stores.shielding import to_its_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

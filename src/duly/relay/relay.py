@@ -14,7 +14,7 @@ from duly.relay.heartbeat import Heartbeat
 from duly.relay.poller import Lookout
 from duly.relay.rescue import Rescuer
 from duly.relay.sender import Sender
-from duly.stores.surely import end_surely, surely
+from duly.stores.shielding import end_surely, surely
 from duly.worker.maintenance import counting, pruning
 
 if TYPE_CHECKING:

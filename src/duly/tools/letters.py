@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duly.core.failures import Failure
     from duly.core.json_bytes import Json
     from duly.ledger.replay import Plan
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 EXAMPLE = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"
 TIMES = ("since", "until")

@@ -6,14 +6,14 @@ import os
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.stores.opening import FORMS as ADDRESSES
-from duly.stores.opening import store
+from duly.stores.open import FORMS as ADDRESSES
+from duly.stores.open import store
 from duly.tools.serving.loading import FORMS, VARIABLE, add_word, loaded
 
 if TYPE_CHECKING:
     import argparse
 
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 URL_VARIABLE = "DULY_URL"
 PLACE = f"{FORMS}; or the address of its database ({VARIABLE} or {URL_VARIABLE} if not given)"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from duly.jobs.registry import Registry
     from duly.jobs.schedule import Schedules
     from duly.service.wakeup import Bell
-    from duly.stores.base import Store
+    from duly.stores.store import Store
     from duly.worker.run_job import Place
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from duly.core.session import Session
     from duly.jobs.outcome import Ended
     from duly.jobs.workers import Identity, Lease
-    from duly.stores.base import Store
+    from duly.stores.store import Store
     from duly.worker.execution import Run
     from duly.worker.slots import Desk
 

@@ -15,7 +15,7 @@ from duly.core.errors import DulyError, Held, StoreUnavailable
 from duly.core.ids import new_id
 from duly.jobs.lease import names_of
 from duly.jobs.workers import Identity, leave, unpark
-from duly.stores.surely import end_surely, surely
+from duly.stores.shielding import end_surely, surely
 from duly.worker.executor import Crew
 from duly.worker.fetcher import LATEST, Taker
 from duly.worker.heartbeat import Heart

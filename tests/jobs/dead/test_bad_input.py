@@ -15,7 +15,7 @@ from tests.jobs.enqueue.desks import Desk
 from tests.support.refusals import refused
 
 if TYPE_CHECKING:
-    from duly.stores.drivers import Colour
+    from duly.stores.join.drivers import Colour
 
 
 TEXTS: list[object] = ["", 0, True, b"x", "a\0", "\ud800", "x" * 1001, object(), []]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from duly.stores.drivers import Colour
+    from duly.stores.join.drivers import Colour
     from tests.conftest import HandClock
 
 Kind = Literal["sqlite", "memory", "postgres"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duly.stores.sqlite import writer
-from duly.stores.sqlite.own import OwnConnection
+from duly.stores.sqlite.connection import OwnConnection
 from tests.receiver.faults.doors import PATIENCE
 from tests.receiver.faults.shops import Mode, Shop
 from tests.support.processes import Worker

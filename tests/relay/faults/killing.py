@@ -19,9 +19,9 @@ from tests.relay.faults.posts import sender
 
 from duly.http_client import async_transport  # noqa: F401  # before the fork, not in each child
 from duly.relay.sender import Sender
-from duly.stores.postgres.patience import PatientAsyncConnection
+from duly.stores.postgres.deadlines import PatientAsyncConnection
 from duly.stores.sql.statements import Statements
-from duly.stores.sqlite.own import OwnCursor
+from duly.stores.sqlite.connection import OwnCursor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from duly.core.onestep import finish
 from duly.core.session import Opened, Rows
 from duly.jobs.registry import Registry
 from duly.jobs.tx import AsyncTx, Tx
-from duly.stores.join import join
+from duly.stores.join.recognise import join
 from tests.stores.join.handles import BlockingHandle
 from tests.stores.join.ways import ALL, Colour, Way
 

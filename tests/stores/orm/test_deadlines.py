@@ -93,7 +93,7 @@ async def test_a_claim_that_is_never_answered_is_given_up_at_the_senders_deadlin
 async def test_an_inline_handler_that_waits_for_ever_is_ended_at_its_timeout(
     world: World, place: Place, scope: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duly.stores.openers.deadlines.SLACK", 0.0)
+    monkeypatch.setattr("duly.stores.orm.deadlines.SLACK", 0.0)
 
     async def sleep(event: duly.Event, hand: Hand) -> None:
         await hand.write(event.id)
@@ -119,7 +119,7 @@ async def test_a_handler_that_returns_too_late_has_failed_and_the_database_has_n
 
     Without the slack duly ends it, with the slack PostgreSQL ends its idle transaction first.
     """
-    monkeypatch.setattr("duly.stores.openers.deadlines.SLACK", slack)
+    monkeypatch.setattr("duly.stores.orm.deadlines.SLACK", slack)
 
     async def dawdle(event: duly.Event, hand: Hand) -> None:
         await hand.write(event.id)

@@ -8,8 +8,8 @@ import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from duly.stores.openers import deadlines
-from duly.stores.openers.deadlines import Watchdog
+from duly.stores.orm import deadlines
+from duly.stores.orm.deadlines import Watchdog
 from tests.support.processes.leading import PATIENCE
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from tests.stores.join.sqlalchemy_handles import engine_url
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-    from duly.stores.drivers import Colour
+    from duly.stores.join.drivers import Colour
 
     Body = Callable[[duly.Event, "Hand"], Awaitable[None]]
 

@@ -10,7 +10,7 @@ from psycopg import conninfo
 
 from duly.core.defaults import WAIT, Names
 from duly.core.errors import Misuse
-from duly.stores.postgres.server import Durability, look, refuse_unsafe
+from duly.stores.postgres.server_checks import Durability, look, refuse_unsafe
 from duly.stores.postgres.session import PostgresSession, Wire
 from duly.stores.sql.migrations import check
 from duly.stores.sql.statements import statements

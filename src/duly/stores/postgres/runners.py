@@ -21,8 +21,12 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from duly.core.defaults import BATCH_WAIT
 from duly.core.onestep import finish
-from duly.stores.forks import FreshLock
-from duly.stores.postgres.handling import (
+from duly.stores.fork_lock import FreshLock
+from duly.stores.postgres.deadlines import ANSWER, PatientAsyncConnection, PatientConnection
+from duly.stores.postgres.loop_pool import POOL_WAIT, RECONNECT, LoopPool
+from duly.stores.postgres.psycopg_adapters import AwaitedWire, BlockingWire
+from duly.stores.postgres.retry import died, give_up, may_run_again
+from duly.stores.postgres.user_transactions import (
     Ending,
     begun,
     begun_awaited,
@@ -31,11 +35,7 @@ from duly.stores.postgres.handling import (
     refuse_unsound,
     unless_lost,
 )
-from duly.stores.postgres.looppool import POOL_WAIT, RECONNECT, LoopPool
-from duly.stores.postgres.patience import ANSWER, PatientAsyncConnection, PatientConnection
-from duly.stores.postgres.psycopg_wires import AwaitedWire, BlockingWire
-from duly.stores.postgres.reruns import died, give_up, may_run_again
-from duly.stores.surely import surely
+from duly.stores.shielding import surely
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from duly.core.session import Opened, Operation
     from duly.stores.postgres.connect import Target
-    from duly.stores.revoking import Loan
+    from duly.stores.revocable_connection import Loan
 
 T = TypeVar("T")
 # And not less, however late it is: a server that is well answers in a moment.

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Self
 import psycopg
 
 from duly.core.onestep import finish
-from duly.stores.base import Capabilities, Store
 from duly.stores.postgres.connect import Target, settings
-from duly.stores.postgres.listening import listen
-from duly.stores.postgres.psycopg_wires import BlockingWire
-from duly.stores.postgres.reruns import give_up
+from duly.stores.postgres.listen import listen
+from duly.stores.postgres.psycopg_adapters import BlockingWire
+from duly.stores.postgres.retry import give_up
 from duly.stores.postgres.runners import AwaitedRunner, BlockingRunner
-from duly.stores.postgres.server import Durability, look, refuse_unsafe
+from duly.stores.postgres.server_checks import Durability, look, refuse_unsafe
 from duly.stores.sql.migrations import apply_next, check, schema_version
+from duly.stores.store import Capabilities, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable

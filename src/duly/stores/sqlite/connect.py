@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from duly.core.errors import UnsafeStore
-from duly.stores.sqlite.own import OwnConnection
+from duly.stores.sqlite.connection import OwnConnection
 
 if TYPE_CHECKING:
     from datetime import timedelta

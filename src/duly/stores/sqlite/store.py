@@ -16,9 +16,11 @@ from weakref import WeakKeyDictionary, finalize
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.core.session import Opened
-from duly.stores.base import Capabilities, Store
+from duly.stores.shielding import surely
 from duly.stores.sql.migrations import check, schema_version
-from duly.stores.sqlite.handling import (
+from duly.stores.sqlite.loop_transactions import Turns
+from duly.stores.sqlite.thread import Thread
+from duly.stores.sqlite.user_transactions import (
     begin,
     commit_handled,
     lent,
@@ -26,10 +28,8 @@ from duly.stores.sqlite.handling import (
     transaction,
     unended,
 )
-from duly.stores.sqlite.thread import Thread
-from duly.stores.sqlite.turns import Turns
 from duly.stores.sqlite.writer import OPENING, Writer
-from duly.stores.surely import surely
+from duly.stores.store import Capabilities, Store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.defaults import Names
     from duly.core.session import Operation
-    from duly.stores.sqlite.own import OwnConnection
+    from duly.stores.sqlite.connection import OwnConnection
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from duly.stores.forks import FreshLock
-from duly.stores.surely import surely
+from duly.stores.fork_lock import FreshLock
+from duly.stores.shielding import surely
 
 T = TypeVar("T")
 Asked = tuple[asyncio.Future[Any], Callable[[], Any]]

@@ -23,11 +23,11 @@ from duly.core.errors import Held, Misuse
 from duly.core.onestep import finish
 from duly.stores.sql.migrations import apply_next, latest, schema_version
 from duly.stores.sql.statements import statements
+from duly.stores.sqlite.adapters import BlockingWire
 from duly.stores.sqlite.connect import connect
 from duly.stores.sqlite.errors import refused, translated, unavailable
-from duly.stores.sqlite.handling import given_up, transaction
 from duly.stores.sqlite.session import SqliteSession, milliseconds
-from duly.stores.sqlite.wires import BlockingWire
+from duly.stores.sqlite.user_transactions import given_up, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.defaults import Names
     from duly.core.session import Operation, Session
-    from duly.stores.sqlite.handling import Guard
-    from duly.stores.sqlite.own import OwnConnection
+    from duly.stores.sqlite.connection import OwnConnection
     from duly.stores.sqlite.session import Wire
+    from duly.stores.sqlite.user_transactions import Guard
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 EXAMPLES = """\
 examples:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.stores.opening import store
+from duly.stores.open import store
 from duly.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from duly.app import Duly
     from duly.core.clock import Clock
-    from duly.stores.base import Store
+    from duly.stores.store import Store
     from duly.tools.proving.asks import Ask
 
 

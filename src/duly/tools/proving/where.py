@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from duly.app import Duly
 from duly.core.errors import Misuse
 from duly.core.extras import needs
-from duly.stores.sqlite.own import OwnConnection
+from duly.stores.sqlite.connection import OwnConnection
 from duly.tools.proving.clocks import Time, time_for
 from duly.tools.serving.loading import by_name as imported_by_name
 from duly.tools.serving.loading import loaded

@@ -14,7 +14,7 @@ from duly.core.errors import Misuse
 from duly.core.validation import checked_clock
 from duly.outbox.relay_liveness import NO_RELAY
 from duly.receiver import metrics
-from duly.stores.begins import begin_of
+from duly.stores.orm.begin import begin_of
 from duly.tools.output import without_passwords
 from duly.tools.serving.loading import loaded
 from duly.tools.testing.databases import store_at
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duly.core.clock import Clock
-    from duly.stores.base import Store
-    from duly.stores.joinable import BeginsTransactions
+    from duly.stores.join.protocols import BeginsTransactions
+    from duly.stores.store import Store
 
 WHICH = (
     'which application? Write duly_app = "shop:app" under [tool.pytest.ini_options] in '

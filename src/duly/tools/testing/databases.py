@@ -15,14 +15,14 @@ from urllib.parse import parse_qs, quote, urlsplit
 from duly.core.defaults import Names, names
 from duly.core.errors import Misuse
 from duly.core.extras import needs
-from duly.stores.opening import store as named_store
+from duly.stores.open import store as named_store
 from duly.tools.testing.guarding import OURS, place, test_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duly.core.clock import Clock
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 POSTGRES = ("postgresql", "postgres")
 PREFIX = "duly_test_"

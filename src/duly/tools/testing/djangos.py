@@ -5,7 +5,7 @@ from __future__ import annotations
 from duly.core.defaults import WAIT, names
 from duly.core.extras import needs
 from duly.core.onestep import finish
-from duly.stores.begins import begin_of, django
+from duly.stores.orm.begin import begin_of, django
 from duly.tools.output import without_passwords
 from duly.tools.testing.databases import store_at
 from duly.tools.testing.guarding import NotATestDatabase, test_database
@@ -27,7 +27,7 @@ def django_test_database(
     with needs("django", "Django"):
         from django.db import connections
 
-        from duly.stores.openers.django_tests import empty, is_test_database
+        from duly.stores.orm.django_tests import empty, is_test_database
     connection, where = connections[alias], names(prefix, schema)
     url = begin_of(django(alias), where, None).url()
     if not is_test_database(connection):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from duly.app import Duly
     from duly.outbox.message import Message
-    from duly.stores.joinable import BeginsTransactions
+    from duly.stores.join.protocols import BeginsTransactions
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import duly
 
 if TYPE_CHECKING:
-    from duly.stores.joinable import BeginsTransactions
+    from duly.stores.join.protocols import BeginsTransactions
 
 SECRET = "whsec_" + "A" * 32
 DEFERRED, INLINE = "orders", "ledger.v2"

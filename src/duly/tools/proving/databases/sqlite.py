@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import Misuse
 from duly.core.session import host_time
-from duly.stores.opening import store
+from duly.stores.open import store
 from duly.tools.proving.databases.base import (
     AGING,
     LEFT,

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, url
 
 from duly.core.errors import Misuse
 from duly.core.extras import needs
-from duly.stores.opening import store
+from duly.stores.open import store
 from duly.tools.output import one_line
 from duly.tools.storm.databases.asked import HURRY, LOOK, Asked, Unreachable
 from duly.tools.storm.databases.servers import Server, same_folder, server_pid

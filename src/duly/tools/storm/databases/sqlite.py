@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from duly.core.errors import Misuse
-from duly.stores.opening import store
+from duly.stores.open import store
 from duly.tools.storm.databases.asked import HURRY, LOOK, Asked, Unreachable
 from duly.tools.storm.tables import ON_SQLITE, TABLES
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.stores.owners.sqlalchemy_errors import explained
+from duly.stores.join.sqlalchemy_errors import explained
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -9,9 +9,9 @@ from weakref import WeakSet
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
-from duly.stores.postgres.patience import PatientAsyncConnection
-from duly.stores.postgres.psycopg_wires import AwaitedWire
-from duly.stores.postgres.reruns import give_up
+from duly.stores.postgres.deadlines import PatientAsyncConnection
+from duly.stores.postgres.psycopg_adapters import AwaitedWire
+from duly.stores.postgres.retry import give_up
 
 if TYPE_CHECKING:
     from duly.stores.postgres.connect import Target

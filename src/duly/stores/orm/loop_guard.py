@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import Misuse
-from duly.stores.drivers import type_names
+from duly.stores.join.drivers import type_names
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop

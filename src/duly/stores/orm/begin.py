@@ -15,9 +15,9 @@ from urllib.parse import unquote
 
 from duly.core.errors import Misuse, UnsafeStore
 from duly.core.validation import kind
-from duly.stores.drivers import Colour, type_names
-from duly.stores.openers.deadlines import Bounds
-from duly.stores.revoking import Loan
+from duly.stores.join.drivers import Colour, type_names
+from duly.stores.orm.deadlines import Bounds
+from duly.stores.revocable_connection import Loan
 from duly.stores.sql.migrations import INSTALLATION, META_READ, schema_version
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.defaults import Names
     from duly.core.session import Opened, Session
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 FORMS = "a SQLAlchemy sessionmaker or async_sessionmaker, or duly.django('default')"
 # What people pass instead, and what to pass.
@@ -112,15 +112,15 @@ def begin_of(begin: object, names: Names, clock: Clock | None) -> Begin:
     """Recognise what the user handed over."""
     found = type_names(begin)
     if isinstance(begin, DjangoAlias):
-        from duly.stores.openers.django import Alias
+        from duly.stores.orm.django import Alias
 
         return Alias(begin.alias, names, clock)
     if "sqlalchemy.sessionmaker" in found:
-        from duly.stores.openers.sqlalchemy import Blocking
+        from duly.stores.orm.sqlalchemy import Blocking
 
         return Blocking(begin, names, clock)
     if "sqlalchemy.async_sessionmaker" in found:
-        from duly.stores.openers.sqlalchemy import Awaited
+        from duly.stores.orm.sqlalchemy import Awaited
 
         return Awaited(begin, names, clock)
     remedy = next((f": {REMEDIES[name]}" for name in found if name in REMEDIES), "")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from duly.core.errors import StoreUnavailable
 from duly.core.session import ended
 from duly.jobs.invoke import HandlerFailed, Overdue, Unfinished
-from duly.stores.drivers import find_driver, type_names
+from duly.stores.join.drivers import find_driver, type_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.core.session import Session
-from duly.stores.drivers import check_names
+from duly.stores.join.drivers import check_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

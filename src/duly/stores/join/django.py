@@ -9,9 +9,9 @@ from django.db import connections, transaction
 
 from duly.core.errors import NotJoinable
 from duly.core.session import ended
-from duly.stores.drivers import driver_session, find_driver
-from duly.stores.mistakes import DATABASE, PSYCOPG2
-from duly.stores.owners.lazy import LazySession
+from duly.stores.join.drivers import driver_session, find_driver
+from duly.stores.join.hints import DATABASE, PSYCOPG2
+from duly.stores.join.lazy_session import LazySession
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

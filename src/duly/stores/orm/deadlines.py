@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from duly.core.errors import StoreUnavailable
 from duly.jobs.invoke import Overdue
-from duly.stores.forks import FreshLock
-from duly.stores.openers.endings import lost
-from duly.stores.revoking import Loan
+from duly.stores.fork_lock import FreshLock
+from duly.stores.orm.commit_check import lost
+from duly.stores.revocable_connection import Loan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

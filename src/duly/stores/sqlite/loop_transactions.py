@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import Held
 from duly.core.session import Opened
-from duly.stores.sqlite.handling import begin, commit_handled, lent, roll_back, unended
+from duly.stores.shielding import surely
+from duly.stores.sqlite.adapters import answered, autocommits, run, write_each
 from duly.stores.sqlite.thread import Thread
-from duly.stores.sqlite.wires import answered, autocommits, run, write_each
-from duly.stores.surely import surely
+from duly.stores.sqlite.user_transactions import begin, commit_handled, lent, roll_back, unended
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from datetime import timedelta
 
     from duly.core.session import Row, Rows, Value
-    from duly.stores.sqlite.own import OwnConnection
+    from duly.stores.sqlite.connection import OwnConnection
     from duly.stores.sqlite.writer import Writer
 
 

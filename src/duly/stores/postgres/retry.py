@@ -12,8 +12,8 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 from duly.core.errors import FOR_RECEIVERS, Held, StoreRefused, StoreUnavailable
+from duly.stores.postgres.deadlines import NoAnswer
 from duly.stores.postgres.errors import RERUN
-from duly.stores.postgres.patience import NoAnswer
 
 RUNS = 3
 # Each has cost the caller seconds.

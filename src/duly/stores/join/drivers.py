@@ -36,35 +36,35 @@ class Driver:
 
 def sqlite3_wire(connection: Any) -> Any:
     """A ``sqlite3.Connection``."""
-    from duly.stores.sqlite.wires import BlockingWire
+    from duly.stores.sqlite.adapters import BlockingWire
 
     return BlockingWire(connection)
 
 
 def aiosqlite_wire(connection: Any) -> Any:
     """An ``aiosqlite.Connection``."""
-    from duly.stores.sqlite.wires import AiosqliteWire
+    from duly.stores.sqlite.adapters import AiosqliteWire
 
     return AiosqliteWire(connection)
 
 
 def psycopg_wire(connection: Any) -> Any:
     """A ``psycopg.Connection``."""
-    from duly.stores.postgres.psycopg_wires import BlockingWire
+    from duly.stores.postgres.psycopg_adapters import BlockingWire
 
     return BlockingWire(connection)
 
 
 def psycopg_async_wire(connection: Any) -> Any:
     """A ``psycopg.AsyncConnection``."""
-    from duly.stores.postgres.psycopg_wires import AwaitedWire
+    from duly.stores.postgres.psycopg_adapters import AwaitedWire
 
     return AwaitedWire(connection)
 
 
 def asyncpg_wire(connection: Any) -> Any:
     """An ``asyncpg.Connection``, or the proxy that its pool hands out."""
-    from duly.stores.postgres.asyncpg_wire import AsyncpgWire
+    from duly.stores.postgres.asyncpg_adapter import AsyncpgWire
 
     return AsyncpgWire(connection)
 

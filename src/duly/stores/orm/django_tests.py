@@ -20,7 +20,7 @@ from django.db import connections, transaction
 from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 
 from duly.core.onestep import finish
-from duly.stores.join import join
+from duly.stores.join.recognise import join
 from duly.stores.sql.migrations import schema_version
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from duly.core.defaults import Names
     from duly.core.session import Session
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 # Every table that has rows of work in it; what the installation is stays.
 TABLES = (

@@ -13,10 +13,10 @@ from psycopg.pq import TransactionStatus
 from duly.core.errors import Misuse
 from duly.core.session import Opened, ended
 from duly.jobs.invoke import Unfinished
-from duly.stores.postgres.patience import ANSWER, PatientAsyncConnection, PatientConnection
-from duly.stores.postgres.reruns import give_up, lost
-from duly.stores.revoking import Loan
-from duly.stores.surely import surely
+from duly.stores.postgres.deadlines import ANSWER, PatientAsyncConnection, PatientConnection
+from duly.stores.postgres.retry import give_up, lost
+from duly.stores.revocable_connection import Loan
+from duly.stores.shielding import surely
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -15,21 +15,21 @@ from sqlalchemy.exc import SQLAlchemyError
 from duly.core.errors import Misuse
 from duly.core.session import Opened, ended
 from duly.jobs.tx import unending
-from duly.stores.drivers import type_names
-from duly.stores.join import join
-from duly.stores.openers.addresses import postgres_address, sqlite_address
-from duly.stores.openers.deadlines import AwaitedDeadline, BlockingDeadline, cut_line
-from duly.stores.openers.endings import (
+from duly.stores.join.drivers import type_names
+from duly.stores.join.recognise import join
+from duly.stores.join.sqlalchemy import checked_dialect
+from duly.stores.join.sqlalchemy_errors import started
+from duly.stores.orm.addresses import postgres_address, sqlite_address
+from duly.stores.orm.commit_check import (
     Ending,
     must_throw_away,
     refuse_left_open,
     refuse_unseen_commit,
     refuse_unsound,
 )
-from duly.stores.openers.loops import LoopGuard
-from duly.stores.owners.sqlalchemy import checked_dialect
-from duly.stores.owners.sqlalchemy_errors import started
-from duly.stores.surely import surely
+from duly.stores.orm.deadlines import AwaitedDeadline, BlockingDeadline, cut_line
+from duly.stores.orm.loop_guard import LoopGuard
+from duly.stores.shielding import surely
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from duly.core.clock import Clock
     from duly.core.defaults import Names
-    from duly.stores.drivers import Colour
-    from duly.stores.openers.deadlines import Bounds
+    from duly.stores.join.drivers import Colour
+    from duly.stores.orm.deadlines import Bounds
 
 # Seconds for the ROLLBACK of a transaction that failed, before its connection is thrown away.
 ROLLING_BACK = 3.0

@@ -14,8 +14,8 @@ from duly.core.clock import Clock
 from duly.core.defaults import Names
 from duly.core.errors import NotJoinable, WrongColour
 from duly.core.session import Session
-from duly.stores.drivers import DRIVERS, Colour, Driver, driver_session, type_names
-from duly.stores.mistakes import describe, refusal
+from duly.stores.join.drivers import DRIVERS, Colour, Driver, driver_session, type_names
+from duly.stores.join.hints import describe, refusal
 
 __all__ = ["Colour", "join", "recognise"]
 
@@ -67,21 +67,21 @@ def join_driver(driver: Driver) -> Kind:
 
 def join_sqlalchemy(target: Any, names: Names, clock: Clock | None) -> Session:
     """A ``Connection``, a ``Session``, or the ``scoped_session`` that stands for one."""
-    from duly.stores.owners.sqlalchemy import blocking_session
+    from duly.stores.join.sqlalchemy import blocking_session
 
     return blocking_session(target, names, clock)
 
 
 def join_sqlalchemy_async(target: Any, names: Names, clock: Clock | None) -> Session:
     """An ``AsyncConnection``, an ``AsyncSession``, or the ``async_scoped_session`` for one."""
-    from duly.stores.owners.sqlalchemy import awaited_session
+    from duly.stores.join.sqlalchemy import awaited_session
 
     return awaited_session(target, names, clock)
 
 
 def join_django(target: Any, names: Names, clock: Clock | None) -> Session:
     """``django.db.connections[alias]``, or ``django.db.connection``, which stands for one."""
-    from duly.stores.owners.django import blocking_session
+    from duly.stores.join.django import blocking_session
 
     return blocking_session(target, names, clock)
 

@@ -13,7 +13,7 @@ from duly.core.validation import checked_clock, checked_count
 
 if TYPE_CHECKING:
     from duly.core.clock import Clock
-    from duly.stores.base import Store
+    from duly.stores.store import Store
 
 FORMS = "sqlite:///shop.db, sqlite:////var/lib/shop.db, postgresql://user@host/name or memory:"
 MOST_CONNECTIONS = 1000

@@ -8,8 +8,8 @@ from duly.core.answers import Answer, Duplicate, First
 from duly.core.defaults import names
 from duly.core.errors import Misuse
 from duly.core.validation import checked_clock, kind
-from duly.stores.base import Store
-from duly.stores.join import Colour, join, recognise
+from duly.stores.join.recognise import Colour, join, recognise
+from duly.stores.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable

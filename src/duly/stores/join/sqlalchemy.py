@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import NotJoinable
 from duly.core.session import ended
-from duly.stores.drivers import Driver, driver_session, find_driver, type_names
-from duly.stores.mistakes import DATABASE
-from duly.stores.owners.lazy import LazySession
-from duly.stores.owners.sqlalchemy_bridge import BridgedWire
-from duly.stores.owners.sqlalchemy_errors import explained, started
+from duly.stores.join.drivers import Driver, driver_session, find_driver, type_names
+from duly.stores.join.hints import DATABASE
+from duly.stores.join.lazy_session import LazySession
+from duly.stores.join.sqlalchemy_errors import explained, started
+from duly.stores.join.sqlalchemy_run_sync import BridgedWire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

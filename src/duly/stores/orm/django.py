@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from duly.core.errors import Misuse
 from duly.core.extras import needs
 from duly.core.session import Opened, ended
-from duly.stores.join import join
-from duly.stores.openers.addresses import postgres_address, sqlite_address
-from duly.stores.openers.deadlines import BlockingDeadline
-from duly.stores.openers.endings import (
+from duly.stores.join.recognise import join
+from duly.stores.orm.addresses import postgres_address, sqlite_address
+from duly.stores.orm.commit_check import (
     Ending,
     must_throw_away,
     refuse_left_open,
     refuse_unseen_commit,
     refuse_unsound,
 )
+from duly.stores.orm.deadlines import BlockingDeadline
 
 with needs("django", "Django"):
     from django.core.exceptions import ImproperlyConfigured
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.defaults import Names
     from duly.core.session import Session
-    from duly.stores.drivers import Colour
-    from duly.stores.openers.deadlines import Bounds
-    from duly.stores.openers.django_tests import App
+    from duly.stores.join.drivers import Colour
+    from duly.stores.orm.deadlines import Bounds
+    from duly.stores.orm.django_tests import App
 
 LEAVING = threading.local()
 
@@ -115,7 +115,7 @@ class Alias:
     def attend(self, app: App) -> None:
         """While Django's tests run, let the app's rows and connections end with Django's own."""
         if "django.test.utils" in sys.modules:
-            from duly.stores.openers import django_tests
+            from duly.stores.orm import django_tests
 
             django_tests.attend(self._connection(), app)
 
@@ -264,7 +264,7 @@ def committing(connection: Any) -> Any:
 
 def refuse_tests_in_memory(connection: Any) -> None:
     """Refuse Django's usual test database on SQLite, which has one connection only."""
-    from duly.stores.openers.django_tests import tests_are_running
+    from duly.stores.orm.django_tests import tests_are_running
 
     if connection.is_in_memory_db() and tests_are_running():
         raise Misuse(

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from duly.core.errors import Misuse
 from duly.core.session import ended
 from duly.jobs.invoke import Unfinished
-from duly.stores.revoking import Loan
+from duly.stores.revocable_connection import Loan
 from duly.stores.sqlite.errors import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from duly.stores.sqlite.own import OwnConnection
+    from duly.stores.sqlite.connection import OwnConnection
     from duly.stores.sqlite.writer import Writer
 
 # Seconds for the call of a thread whose connection is taken away to end.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 
-from duly.stores.drivers import type_names
+from duly.stores.join.drivers import type_names
 
 JOINABLE = (
     "pass a duly.store(...), or an open sqlite3, aiosqlite, psycopg, asyncpg, SQLAlchemy 2 or "

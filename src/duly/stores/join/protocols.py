@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from duly.jobs.tx import AsyncTx, Tx
-    from duly.stores.begins import DjangoAlias
+    from duly.stores.orm.begin import DjangoAlias
 
 
 class BlockingConnection(Protocol):
