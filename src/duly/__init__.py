@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from duly import aio
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.core.answers import Duplicate, First
     from duly.core.errors import (
         DulyError,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         WrongColour,
     )
     from duly.core.retry import Backoff, Dead, NotYet, Retry
+    from duly.idempotency import dedup, dedup_many, fence, migrate, newer, once, prune
     from duly.inbox.event import Event
     from duly.inbox.forget import Forgotten, StillAtWork
     from duly.jobs.dead import DeadLetter
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from duly.stores.orm.begin import django
     from duly.stores.store import Store
     from duly.tools.proving.asserting import assert_effectively_once
-    from duly.verbs import dedup, dedup_many, fence, migrate, newer, once, prune
     from duly.webhooks.diagnose.explain import explain
     from duly.webhooks.provider import Provider
     from duly.webhooks.secrets import Secret
@@ -81,7 +81,7 @@ _NAMES = {
     "duly.core.answers": ("Duplicate", "First"),
     "duly.core.retry": ("Backoff", "Dead", "NotYet", "Retry"),
     "duly.ledger.replay": ("Replayed",),
-    "duly.app": ("Duly",),
+    "duly.app.duly": ("Duly",),
     "duly.webhooks.diagnose.explain": ("explain",),
     "duly.webhooks.provider": ("Provider",),
     "duly.webhooks.secrets": ("Secret",),
@@ -106,7 +106,7 @@ _NAMES = {
     "duly.stores.orm.begin": ("django",),
     "duly.stores.open": ("store",),
     "duly.tools.proving.asserting": ("assert_effectively_once",),
-    "duly.verbs": ("dedup", "dedup_many", "fence", "migrate", "newer", "once", "prune"),
+    "duly.idempotency": ("dedup", "dedup_many", "fence", "migrate", "newer", "once", "prune"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly.app import Awaited
+from duly.app.duly import Awaited
 from tests.support.bad_job_values import BAD_IN_A_HANDLER, BAD_IN_A_SCHEDULE
 from tests.support.bad_values import BAD_IN_A_CALL, BAD_IN_A_SOURCE, BAD_IN_AN_APP
 from tests.support.inboxes import found

@@ -9,10 +9,10 @@ from typing import Any, ForwardRef
 import pytest
 
 import duly
-from duly import aio, verbs
-from duly.app import Awaited
-from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
-from duly.app_outbox import AwaitedOutbox, Outbox
+from duly import aio, idempotency
+from duly.app.dead import AwaitedDeadVerbs, DeadVerbs
+from duly.app.duly import Awaited
+from duly.app.outbox import AwaitedOutbox, Outbox
 from duly.core.errors import Code, DulyError
 from duly.core.failures import Failure
 from duly.jobs.job import AsyncJob, Job
@@ -64,7 +64,7 @@ def functions_of(module: object) -> set[str]:
 def test_every_verb_has_its_twin() -> None:
     blocking = {name for name in duly.__all__ if inspect.isfunction(getattr(duly, name))}
     assert blocking - ONE_COLOUR == functions_of(aio) - INSIDE
-    assert blocking - ONE_COLOUR <= functions_of(verbs)
+    assert blocking - ONE_COLOUR <= functions_of(idempotency)
 
 
 @pytest.mark.parametrize("name", sorted(functions_of(aio) - INSIDE))
@@ -83,8 +83,8 @@ def test_turns_of_both_colours_offer_the_same() -> None:
             for name, value in found.items()
         }
 
-    assert offered(verbs.LeasedTurn) == offered(aio.LeasedTurn)
-    assert offered(Turn).items() <= offered(verbs.LeasedTurn).items()
+    assert offered(idempotency.LeasedTurn) == offered(aio.LeasedTurn)
+    assert offered(Turn).items() <= offered(idempotency.LeasedTurn).items()
 
 
 def test_verbs_of_an_application_have_their_twins() -> None:

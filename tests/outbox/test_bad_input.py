@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly.app_outbox import AwaitedOutbox, Outbox
+from duly.app.outbox import AwaitedOutbox, Outbox
 from tests.support.bad_outbox_values import (
     BAD_IN_A_GUARD,
     BAD_IN_A_LETTER,

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, assert_type
 
 import duly
-from duly import aio, verbs
+from duly import aio, idempotency
 from duly.core.session import Row, Rows
 from duly.ledger.turn import Turn
 
@@ -29,7 +29,7 @@ def blocking(store: duly.Store, connection: sqlite3.Connection) -> None:
         assert_type(turn, Turn)
         assert_type(turn.first, bool)
     with duly.once(store, "a", "b", lease=LEASE) as leased:
-        assert_type(leased, verbs.LeasedTurn)
+        assert_type(leased, idempotency.LeasedTurn)
         assert_type(leased.epoch, int)
     assert_type(duly.fence(store, "a", "b", lambda: [1]), list[int])
     assert_type(duly.newer(connection, "a", 1, "skip"), bool)

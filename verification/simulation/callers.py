@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly import aio
-from duly.app_enqueue import committed
+from duly.app.enqueue import committed
 from duly.core.errors import Held, LeaseLost, StoreUnavailable
 from verification.simulation.actors import Actor
 from verification.simulation.application import application

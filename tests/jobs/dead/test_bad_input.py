@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.app_dead import DeadVerbs
+from duly.app.dead import DeadVerbs
 from tests.jobs.dead.dying import NOT_THERE, SECOND
 from tests.jobs.enqueue.desks import Desk
 from tests.support.refusals import refused

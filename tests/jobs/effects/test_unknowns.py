@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.app_jobs import SPARE
+from duly.app.jobs import SPARE
 from duly.jobs.effects import TRIES
 from duly.jobs.job import AsyncJob, Job
 from duly.worker.settings import Settings

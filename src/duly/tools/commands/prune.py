@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from duly.core.defaults import PRUNE_CHUNK
 from duly.core.onestep import finish
+from duly.idempotency import prune
 from duly.inbox.retention import prune_bodies, prune_counters, prune_events
 from duly.jobs.workers import prune_effects, prune_history, prune_workers
 from duly.tools.output import Progress, add_json_option, answer
 from duly.tools.where import add_store_options, place_of, store_named
-from duly.verbs import prune
 
 if TYPE_CHECKING:
     import argparse

@@ -27,7 +27,7 @@ from duly.tools.working.relays import hosted_relay, relay_members, relay_text
 if TYPE_CHECKING:
     import argparse
 
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.relay.settings import RelaySettings
 
 EXAMPLES = f"""\

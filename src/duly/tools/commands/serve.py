@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import argparse
     import socket
 
-    from duly.app import Duly
+    from duly.app.duly import Duly
 
 EXAMPLES = f"""\
 examples:

@@ -25,7 +25,7 @@ from duly.tools.working.plans import hosted, planned
 from duly.worker.settings import GRACE, MOST_AT_ONCE
 
 if TYPE_CHECKING:
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.tools.working.plans import Plan
 
 EXAMPLES = f"""\

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.jobs.handlers import Handler
     from duly.tools.proving.asks import Ask
     from duly.tools.proving.watch import Trap

@@ -18,7 +18,7 @@ from duly.webhooks.verify import verify
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.inbox.route import Route
     from duly.tools.proving.where import Subject
     from duly.tools.testing.keys import Keys

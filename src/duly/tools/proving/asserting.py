@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duly.app import Duly
+from duly.app.duly import Duly
 from duly.core.errors import Misuse
 from duly.core.validation import kind
 from duly.tools.proving.asks import EventAsk, JobAsk

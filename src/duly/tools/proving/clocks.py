@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.core.clock import Clock
     from duly.stores.store import Store
     from duly.tools.proving.asks import Ask

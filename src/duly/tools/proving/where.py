@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from duly.app import Duly
+from duly.app.duly import Duly
 from duly.core.errors import Misuse
 from duly.core.extras import needs
 from duly.stores.sqlite.connection import OwnConnection

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.app import Duly
+from duly.app.duly import Duly
 from duly.core.errors import Misuse
 from duly.core.validation import kind
 from duly.tools.output import one_line

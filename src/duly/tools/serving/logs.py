@@ -18,7 +18,7 @@ from duly.tools.output import printable, without_passwords
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from duly.app import Duly
+    from duly.app.duly import Duly
 
 ACCESS = "duly.access"
 POOL = "psycopg.pool"

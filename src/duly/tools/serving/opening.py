@@ -21,7 +21,7 @@ from duly.webhooks import provider_named, provider_names
 from duly.worker.settings import CONCURRENCY
 
 if TYPE_CHECKING:
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.core.json_bytes import Json
     from duly.inbox.route import Route
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.relay.stats import Relayed
     from duly.service.service_thread import Hosted
     from duly.tools.serving.settings import Settings

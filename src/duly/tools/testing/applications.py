@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.app import Duly
+from duly.app.duly import Duly
 from duly.core.errors import Misuse
 from duly.core.validation import checked_clock
 from duly.outbox.relay_liveness import NO_RELAY

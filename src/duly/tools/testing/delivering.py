@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
-from duly.app_checks import checked_switch, loop_is_running
+from duly.app.checks import checked_switch, loop_is_running
 from duly.core.errors import Misuse
 from duly.core.validation import checked_count
 from duly.tools.testing.answers import Answer, Answers
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.tools.testing.parcels import Payload, Wrong
     from duly.webhooks.sign import Signed
     from duly.webhooks.source import Source

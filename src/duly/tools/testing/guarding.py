@@ -11,7 +11,7 @@ from duly.core.extras import needs
 from duly.tools.output import without_passwords
 
 if TYPE_CHECKING:
-    from duly.app import Duly
+    from duly.app.duly import Duly
 
 # What was made for a test in this process, or was said to be a test's.
 OURS: set[tuple[str, ...]] = set()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from duly.app_checks import loop_is_running
+from duly.app.checks import loop_is_running
 from duly.core.defaults import WAIT
 from duly.core.errors import Misuse, WrongColour
 from duly.core.validation import kind
@@ -24,7 +24,7 @@ from duly.tools.testing.working import Until, checked_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.outbox.lease import LeasedMessage
     from duly.outbox.registry import Outgoing
     from duly.tools.testing.clocks import HandClock

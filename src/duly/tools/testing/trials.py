@@ -17,7 +17,7 @@ from duly.tools.testing.working import RunJobs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.outbox.message import Message
     from duly.stores.join.protocols import BeginsTransactions
 

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, get_args
 
-from duly.app_checks import loop_is_running
+from duly.app.checks import loop_is_running
 from duly.core.defaults import WAIT
 from duly.core.errors import Misuse, WrongColour
 from duly.core.validation import checked_count
@@ -17,7 +17,7 @@ from duly.tools.testing.runs import Noting, Ran, Runs
 from duly.worker.settings import GRACE, LEASE, settings_of
 
 if TYPE_CHECKING:
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.tools.testing.clocks import HandClock
 
 Until = Literal["idle", "settled"]

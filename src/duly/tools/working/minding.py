@@ -17,7 +17,7 @@ from duly.core.errors import DulyError
 from duly.tools.serving.endings import FAILED, LAST, leave_at_once, start_anew
 
 if TYPE_CHECKING:
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.relay.stats import Relayed
     from duly.service.service_thread import Hosted
     from duly.tools.serving.endings import Line

@@ -13,7 +13,7 @@ from duly.worker.settings import CONCURRENCY, LEASE, settings_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.core.json_bytes import Json
     from duly.jobs.handlers import Handler
     from duly.worker.fetcher import Until

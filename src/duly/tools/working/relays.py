@@ -9,7 +9,7 @@ from duly.service.service_thread import Hosted, HostedInLoop, keep_connections
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from duly.app import Duly
+    from duly.app.duly import Duly
     from duly.core.json_bytes import Json
     from duly.outbox.registry import Outgoing
     from duly.relay.settings import RelaySettings

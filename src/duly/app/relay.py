@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from duly.app_checks import checked_until, loop_is_running
-from duly.app_secrets import texts_to_hide
+from duly.app.checks import checked_until, loop_is_running
+from duly.app.secrets import texts_to_hide
 from duly.core.errors import Misuse, WrongColour
 from duly.outbox.message import ATTEMPTS, BACKOFF
 from duly.outbox.registry import TIMEOUT, checked_name, transport_of

@@ -7,15 +7,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from duly.app_checks import (
+from duly.app.checks import (
     checked_switch,
     refuse_inline,
     refuse_taken,
     with_handlers,
     with_inline_timeout,
 )
-from duly.app_dead import INSTEAD
-from duly.app_jobs import AwaitedJobVerbs, JobVerbs
+from duly.app.dead import INSTEAD
+from duly.app.jobs import AwaitedJobVerbs, JobVerbs
 from duly.core.defaults import BODIES_KEPT
 from duly.core.defaults import names as table_names
 from duly.core.errors import Misuse

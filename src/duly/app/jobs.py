@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from duly.app_checks import checked_until, loop_is_running, refuse_colour
-from duly.app_cron import CronVerbs
-from duly.app_dead import AwaitedDeadVerbs, DeadVerbs
-from duly.app_relay import AwaitedRelayVerbs, RelayVerbs
-from duly.app_secrets import texts_to_hide
-from duly.app_send import AwaitedSendVerbs, SendVerbs
+from duly.app.checks import checked_until, loop_is_running, refuse_colour
+from duly.app.cron import CronVerbs
+from duly.app.dead import AwaitedDeadVerbs, DeadVerbs
+from duly.app.relay import AwaitedRelayVerbs, RelayVerbs
+from duly.app.secrets import texts_to_hide
+from duly.app.send import AwaitedSendVerbs, SendVerbs
 from duly.core.clock import MICROSECOND
 from duly.core.errors import Misuse, WrongColour
 from duly.core.retry import Backoff

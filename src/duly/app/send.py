@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.app_enqueue import AwaitedEnqueueVerbs, EnqueueVerbs
-from duly.app_outbox import AwaitedOutbox, Outbox
+from duly.app.enqueue import AwaitedEnqueueVerbs, EnqueueVerbs
+from duly.app.outbox import AwaitedOutbox, Outbox
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.outbox.registry import WINDOW

@@ -1,0 +1,1 @@
+"""The application: sources, handlers, jobs and outbox behind one object."""
