@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from duly import Duly, Message
     from duly.stores.join.protocols import BeginsTransactions
-    from duly.tools.testing import Databases, Deliver, HandClock, RunJobs, RunRelay
+    from duly.testing import Databases, Deliver, HandClock, RunJobs, RunRelay
 
 VARIABLE = "DULY_TEST_URL"
 
@@ -59,7 +59,7 @@ def duly_app_path(pytestconfig: pytest.Config) -> str | None:
 @pytest.fixture(scope="session")
 def duly_databases(pytestconfig: pytest.Config) -> Iterator[Databases]:
     """Makes a database for each test."""
-    from duly.tools.testing import Databases
+    from duly.testing import Databases
 
     told = pytestconfig.getoption("--duly-url") or os.environ.get(VARIABLE) or None
     databases: Databases = plainly(Databases, told)
@@ -70,7 +70,7 @@ def duly_databases(pytestconfig: pytest.Config) -> Iterator[Databases]:
 @pytest.fixture
 def duly_url(duly_databases: Databases, tmp_path: Path) -> Iterator[str]:
     """The address of a fresh database for this test, for ``Duly(duly_url)`` or your ORM."""
-    from duly.tools.testing.applications import unwarned_of_workers
+    from duly.testing.applications import unwarned_of_workers
 
     # An app that a fixture makes on this database is closed before this fixture ends.
     with unwarned_of_workers(), duly_databases.fresh(tmp_path) as url:
@@ -86,7 +86,7 @@ def duly_begin() -> BeginsTransactions | None:
 @pytest.fixture
 def duly_clock() -> HandClock:
     """The clock of ``duly_app``, moved by hand."""
-    from duly.tools.testing import HandClock
+    from duly.testing import HandClock
 
     return HandClock()
 
@@ -106,7 +106,7 @@ def duly_app(
     duly_clock: HandClock,
 ) -> Iterator[Duly]:
     """Your application on the fresh database of this test, and on its own again afterwards."""
-    from duly.tools.testing import application, bound
+    from duly.testing import application, bound
 
     app = plainly(application, duly_app_path, pytestconfig.rootpath)
     binding = bound(app, duly_url, clock=duly_clock, begin=duly_begin)
@@ -117,7 +117,7 @@ def duly_app(
 @pytest.fixture
 def deliver(duly_app: Duly) -> Iterator[Deliver]:
     """Genuine deliveries to the app: ``deliver("stripe", {…}, times=2)``; ``await deliver.aio``."""
-    from duly.tools.testing import Deliver
+    from duly.testing import Deliver
 
     with Deliver(duly_app) as delivering:
         yield delivering
@@ -126,7 +126,7 @@ def deliver(duly_app: Duly) -> Iterator[Deliver]:
 @pytest.fixture
 def run_jobs(duly_app: Duly, duly_clock: HandClock) -> RunJobs:
     """Run the jobs that are due, and return what ran; ``await run_jobs.aio()``."""
-    from duly.tools.testing import RunJobs
+    from duly.testing import RunJobs
 
     return RunJobs(duly_app, duly_clock)
 
@@ -134,7 +134,7 @@ def run_jobs(duly_app: Duly, duly_clock: HandClock) -> RunJobs:
 @pytest.fixture
 def run_relay(duly_app: Duly, duly_clock: HandClock) -> RunRelay:
     """Record the messages that are due instead of sending them; ``await run_relay.aio()``."""
-    from duly.tools.testing import RunRelay
+    from duly.testing import RunRelay
 
     return RunRelay(duly_app, duly_clock)
 

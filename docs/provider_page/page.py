@@ -6,18 +6,10 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from duly.tools.shelf.examples import PREAMBLE, example_of, outcome, program
-from duly.tools.shelf.wording import (
-    code,
-    duration,
-    either,
-    handshake,
-    in_full,
-    in_short,
-    signs_time,
-)
 from duly.webhooks import Code, provider_named, provider_names
+from duly.webhooks.examples import PREAMBLE, example_of, outcome, program
 from duly.webhooks.selectors import place_of
+from duly.webhooks.wording import code, duration, either, handshake, in_full, in_short, signs_time
 
 if TYPE_CHECKING:
     from datetime import timedelta

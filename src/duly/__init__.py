@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from duly.outbox.egress import Egress, EgressRefused
     from duly.outbox.message import Message, Staged
     from duly.outbox.stats import OutboxStats
+    from duly.prove.asserting import assert_effectively_once
     from duly.relay.stats import Relayed
     from duly.stores.open import store
     from duly.stores.orm.begin import django
     from duly.stores.store import Store
-    from duly.tools.proving.asserting import assert_effectively_once
     from duly.webhooks.diagnose.explain import explain
     from duly.webhooks.provider import Provider
     from duly.webhooks.secrets import Secret
@@ -105,7 +105,7 @@ _NAMES = {
     "duly.stores.store": ("Store",),
     "duly.stores.orm.begin": ("django",),
     "duly.stores.open": ("store",),
-    "duly.tools.proving.asserting": ("assert_effectively_once",),
+    "duly.prove.asserting": ("assert_effectively_once",),
     "duly.idempotency": ("dedup", "dedup_many", "fence", "migrate", "newer", "once", "prune"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

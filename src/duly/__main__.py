@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from duly.tools.cli import main
+from duly.cli.main import main
 
 sys.exit(main())

@@ -201,9 +201,7 @@ def test_every_error_survives_the_way_to_another_process(kind: type[DulyError]) 
 
 
 def test_every_error_of_dulys_is_a_public_name() -> None:
-    errors = [
-        kind for kind in subclasses(DulyError) if not kind.__module__.startswith("duly.tools")
-    ]
+    errors = [kind for kind in subclasses(DulyError) if not kind.__module__.startswith("duly.cli")]
     assert {kind.__name__ for kind in errors} <= set(duly.__all__)
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import duly
+from duly.cli.main import COMMANDS, main
 from duly.stores.sql.migrations import latest, migrations
-from duly.tools.cli import COMMANDS, main
 from tests.support.catalogs import catalog, facts
 from tests.support.migrators import later_migration, migrated
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.tools.cli import main
+from duly.cli.main import main
 from tests.support.receivers import Inbox, Receiver, Seen, receiving, told
 from tests.webhooks.genuine import PROVIDERS, keys
 

@@ -12,11 +12,11 @@ from datetime import timedelta
 import pytest
 
 import duly
-from duly.tools.cli import main
-from duly.tools.sending.copies import Burst
-from duly.tools.sending.events import Event
-from duly.tools.sending.parcels import Parcel
-from duly.tools.sending.posting import Answer, Line
+from duly.cli.main import main
+from duly.testing.sending.copies import Burst
+from duly.testing.sending.events import Event
+from duly.testing.sending.parcels import Parcel
+from duly.testing.sending.posting import Answer, Line
 from duly.webhooks import Secret, provider_named
 from tests.support.processes import until
 from tests.support.receivers import Inbox, Receiver, Seen, receiving, told
@@ -65,7 +65,7 @@ def test_a_retry_is_signed_anew_where_the_provider_does_so(
     provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = iter(range(1_800_000_000, 1_900_000_000, 100))
-    monkeypatch.setattr("duly.tools.sending.parcels.time.time", lambda: next(moments))
+    monkeypatch.setattr("duly.testing.sending.parcels.time.time", lambda: next(moments))
     with receiving(lambda _: told(200, status="duplicate")) as receiver:
         assert send(provider, receiver, "--duplicate", "2") == 0
     header = {"stripe": "Stripe-Signature", "discord": "X-Signature-Timestamp"}[provider]

@@ -9,8 +9,8 @@ import pytest
 
 import duly
 from duly.core.errors import Misuse
-from duly.tools.sending.events import Event, Wish, event_of
-from duly.tools.sending.parcels import Parcel, altered
+from duly.testing.sending.events import Event, Wish, event_of
+from duly.testing.sending.parcels import Parcel, altered
 from duly.webhooks import Secret, provider_named
 from tests.webhooks.genuine import PROVIDERS, keys
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.tools.cli import main
-from duly.tools.sending.signers import variable_of
+from duly.cli.main import main
+from duly.testing.sending.signers import variable_of
 from duly.webhooks import provider_named
 from tests.support.processes.forked import run_forked
 from tests.support.receivers import receiving, told
@@ -162,7 +162,7 @@ def test_without_the_library_that_signs_it_says_what_to_install(
     provider: str, command: list[str], tmp_path: Path
 ) -> None:
     program = (
-        "import sys; sys.modules['cryptography'] = None; from duly.tools.cli import main; "
+        "import sys; sys.modules['cryptography'] = None; from duly.cli.main import main; "
         "sys.exit(main(sys.argv[1:]))"
     )
     ran = subprocess.run(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from duly.tools.cli import main
+from duly.cli.main import main
 from duly.webhooks import provider_named
 from tests.webhooks.genuine import PROVIDERS
 
@@ -121,7 +121,7 @@ def test_a_disk_that_is_full_leaves_nothing_half_written() -> None:
     limited = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
-        "from duly.tools.cli import main; sys.exit(main(['init', *sys.argv[1:]]))"
+        "from duly.cli.main import main; sys.exit(main(['init', *sys.argv[1:]]))"
     )
     Path("mine.py").write_text("mine")
     for arguments in ([], ["mine.py", "--force"]):
@@ -165,7 +165,7 @@ def test_an_app_with_a_public_key_shows_how_to_send_with_the_private_one(provide
 
 def test_on_postgres_the_library_that_is_missing_is_named_with_its_extra() -> None:
     hidden = (
-        "import sys; sys.modules['psycopg'] = None; from duly.tools.cli import main; "
+        "import sys; sys.modules['psycopg'] = None; from duly.cli.main import main; "
         "sys.exit(main(['init', '--postgres']))"
     )
     ran = subprocess.run(

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 import uvicorn
 
-from duly.tools.cli import main
+from duly.cli.main import main
 from duly.webhooks import provider_named
 from tests.webhooks.genuine import PROVIDERS
 

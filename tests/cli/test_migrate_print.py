@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from duly.tools.cli import main
+from duly.cli.main import main
 from tests.support.catalogs import catalog, facts, sqlite_path
 from tests.support.migrators import LATER, earlier_duly, later_migration, migrated
 
@@ -123,7 +123,7 @@ def test_an_old_script_that_is_run_late_does_not_take_the_version_back(
 
 
 def test_a_script_needs_neither_a_database_nor_a_driver(tmp_path: Path) -> None:
-    block = "import sys; sys.modules['psycopg'] = None; from duly.tools.cli import main; "
+    block = "import sys; sys.modules['psycopg'] = None; from duly.cli.main import main; "
     for arguments in (["--print", "postgresql://"], ["postgresql://ann@db/shop"]):
         ended = subprocess.run(
             [sys.executable, "-c", f"{block} sys.exit(main(['migrate', *{arguments}]))"],

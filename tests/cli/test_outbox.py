@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
+from duly.cli import messages
+from duly.cli.main import main
 from duly.core.failures import plain
 from duly.ledger import replay
-from duly.tools import messages
-from duly.tools.cli import main
 from tests.support.inboxes import found
 from tests.support.processes.forked import run_forked
 from tests.support.serving import clean

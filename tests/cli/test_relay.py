@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
+from duly.cli.main import main
 from duly.relay.settings import CONCURRENCY, PER_DESTINATION
-from duly.tools.cli import main
-from duly.tools.working.minding import TOGETHER
+from duly.server.supervise import TOGETHER
 from tests.outbox.receivers import Receiver
 from tests.support.processes.forked import Forked, run_forked
 from tests.support.processes.leading import PATIENCE, until

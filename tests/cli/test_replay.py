@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
+from duly.cli.dead_letters import moment
+from duly.cli.main import main
 from duly.ledger import replay
-from duly.tools.cli import main
-from duly.tools.letters import moment
 from tests.support.inboxes import done, found
 from tests.support.processes.forked import run_forked
 

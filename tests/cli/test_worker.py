@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly.tools.cli import main
-from duly.tools.working.minding import TOGETHER
+from duly.cli.main import main
+from duly.server.supervise import TOGETHER
 from tests.support.processes.forked import Forked, run_forked
 from tests.support.processes.leading import PATIENCE, until
 from tests.support.serving import SECRET, Served, clean, rows, served

@@ -14,20 +14,20 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import duly
-from duly.tools.storm.books import FIRST, SENT, Books
-from duly.tools.storm.crew import Faults
-from duly.tools.storm.databases import SqliteDatabase
-from duly.tools.storm.deliveries import Delivery, Writer
-from duly.tools.storm.downstream import Reading, Receiver
-from duly.tools.storm.events import HUB_SOURCE, Catalog, Event, Kind
-from duly.tools.storm.evidence import gathered
-from duly.tools.storm.journal import Journal
-from duly.tools.storm.ledger import audited
-from duly.tools.storm.sender import FLAGS
-from duly.tools.storm.settings import Settings, file_url
-from duly.tools.storm.shared import Place, Shared
-from duly.tools.storm.shop import Handling, shop
-from duly.tools.storm.traffic import SECOND
+from duly.demo.books import FIRST, SENT, Books
+from duly.demo.crew import Faults
+from duly.demo.databases import SqliteDatabase
+from duly.demo.deliveries import Delivery, Writer
+from duly.demo.downstream import Reading, Receiver
+from duly.demo.events import HUB_SOURCE, Catalog, Event, Kind
+from duly.demo.evidence import gathered
+from duly.demo.journal import Journal
+from duly.demo.ledger import audited
+from duly.demo.sender import FLAGS
+from duly.demo.settings import Settings, file_url
+from duly.demo.shared import Place, Shared
+from duly.demo.shop import Handling, shop
+from duly.demo.traffic import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

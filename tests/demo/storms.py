@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PROGRAM = "import sys; from duly.tools.cli import main; sys.exit(main(sys.argv[1:]))"
+PROGRAM = "import sys; from duly.cli.main import main; sys.exit(main(sys.argv[1:]))"
 COMMAND = [sys.executable, "-c", PROGRAM]
 
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from duly.tools.cli import main
-from duly.tools.storm.databases import PostgresDatabase, server_pid
-from duly.tools.storm.settings import SCHEMA, Settings
+from duly.cli.main import main
+from duly.demo.databases import PostgresDatabase, server_pid
+from duly.demo.settings import SCHEMA, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

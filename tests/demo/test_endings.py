@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.tools.cli import main
-from duly.tools.storm.signals import Quit, Signals
+from duly.cli.main import main
+from duly.demo.signals import Quit, Signals
 from tests.demo.storms import Storm
 from tests.support.processes import until
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.tools.storm import shop
-from duly.tools.storm.books import ACKNOWLEDGED
-from duly.tools.storm.databases import SqliteDatabase
-from duly.tools.storm.events import Kind
-from duly.tools.storm.operator import replay_victims
+from duly.demo import shop
+from duly.demo.books import ACKNOWLEDGED
+from duly.demo.databases import SqliteDatabase
+from duly.demo.events import Kind
+from duly.demo.operator import replay_victims
 from tests.demo.shops import AT_ONCE, SmallShop, events
 
 if TYPE_CHECKING:

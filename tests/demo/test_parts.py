@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.tools.storm.crew import Faults, Role, Slot, State
-from duly.tools.storm.databases import Look
-from duly.tools.storm.deliveries import Delivery, Sort, Writer
-from duly.tools.storm.display import Phase, PlainDisplay, Scene, display_for
-from duly.tools.storm.events import HUB_SOURCE, SHARES, SHOP, WHOLE, Catalog, Kind
-from duly.tools.storm.ledger import Line, Unit
-from duly.tools.storm.report import marks, row, verdict
-from duly.tools.storm.settings import Settings
-from duly.tools.storm.shared import Place, Shared
-from duly.tools.storm.shop import key_of, secret_of
-from duly.tools.storm.traffic import Traffic
-from duly.tools.storm.wires import Answer, Wire
+from duly.demo.crew import Faults, Role, Slot, State
+from duly.demo.databases import Look
+from duly.demo.deliveries import Delivery, Sort, Writer
+from duly.demo.display import Phase, PlainDisplay, Scene, display_for
+from duly.demo.events import HUB_SOURCE, SHARES, SHOP, WHOLE, Catalog, Kind
+from duly.demo.ledger import Line, Unit
+from duly.demo.report import marks, row, verdict
+from duly.demo.settings import Settings
+from duly.demo.shared import Place, Shared
+from duly.demo.shop import key_of, secret_of
+from duly.demo.traffic import Traffic
+from duly.demo.wires import Answer, Wire
 from tests.demo.shops import read
 
 if TYPE_CHECKING:
-    from duly.tools.storm.events import Event
+    from duly.demo.events import Event
 
 SEED = 7
 
@@ -181,7 +181,7 @@ def scene(phase: Phase = Phase.STORM, *, number: int = 1_234_567) -> Scene:
 @pytest.mark.parametrize("width", [76, 80, 120])
 def test_the_panel_fits_its_terminal_and_keeps_its_height(width: int) -> None:
     rich_console = pytest.importorskip("rich.console")
-    from duly.tools.storm.panel import panel
+    from duly.demo.panel import panel
 
     heights = set()
     for shown in (scene(), scene(Phase.DRAIN, number=0)):
@@ -213,7 +213,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_without_rich_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "duly.tools.storm.panel", raising=False)
+    monkeypatch.delitem(sys.modules, "duly.demo.panel", raising=False)
     for name in ("rich.box", "rich.console", "rich.live"):
         monkeypatch.setitem(sys.modules, name, None)
 

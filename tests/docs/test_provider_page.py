@@ -11,8 +11,6 @@ import pytest
 from docs.provider_page.command import main
 from docs.provider_page.page import page, section
 
-from duly.tools.shelf.examples import example_of, outcome, program
-from duly.tools.shelf.wording import duration, handshake, in_short
 from duly.webhooks import (
     BasicAuth,
     Echo,
@@ -25,6 +23,8 @@ from duly.webhooks import (
     provider_named,
     provider_names,
 )
+from duly.webhooks.examples import example_of, outcome, program
+from duly.webhooks.wording import duration, handshake, in_short
 
 PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
 

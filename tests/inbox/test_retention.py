@@ -10,13 +10,13 @@ import psycopg
 import pytest
 
 import duly
+from duly.cli.main import main
 from duly.core.clock import MICROSECOND
 from duly.core.onestep import finish
 from duly.inbox.accept import receive_alone, receive_many
 from duly.inbox.counters import Tally, flush
 from duly.inbox.new_event import Arrival, Flag, Status
 from duly.inbox.retention import prune_bodies, prune_counters, prune_events
-from duly.tools.cli import main
 from tests.conftest import HandClock
 from tests.support.inboxes import DAY, a_job, arrival, done, found
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
+from duly.cli import outbox as command
+from duly.cli.main import main
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.outbox.relay_liveness import NO_RELAY
 from duly.receiver import metrics
 from duly.relay.settings import RelaySettings
-from duly.tools.cli import main
-from duly.tools.commands import outbox as command
-from duly.tools.testing import isolated
-from duly.tools.working.relays import hosted_relay
+from duly.server.relay_plan import hosted_relay
+from duly.testing import isolated
 from duly.worker import maintenance
 from tests.support.processes.leading import PATIENCE, until
 from tests.support.serving import served

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from duly.tools.proving import mistakes as known
+from duly.prove import mistakes as known
 
 
 class Mistaken(NamedTuple):

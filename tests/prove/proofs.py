@@ -6,18 +6,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duly.app.loading import loaded
 from duly.core.defaults import names
-from duly.tools.proving.asks import EventAsk
-from duly.tools.proving.playing import Wishes
-from duly.tools.proving.recording import by_http_client, by_httpx, by_outbox, by_smtplib  # noqa: F401
-from duly.tools.proving.trace import named
-from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import Subject, named_site
-from duly.tools.serving.loading import loaded
+from duly.prove.asks import EventAsk
+from duly.prove.playing import Wishes
+from duly.prove.recording import by_http_client, by_httpx, by_outbox, by_smtplib  # noqa: F401
+from duly.prove.trace import named
+from duly.prove.trial import Manner, tried
+from duly.prove.where import Subject, named_site
 
 if TYPE_CHECKING:
-    from duly.tools.proving.proof import Verdict
-    from duly.tools.proving.where import Load
+    from duly.prove.proof import Verdict
+    from duly.prove.where import Load
 
 # Read and imported once, before the forks.
 named(names())

@@ -11,8 +11,8 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
+from duly.prove.asserting import assert_effectively_once
 from duly.receiver.integrations import starlette
-from duly.tools.proving.asserting import assert_effectively_once
 from tests.prove.test_assert import EVENT, SECRET, failure, right, shop
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from duly.tools.proving.calls import Call, changed, effective
-from duly.tools.proving.talks import CallMasks
+from duly.prove.calls import Call, changed, effective
+from duly.prove.talks import CallMasks
 
 URL = "https://bank.example/charges"
 

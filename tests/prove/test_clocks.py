@@ -16,14 +16,14 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import sessionmaker
 
 import duly
-from duly.tools.proving.asks import EventAsk
-from duly.tools.proving.asserting import assert_effectively_once
-from duly.tools.proving.clocks import Time, time_for
-from duly.tools.proving.moments import Span, is_moment
-from duly.tools.proving.playing import Wishes
-from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import Subject
-from duly.tools.testing import HandClock, isolated, test_database
+from duly.prove.asks import EventAsk
+from duly.prove.asserting import assert_effectively_once
+from duly.prove.clocks import Time, time_for
+from duly.prove.moments import Span, is_moment
+from duly.prove.playing import Wishes
+from duly.prove.trial import Manner, tried
+from duly.prove.where import Subject
+from duly.testing import HandClock, isolated, test_database
 from tests.prove.test_assert import EVENT, SECRET, failure, right, shop
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly.tools import cli
-from duly.tools.proving.databases.files import LIST
-from duly.tools.proving.databases.sqlite import BESIDE
+from duly.cli import main
+from duly.prove.databases.files import LIST
+from duly.prove.databases.sqlite import BESIDE
 from tests.prove.proofs import EVENTS, EXAMPLE
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_a_mistake_is_told_with_a_line_that_shows_it_again(
     database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = tmp_path / "failed"
-    code = cli.main(["prove", APP, "--event", POINTS, "--keep", str(kept), "--only", "kill:4"])
+    code = main.main(["prove", APP, "--event", POINTS, "--keep", str(kept), "--only", "kill:4"])
 
     told = capsys.readouterr()
     assert code == 1
@@ -58,11 +58,11 @@ def test_a_mistake_is_told_with_a_line_that_shows_it_again(
 
 
 def test_a_program_gets_one_document(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    right = cli.main(
+    right = main.main(
         ["prove", APP, "--event", str(EVENTS / "payment.json"), "--only", "twice", "--json"]
     )
     passed = json.loads(capsys.readouterr().out)
-    wrong = cli.main(["prove", APP, "--event", POINTS, "--only", "kill:4", "--json"])
+    wrong = main.main(["prove", APP, "--event", POINTS, "--only", "kill:4", "--json"])
     failed = json.loads(capsys.readouterr().out)
 
     assert (right, wrong) == (0, 1)
@@ -82,7 +82,7 @@ def test_outgoing_calls_are_answered_as_the_file_says(
     answers.write_text('{"POST https://bank.example/*": {"status": 503}}')
     event = str(EVENTS / "confirmed.json")
 
-    code = cli.main(["prove", APP, "--event", event, "--answers", str(answers)])
+    code = main.main(["prove", APP, "--event", event, "--answers", str(answers)])
 
     assert code == 2
     assert "in the single run the job charge failed: urllib.error.HTTPError: HTTP Error 503" in (
@@ -106,7 +106,7 @@ def test_outgoing_calls_are_answered_as_the_file_says(
 def test_a_command_that_cannot_work_says_what_to_write(
     words: list[str], told: str, database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["prove", APP, *words]) == 2
+    assert main.main(["prove", APP, *words]) == 2
     assert told in capsys.readouterr().err
 
 
@@ -120,9 +120,9 @@ def test_an_event_that_the_database_knows_cannot_be_the_yardstick(
     assert app.receive("shop", sent.headers, sent.body).status == 200
     app.close()
 
-    assert cli.main(["prove", APP, "--event", POINTS]) == 2
+    assert main.main(["prove", APP, "--event", POINTS]) == 2
     assert "the database knows it already" in capsys.readouterr().err
-    assert cli.main(["prove", APP, "--event", POINTS, "--id", "new", "--only", "twice"]) == 0
+    assert main.main(["prove", APP, "--event", POINTS, "--id", "new", "--only", "twice"]) == 0
 
 
 def test_after_a_proof_that_was_killed_a_person_decides_which_state_is_kept(
@@ -138,12 +138,12 @@ def test_after_a_proof_that_was_killed_a_person_decides_which_state_is_kept(
     until = time.monotonic() + 100
     while not (names.exists() and names.read_text()) and time.monotonic() < until:
         time.sleep(0.01)
-    assert cli.main(["prove", APP, "--event", POINTS]) == 2
+    assert main.main(["prove", APP, "--event", POINTS]) == 2
     assert "another proof is using" in capsys.readouterr().err
 
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
-    assert cli.main(["prove", APP, "--event", POINTS, "--only", "twice"]) == 2
+    assert main.main(["prove", APP, "--event", POINTS, "--only", "twice"]) == 2
 
     told = capsys.readouterr().err
     assert "ended in the middle" in told
@@ -168,7 +168,7 @@ def test_a_file_that_somebody_has_open_is_left_alone(
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        assert cli.main(["prove", APP, "--event", POINTS]) == 2
+        assert main.main(["prove", APP, "--event", POINTS]) == 2
         assert f"in use by process {holder.pid}" in capsys.readouterr().err
     assert not database.with_name(f"{database.name}{BESIDE}").exists()
 
@@ -193,7 +193,7 @@ def test_a_proof_that_is_told_to_end_puts_back_what_there_was(database: Path) ->
 def test_a_table_that_is_not_there_is_refused(
     database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["prove", APP, "--event", POINTS, "--table", "nosuch"]) == 2
+    assert main.main(["prove", APP, "--event", POINTS, "--table", "nosuch"]) == 2
     assert "there is no table nosuch" in capsys.readouterr().err
 
 
@@ -203,7 +203,7 @@ def test_text_that_is_not_utf_8_is_compared_by_its_bytes(database: Path) -> None
         connection.execute("INSERT INTO legacy VALUES (CAST(x'ff6162' AS TEXT))")
 
     event = str(EVENTS / "payment.json")
-    assert cli.main(["prove", APP, "--event", event, "--only", "twice"]) == 0
+    assert main.main(["prove", APP, "--event", event, "--only", "twice"]) == 0
 
 
 def test_an_error_of_the_proof_itself_is_not_called_a_mistake_of_the_handler(
@@ -214,12 +214,12 @@ def test_an_error_of_the_proof_itself_is_not_called_a_mistake_of_the_handler(
         connection.execute("CREATE TABLE goods (net REAL, gross REAL AS (price(net)))")
         connection.execute("INSERT INTO goods (net) VALUES (1)")
 
-    assert cli.main(["prove", APP, "--event", POINTS, "--only", "twice"]) == 2
+    assert main.main(["prove", APP, "--event", POINTS, "--only", "twice"]) == 2
     told = capsys.readouterr().err
     assert "says nothing about the handler: OperationalError: " in told
     assert "price" in told
 
 
 def test_an_event_that_cannot_be_read_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["prove", APP, "--event", "nofile.json"]) == 2
+    assert main.main(["prove", APP, "--event", "nofile.json"]) == 2
     assert "nofile.json cannot be read" in capsys.readouterr().err

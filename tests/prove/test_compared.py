@@ -16,11 +16,11 @@ import httpx
 import pytest
 
 import duly
-from duly.tools.proving.asks import EventAsk
-from duly.tools.proving.asserting import assert_effectively_once
-from duly.tools.proving.playing import Wishes
-from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import Subject
+from duly.prove.asks import EventAsk
+from duly.prove.asserting import assert_effectively_once
+from duly.prove.playing import Wishes
+from duly.prove.trial import Manner, tried
+from duly.prove.where import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from duly.tools.proving import mistakes as known
-from duly.tools.proving.asks import EventAsk
-from duly.tools.proving.databases import Left
-from duly.tools.proving.parking import waits
-from duly.tools.proving.playing import Wishes
-from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import Subject
+from duly.prove import mistakes as known
+from duly.prove.asks import EventAsk
+from duly.prove.databases import Left
+from duly.prove.parking import waits
+from duly.prove.playing import Wishes
+from duly.prove.trial import Manner, tried
+from duly.prove.where import Subject
 from tests.prove.test_assert import EVENT, shop
 from tests.prove.test_stories import mail
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import duly
-    from duly.tools.proving.proof import Verdict
+    from duly.prove.proof import Verdict
 
 
 def proved(path: Path, handler: Callable[..., Any], only: str | None = None) -> Verdict:

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 import duly
-from duly.tools.proving.asserting import assert_effectively_once
-from duly.tools.proving.mistakes import MARK_FIRST
+from duly.prove.asserting import assert_effectively_once
+from duly.prove.mistakes import MARK_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.tools.proving import mistakes as known
+from duly.prove import mistakes as known
 from tests.prove.proofs import ROOT, proof, shop
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.tools.proving.databases.numbering import moved_on
-from duly.tools.proving.databases.sqlite import connect
+from duly.prove.databases.numbering import moved_on
+from duly.prove.databases.sqlite import connect
 
 if TYPE_CHECKING:
     from pathlib import Path

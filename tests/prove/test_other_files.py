@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.tools.proving.asks import EventAsk
-from duly.tools.proving.databases import using
-from duly.tools.proving.databases.files import LIST
-from duly.tools.proving.databases.sqlite import BESIDE
-from duly.tools.proving.playing import Wishes
-from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import as_it_is
+from duly.prove.asks import EventAsk
+from duly.prove.databases import using
+from duly.prove.databases.files import LIST
+from duly.prove.databases.sqlite import BESIDE
+from duly.prove.playing import Wishes
+from duly.prove.trial import Manner, tried
+from duly.prove.where import as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.tools.proving.proof import Verdict
+    from duly.prove.proof import Verdict
 
 SECRET = "whsec_" + "A" * 32
 SEEN = pytest.mark.skipif(

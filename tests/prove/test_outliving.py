@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 import duly
-from duly.tools.proving import outliving
-from duly.tools.proving.asserting import assert_effectively_once
+from duly.prove import outliving
+from duly.prove.asserting import assert_effectively_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable

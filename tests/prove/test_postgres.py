@@ -19,8 +19,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import duly
 from duly.core.defaults import names
-from duly.tools.proving.asserting import assert_effectively_once
-from duly.tools.proving.databases.postgres import PostgresBase, aside
+from duly.prove.asserting import assert_effectively_once
+from duly.prove.databases.postgres import PostgresBase, aside
 from tests.prove.expected import MISTAKES, RIGHT, Mistaken
 from tests.prove.proofs import APPS, EVENTS, proof, shop
 from tests.support.servers.databases import database_of, on_database

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly.tools.proving.asks import EventAsk
-from duly.tools.proving.fresh import Named
-from duly.tools.proving.mistakes import DELTA, NEW_KEY
-from duly.tools.proving.playing import Wishes
-from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import as_it_is, by_name
+from duly.prove.asks import EventAsk
+from duly.prove.fresh import Named
+from duly.prove.mistakes import DELTA, NEW_KEY
+from duly.prove.playing import Wishes
+from duly.prove.trial import Manner, tried
+from duly.prove.where import as_it_is, by_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from duly.tools.proving.proof import Verdict
+    from duly.prove.proof import Verdict
 
 SHOP = """
     import os

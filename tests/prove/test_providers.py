@@ -13,13 +13,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import duly
+from duly.prove.asks import EventAsk
+from duly.prove.asserting import assert_effectively_once
+from duly.prove.playing import Wishes
+from duly.prove.trial import Manner, tried
+from duly.prove.where import Subject
 from duly.receiver.integrations import starlette
-from duly.tools.proving.asks import EventAsk
-from duly.tools.proving.asserting import assert_effectively_once
-from duly.tools.proving.playing import Wishes
-from duly.tools.proving.trial import Manner, tried
-from duly.tools.proving.where import Subject
-from duly.tools.shelf.examples import ED25519_PRIVATE, ED25519_PUBLIC
+from duly.webhooks.examples import ED25519_PRIVATE, ED25519_PUBLIC
 from tests.prove.test_assert import EVENT, SECRET, right, shop
 
 if TYPE_CHECKING:

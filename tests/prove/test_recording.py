@@ -17,8 +17,8 @@ import pytest
 import requests
 
 import duly
-from duly.tools.proving.calls import read_calls
-from duly.tools.proving.recording import Answers, Net, Recorder, recording
+from duly.prove.calls import read_calls
+from duly.prove.recording import Answers, Net, Recorder, recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,8 +18,8 @@ import psycopg
 import pytest
 
 import duly
-from duly.tools.proving.asserting import assert_effectively_once
-from duly.tools.proving.recording import Net
+from duly.prove.asserting import assert_effectively_once
+from duly.prove.recording import Net
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

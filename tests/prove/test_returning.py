@@ -13,12 +13,12 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 import duly
 from duly.core.defaults import names
-from duly.tools.proving.asserting import assert_effectively_once
-from duly.tools.proving.mistakes import MARK_FIRST
-from duly.tools.proving.recording import Refusals
-from duly.tools.proving.trace import Notes, Wording, read_marks
-from duly.tools.proving.watch import Watch
-from duly.tools.steps import Step, watching
+from duly.prove.asserting import assert_effectively_once
+from duly.prove.mistakes import MARK_FIRST
+from duly.prove.recording import Refusals
+from duly.prove.steps import Step, watching
+from duly.prove.trace import Notes, Wording, read_marks
+from duly.prove.watch import Watch
 from tests.prove.proofs import proof, shop
 from tests.prove.test_frameworks import DJANGO
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from duly.tools.proving.where import Subject
+    from duly.prove.where import Subject
 
 EVENT = {"type": "order.paid", "data": {"order": "o-1"}}
 ONE = "INSERT INTO seen (event) VALUES ('o-1') RETURNING event"

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly.tools.proving.mistakes import BLIND_INSERT
+from duly.prove.mistakes import BLIND_INSERT
 from tests.prove.expected import MISTAKES, RIGHT, Mistaken
 from tests.prove.proofs import EXAMPLE, proof, shop
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from duly.tools.proving.proof import Verdict
+    from duly.prove.proof import Verdict
 
 
 @pytest.fixture

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from duly.tools.proving.statements import (
-    is_delta,
-    read_tables,
-    shortened,
-    verb_of,
-    written_table,
-)
+from duly.prove.statements import is_delta, read_tables, shortened, verb_of, written_table
 
 
 @pytest.mark.parametrize(

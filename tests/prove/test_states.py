@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from duly.tools.proving.comparing import Difference
-from duly.tools.proving.databases import Column, Table
-from duly.tools.proving.moments import Span, is_moment
-from duly.tools.proving.states import Masks, Spot, State
+from duly.prove.comparing import Difference
+from duly.prove.databases import Column, Table
+from duly.prove.moments import Span, is_moment
+from duly.prove.states import Masks, Spot, State
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 SPAN = Span(NOW.timestamp(), NOW.timestamp() + 2)

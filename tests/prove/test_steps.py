@@ -15,7 +15,7 @@ import psycopg
 import pytest
 import sqlalchemy
 
-from duly.tools.steps import Step, watching
+from duly.prove.steps import Step, watching
 
 if TYPE_CHECKING:
     from pathlib import Path

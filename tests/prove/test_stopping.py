@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly.tools.proving.databases import sqlite
-from duly.tools.proving.ending import running
+from duly.prove.databases import sqlite
+from duly.prove.ending import running
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import pytest
 from starlette.applications import Starlette
 
 import duly
-from duly.tools import cli
-from duly.tools.proving.asserting import assert_effectively_once
+from duly.cli import main
+from duly.prove.asserting import assert_effectively_once
 from tests.prove.test_assert import EVENT, SECRET, right, shop
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_a_site_that_is_not_there_is_told_with_those_that_are(
     monkeypatch.chdir(tmp_path)
     words = ["--event", "event.json", "--through", "sites_of_a_shop:nope", "--path", "/pay"]
 
-    assert cli.main(["prove", "sites_of_a_shop:app", *words]) == 2
+    assert main.main(["prove", "sites_of_a_shop:app", *words]) == 2
 
     assert "there is no nope in sites_of_a_shop: it has api\n" in capsys.readouterr().err
 
@@ -131,7 +131,7 @@ def test_a_store_in_memory_is_refused_and_leaves_no_folder_behind(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.chdir(tmp_path)
 
-    assert cli.main(["prove", "shop_in_memory:app", "--event", "event.json"]) == 2
+    assert main.main(["prove", "shop_in_memory:app", "--event", "event.json"]) == 2
 
     assert "a memory: store is one process's own" in capsys.readouterr().err
     assert list((tmp_path / "temporary").iterdir()) == []
@@ -140,7 +140,7 @@ def test_a_store_in_memory_is_refused_and_leaves_no_folder_behind(
 def test_a_program_is_told_in_json_why_nothing_was_proved(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert cli.main(["prove", "shop:app", "--json"]) == 2
+    assert main.main(["prove", "shop:app", "--json"]) == 2
     told = capsys.readouterr()
     assert json.loads(told.out)["error"].startswith("what should be proved?")
     assert "duly: what should be proved?" in told.err

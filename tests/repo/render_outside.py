@@ -15,9 +15,8 @@ from operator import attrgetter
 from pathlib import Path
 
 import duly
-from duly import aio
-from duly.tools import testing
-from duly.tools.cli import CommandParser, command_line, load_command
+from duly import aio, testing
+from duly.cli.main import CommandParser, command_line, load_command
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "outside"

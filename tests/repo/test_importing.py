@@ -25,7 +25,7 @@ HEAVY = {
 }  # fmt: skip
 LOOK = "import json, sys; print(json.dumps(sorted(sys.modules)))"
 COMMAND_LINE = """\
-from duly.tools import cli
+from duly.cli import cli
 try:
     cli.main({})
 except SystemExit:
@@ -73,21 +73,17 @@ def test_the_version_and_the_list_of_names_cost_nothing() -> None:
 
 
 def test_the_help_of_the_command_line_loads_no_command() -> None:
-    modules = loaded(
-        "from duly.tools import cli\ntry: cli.main(['--help'])\nexcept SystemExit: pass"
-    )
+    modules = loaded("from duly.cli import cli\ntry: cli.main(['--help'])\nexcept SystemExit: pass")
     packages = {name.split(".")[1] for name in modules if name.startswith("duly.")}
     assert packages == {"_kernel", "tools"}
-    assert not {name for name in modules if name.startswith("duly.tools.commands")}
+    assert not {name for name in modules if name.startswith("duly.cli.commands")}
     assert "asyncio" not in modules
 
 
 def test_a_command_loads_no_other_command() -> None:
-    program = (
-        "from duly.tools import cli\ntry: cli.main(['init', '--help'])\nexcept SystemExit: pass"
-    )
-    found = {name for name in loaded(program) if name.startswith("duly.tools.commands.")}
-    assert found == {"duly.tools.commands.init"}
+    program = "from duly.cli import cli\ntry: cli.main(['init', '--help'])\nexcept SystemExit: pass"
+    found = {name for name in loaded(program) if name.startswith("duly.cli.commands.")}
+    assert found == {"duly.cli.init"}
 
 
 def test_every_public_name_is_there_and_listed() -> None:

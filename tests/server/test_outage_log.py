@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 import duly
-from duly.tools.cli import main
-from duly.tools.serving.logs import POOL_PAUSE, SeldomPool
+from duly.cli.main import main
+from duly.server.logging import POOL_PAUSE, SeldomPool
 from tests.support.processes.forked import Forked
 from tests.support.processes.leading import until
 from tests.support.serving import clean, rows, served
@@ -126,7 +126,7 @@ def test_a_pool_says_the_same_once_a_minute_with_how_often(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("duly.tools.serving.logs.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("duly.server.logging.time.monotonic", lambda: now[0])
     pool = logging.getLogger("psycopg.pool")
     seldom = SeldomPool()
     pool.addFilter(seldom)

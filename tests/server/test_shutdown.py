@@ -204,7 +204,7 @@ class Raw:
         return told
 
 
-SHORT = "import duly.tools.serving.protocol as p\np.HEADER_SECONDS = 1.5"
+SHORT = "import duly.server.protocol as p\np.HEADER_SECONDS = 1.5"
 BEGUN = b"POST /stripe HTTP/1.1\r\nhost: shop\r\n"
 
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import duly
-from duly.tools.cli import main
+from duly.cli.main import main
 from tests.support.servers.databases import moved
 
 SECRET = "hunter2"

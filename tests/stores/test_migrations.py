@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 import duly
+from duly.cli.main import main
 from duly.core.session import Dialect
 from duly.stores.sql.migrations import NAME, bare, latest, migrations, split
-from duly.tools.cli import main
 from tests.support.catalogs import Catalog, catalog, facts, note
 from tests.support.migrators import LATER, later_migration, migrated, wait_for_waiters
 from tests.support.processes.forked import Forked

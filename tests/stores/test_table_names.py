@@ -12,8 +12,8 @@ import pytest
 from psycopg import sql
 
 import duly
+from duly.cli.main import main
 from duly.core.defaults import DEFAULT_PREFIX, Names
-from duly.tools.cli import main
 from tests.support.catalogs import catalog, facts
 from tests.support.migrators import migrated, wait_for_waiters
 from tests.support.servers.databases import moved

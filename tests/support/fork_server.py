@@ -26,7 +26,7 @@ from typing import NamedTuple, TypedDict
 CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform == "linux" else None
 CLONE_PARENT = 0x8000
 IMPORTED = (
-    "duly", "duly.aio", "duly.worker.worker", "duly.tools.cli", "psycopg", "psycopg_pool",
+    "duly", "duly.aio", "duly.worker.worker", "duly.cli.main", "psycopg", "psycopg_pool",
     "uvicorn",
 )  # fmt: skip
 # What Python keeps to itself where nobody asks for more.

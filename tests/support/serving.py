@@ -144,7 +144,7 @@ def served(
     here: Path, *options: str, first: str = "", wait: bool = True, **environment: str
 ) -> Iterator[Served]:
     """Serve until the block ends. ``first`` is code that the process runs before."""
-    program = f"import sys\n{first}\nfrom duly.tools.cli import main\nsys.exit(main(sys.argv[1:]))"
+    program = f"import sys\n{first}\nfrom duly.cli.main import main\nsys.exit(main(sys.argv[1:]))"
     log = here / "log"
     with (
         log.open("w") as stderr,

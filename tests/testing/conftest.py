@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import duly
-from duly.tools.testing import Trial, isolated
+from duly.testing import Trial, isolated
 from tests.testing.shops import a_shop, tables
 
 

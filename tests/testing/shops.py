@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import duly
-from duly.tools.testing import Trial
+from duly.testing import Trial
 
 SECRET = "whsec_c2hvcA=="
 PAID = {"id": "evt_1", "type": "invoice.paid", "data": {"object": {"id": "in_1"}}}

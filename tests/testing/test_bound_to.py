@@ -12,7 +12,7 @@ from starlette.routing import Mount, Route
 import duly
 from duly.receiver.integrations import flask as flask_adapter
 from duly.receiver.integrations import starlette as starlette_adapter
-from duly.tools.testing import HandClock, Trial, isolated
+from duly.testing import HandClock, Trial, isolated
 from tests.testing.shops import PAID, payments, tables
 
 

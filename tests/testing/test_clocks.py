@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import duly
-from duly.tools.testing import HandClock
+from duly.testing import HandClock
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

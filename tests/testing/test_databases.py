@@ -8,16 +8,9 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 import duly
-from duly.tools.testing import (
-    Databases,
-    Deliver,
-    RunJobs,
-    RunRelay,
-    isolated,
-    test_database,
-)
-from duly.tools.testing.databases import on_database
-from duly.tools.testing.guarding import NotATestDatabase, is_tests, place
+from duly.testing import Databases, Deliver, RunJobs, RunRelay, isolated, test_database
+from duly.testing.databases import on_database
+from duly.testing.guarding import NotATestDatabase, is_tests, place
 from tests.support.servers import database
 from tests.testing.shops import PAID, a_shop, payments, tables
 

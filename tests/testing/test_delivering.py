@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 import duly
-from duly.tools.testing import HandClock, Trial, isolated
+from duly.testing import HandClock, Trial, isolated
 from tests.testing.shops import PAID, SECRET, payments
 
 SEEN: list[duly.Event] = []

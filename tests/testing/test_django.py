@@ -25,7 +25,7 @@ BOUND = """
     import duly
     from django.db import connection
     from django.test import TestCase, TransactionTestCase
-    from duly.tools import testing
+    from duly.cli import testing
     from shop.hooks import app, receipt
     from shop.models import Payment
 
@@ -127,7 +127,7 @@ SITE = """
 """
 CONFTEST = """
     import pytest
-    from duly.tools import testing
+    from duly.cli import testing
 
     @pytest.fixture
     def duly_url(transactional_db):
@@ -137,7 +137,7 @@ WITH_FIXTURES = """
     import duly
     import pytest
     from django.core.wsgi import get_wsgi_application
-    from duly.tools.testing import django_test_database
+    from duly.testing import django_test_database
     from shop.models import Payment
 
     EVENT = {"id": "evt_1", "type": "a"}

@@ -11,8 +11,8 @@ from sqlalchemy.orm import sessionmaker
 
 import duly
 from duly.stores.orm.django_tests import TABLES
-from duly.tools.testing import Databases, isolated, test_database
-from duly.tools.testing.guarding import NotATestDatabase
+from duly.testing import Databases, isolated, test_database
+from duly.testing.guarding import NotATestDatabase
 from tests.testing.shops import PAID, SECRET
 
 TABLE = "CREATE TABLE payments (id text)"

@@ -278,7 +278,7 @@ def test_it_serves_unittest(pytester: pytest.Pytester) -> None:
         test_shop="""
         import unittest
 
-        from duly.tools.testing import isolated
+        from duly.testing import isolated
 
         class Blocking(unittest.TestCase):
             def setUp(self):

@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 import duly
-from duly.tools.shelf.examples import example_of
-from duly.tools.shelf.wording import signs_time
-from duly.tools.testing import Trial, isolated
+from duly.testing import Trial, isolated
+from duly.webhooks.examples import example_of
 from duly.webhooks.providers import provider_named, provider_names
 from duly.webhooks.sign import fitting_scheme
+from duly.webhooks.wording import signs_time
 
 FORBIDDEN = 403
 WRONG: tuple[Literal["body", "signature"], ...] = ("body", "signature")

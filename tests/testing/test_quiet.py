@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import duly
 from duly.receiver.metrics import NO_WORKER
-from duly.tools.testing import isolated
+from duly.testing import isolated
 
 if TYPE_CHECKING:
     import pytest

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly.tools.testing import Trial, isolated, test_database
+from duly.testing import Trial, isolated, test_database
 from tests.testing.shops import BOOKS, PAID, SECRET, tables
 
 MAILED: list[tuple[str, str]] = []

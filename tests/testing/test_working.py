@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import duly
-from duly.tools.testing import HandClock, RunJobs, Trial, clocks, isolated, test_database
+from duly.testing import HandClock, RunJobs, Trial, clocks, isolated, test_database
 from tests.testing.shops import PAID
 
 RAN: list[object] = []

@@ -23,7 +23,7 @@ from duly.stores.postgres.deadlines import NoAnswer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.tools.steps import Step
+    from duly.prove.steps import Step
 
 # Seconds that a server says nothing: longer than an answer is waited for here.
 STALLED = 2.5

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 import duly
-from duly.tools.steps import watching
+from duly.prove.steps import watching
 from verification.crash_matrix.audit import Audit, Settled, overdone
 from verification.crash_matrix.cases import TIMES
 from verification.crash_matrix.children import PATIENCE, STOPPED, Child, Hung

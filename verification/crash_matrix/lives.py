@@ -11,8 +11,8 @@ import psycopg
 
 import duly
 from duly.jobs.invoke import HandlerFailed
+from duly.prove.steps import watching
 from duly.stores.postgres import runners
-from duly.tools.steps import watching
 from verification.crash_matrix.bench import Bench
 from verification.crash_matrix.faults import FAULTS, World
 from verification.crash_matrix.leaks import leaks_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from duly.tools.steps import Step
+    from duly.prove.steps import Step
     from verification.crash_matrix.flows import Flow
     from verification.crash_matrix.places import Place
     from verification.crash_matrix.shop import Terms

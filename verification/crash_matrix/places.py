@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psycopg
 
 import duly
+from duly.prove.steps.watching import INSIDE
 from duly.stores.sql.statements import TABLES as DULY_TABLES
-from duly.tools.steps.watching import INSIDE
 from verification.crash_matrix.shop import TABLES
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from duly.stores.sql.statements import Statements
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.tools.steps import Step
+    from duly.prove.steps import Step
 
 Side = Literal["before", "after"]
 # Of a statement of the user's, or one that has no name, so much is a name.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import duly
-from duly.tools import cli
+from duly.cli import main as cli
 from verification.power_loss.shop import SECRET, TABLES, Clock, World, bring_to_rest, shop
 
 if TYPE_CHECKING:

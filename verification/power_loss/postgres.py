@@ -18,7 +18,7 @@ from tests.support.servers.accounts import new_folder, unprivileged
 from tests.support.servers.postgresql import find, origins
 from tests.support.servers.running import Missing
 
-from duly.tools.output import Progress
+from duly.app.output import Progress
 from verification.power_loss.cluster import (
     FOR_SAFETY,
     NotServing,

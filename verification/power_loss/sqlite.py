@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.servers.running import Missing
 
-from duly.tools.output import Progress
+from duly.app.output import Progress
 from verification.power_loss.looking import SqliteFile
 from verification.power_loss.record import Synced, Written
 from verification.power_loss.recording import ROOT, Recording, loaded, recorded

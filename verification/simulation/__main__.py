@@ -68,7 +68,7 @@ def positive(text: str) -> int:
 
 def campaign(arguments: argparse.Namespace) -> int:
     """Play many schedules; 1 where a promise was broken or was never in danger."""
-    from duly.tools.output import Progress
+    from duly.app.output import Progress
     from verification.simulation.campaign import Campaign
     from verification.simulation.report import document, progress, report
 

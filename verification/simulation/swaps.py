@@ -126,7 +126,7 @@ STAND_INS: tuple[tuple[str, object, object], ...] = (
 def swaps() -> Iterator[tuple[Any, str, object]]:
     """Each name in a module that is bound to something else while schedules play."""
     for name, module in sorted(sys.modules.items()):
-        if name.startswith("duly.") and not name.startswith("duly.tools"):
+        if name.startswith("duly.") and not name.startswith("duly.cli"):
             for word, real, ours in STAND_INS:
                 if getattr(module, word, None) is real:
                     yield module, word, ours

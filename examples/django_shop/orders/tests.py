@@ -10,7 +10,7 @@ from django.core import mail
 from django.core.management import call_command
 from django.test import TransactionTestCase
 
-from duly.tools.testing import django_test_database, isolated
+from duly.testing import django_test_database, isolated
 from orders.hooks import app
 from orders.models import Payment, Stock
 from shopsite.wsgi import application

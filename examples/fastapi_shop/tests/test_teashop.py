@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 import duly
-from duly.tools.testing import Deliver, RunJobs, RunRelay
+from duly.testing import Deliver, RunJobs, RunRelay
 from teashop.database import Mail, Payment, Session, Stock
 from teashop.main import api
 

@@ -13,7 +13,7 @@ from tests.support.processes import Led
 from tests.support.processes.leading import PATIENCE
 from tests.worker.faults.benches import free
 
-from duly.tools.working.minding import TOGETHER
+from duly.server.supervise import TOGETHER
 
 if TYPE_CHECKING:
     from tests.relay.faults.posts import Post

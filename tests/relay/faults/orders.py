@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tests.relay.faults.relays import APP
 
 import duly
-from duly.tools.cli import main
+from duly.cli.main import main
 
 if TYPE_CHECKING:
     from duly.jobs.tx import Tx

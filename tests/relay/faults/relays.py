@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from duly.tools.cli import main
+from duly.cli.main import main
 
 MODULE = "tests.relay.faults.relays"
 APP = "tests.relay.faults.office:app"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import uvicorn
 from uvicorn.server import ServerState
 
-from duly.tools.serving.protocol import Bounded
+from duly.server.protocol import Bounded
 from tests.server.hostile.crowds import all_of
 from tests.server.hostile.wire import PATIENCE
 

@@ -20,9 +20,9 @@ from typing import Any
 import uvicorn
 import waitress
 
-from duly.tools.serving import protocol
-from duly.tools.serving.server import serve
-from duly.tools.serving.settings import Settings
+from duly.server import protocol
+from duly.server.serve import serve
+from duly.server.settings import Settings
 
 HEADER_DEADLINE = "DULY_TEST_HEADER_SECONDS"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.tools.serving import lingering
+from duly.server import lingering_close
 from tests.server.hostile.connections import Connection
 from tests.server.hostile.servers import MEGABYTE
 from tests.server.hostile.wire import BODY, PATIENCE, answers, request, signed
@@ -77,7 +77,7 @@ def test_a_sender_that_never_stops_is_cut_off_at_the_bound(server: Server) -> No
             while sent < 1024 * MEGABYTE:
                 connection.sendall(b" " * MEGABYTE)
                 sent += MEGABYTE
-    assert sent <= lingering.LINGER_BYTES + BUFFERS
+    assert sent <= lingering_close.LINGER_BYTES + BUFFERS
     assert server.memory("VmHWM") - before < 8 * MEGABYTE
 
 
@@ -95,7 +95,7 @@ async def begin_lingering(connection: Connection) -> None:
 async def test_a_sender_that_never_closes_is_cut_off_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lingering, "LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(lingering_close, "LINGER_SECONDS", 0.2)
     async with Connection() as connection:
         await begin_lingering(connection)
         await connection.until(lambda: not connection.state.connections)
@@ -104,8 +104,8 @@ async def test_a_sender_that_never_closes_is_cut_off_in_time(
 async def test_what_comes_after_the_last_answer_is_never_parsed_and_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lingering, "LINGER_BYTES", 3000)
-    monkeypatch.setattr(lingering, "LINGER_SECONDS", 3600.0)
+    monkeypatch.setattr(lingering_close, "LINGER_BYTES", 3000)
+    monkeypatch.setattr(lingering_close, "LINGER_SECONDS", 3600.0)
     async with Connection() as connection:
         await begin_lingering(connection)
         await connection.hand([request("POST", "/x", [("content-length", "0")]).ljust(1500)] * 2)
@@ -118,7 +118,7 @@ async def test_what_comes_after_the_last_answer_is_never_parsed_and_is_counted(
 async def test_a_sender_that_has_its_answer_and_hangs_up_is_forgotten_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lingering, "LINGER_SECONDS", 3600.0)
+    monkeypatch.setattr(lingering_close, "LINGER_SECONDS", 3600.0)
     async with Connection() as connection:
         await begin_lingering(connection)
         connection.writer.write_eof()
@@ -129,8 +129,8 @@ async def test_a_sender_that_has_its_answer_and_hangs_up_is_forgotten_at_once(
 async def test_the_end_of_the_server_waits_only_a_moment_for_those_who_go_on_sending(
     monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
-    monkeypatch.setattr(lingering, "LINGER_SECONDS", 3600.0)
-    monkeypatch.setattr(lingering, "HURRIED_SECONDS", 0.2)
+    monkeypatch.setattr(lingering_close, "LINGER_SECONDS", 3600.0)
+    monkeypatch.setattr(lingering_close, "HURRIED_SECONDS", 0.2)
     async with Connection(patient=first == "end") as connection:
         if first == "answer":
             await begin_lingering(connection)
@@ -146,7 +146,7 @@ async def test_the_end_of_the_server_waits_only_a_moment_for_those_who_go_on_sen
 async def test_a_body_without_end_that_was_answered_early_holds_no_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lingering, "LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(lingering_close, "LINGER_SECONDS", 0.2)
     async with Connection() as connection:
         await connection.hand([request("POST", "/early", [("content-length", "1000000000")])])
         async with asyncio.timeout(PATIENCE):

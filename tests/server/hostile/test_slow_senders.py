@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from duly.tools.serving import protocol
+from duly.server import protocol
 from tests.server.hostile.conftest import BODY_SECONDS, HEADER_SECONDS
 from tests.server.hostile.connections import Connection
 from tests.server.hostile.crowds import closed, healthy_meanwhile

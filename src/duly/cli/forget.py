@@ -1,0 +1,131 @@
+"""``duly forget``: clear an event's claim, so that its next delivery is processed again."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from duly.app.loading import FORMS, VARIABLE, add_word, loaded
+from duly.app.output import add_json_option, answer
+from duly.cli.target import (
+    PLACE,
+    URL_VARIABLE,
+    add_table_options,
+    is_address,
+    named_place,
+    store_at_address,
+)
+from duly.core.errors import Misuse
+from duly.core.onestep import finish
+from duly.core.validation import checked_scope
+from duly.inbox.forget import forgotten
+from duly.inbox.route import checked_name, scope_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from duly.inbox.forget import Forgotten
+
+EXAMPLES = f"""\
+examples:
+  duly forget shop:app stripe evt_1
+  {VARIABLE}=shop:app duly forget stripe evt_1 --json
+  duly forget shop:app github 72d3162e --tenant acme    where the source tells tenants apart
+  duly forget postgresql://shop@db/shop stripe evt_1    the database, without its application
+
+Refused while a job of the event waits (ready) or is being worked on (leased); jobs that were given
+up (dead) are discarded. Nothing runs until the sender delivers the event again: redeliver it from
+the sender's dashboard. Only an application knows its handlers, so only with one are they named."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    add_word(parser, "app", f"whose event: {PLACE}")
+    add_word(parser, "source", "the source that received it")
+    add_word(parser, "event_id", "the id that its sender gave it")
+    parser.add_argument("--tenant", help="whose event it is, where the source tells tenants apart")
+    add_table_options(parser)
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Forget it, and say what follows."""
+    place, source, event_id = words(arguments)
+    try:
+        if is_address(place):
+            done = forget_at_address(arguments, place, source, event_id)
+        else:
+            done = forget_in_app(arguments, place, source, event_id)
+    except Misuse as problem:  # in the words of a shell
+        raise Misuse(str(problem).replace("tenant=", "--tenant")) from None
+    known = not is_address(place)
+    answer(
+        arguments,
+        told(source, done, handlers_known=known),
+        {
+            "source": source,
+            "event": done.event_id,
+            "tenant": arguments.tenant,
+            "type": done.type,
+            "discarded": done.discarded,
+            "handlers": list(done.handlers) if known else None,
+            "too_old": done.too_old,
+        },
+    )
+    return 0
+
+
+def forget_in_app(
+    arguments: argparse.Namespace, name: str, source: str, event_id: str
+) -> Forgotten:
+    """Forget an event of an application, which knows its sources and handlers."""
+    if arguments.prefix is not None or arguments.schema is not None:
+        raise Misuse("an application names its tables itself: leave out --prefix and --schema")
+    with closing(loaded(name)) as application:
+        application.store.open()
+        return application.forget(source, event_id, tenant=arguments.tenant)
+
+
+def forget_at_address(
+    arguments: argparse.Namespace, url: str, source: str, event_id: str
+) -> Forgotten:
+    """Forget an event in a database, whatever application it belongs to."""
+    if arguments.tenant == "" or event_id == "":
+        raise Misuse("the event id and --tenant must not be empty")
+    scope = checked_scope(scope_of(checked_name(source), arguments.tenant))
+    with closing(store_at_address(arguments, url)) as store:
+        store.check()  # opening a mistyped SQLite path would create an empty database
+        return finish(forgotten(store.blocking, scope, event_id))
+
+
+def words(arguments: argparse.Namespace) -> tuple[str, str, str]:
+    """The application or address, the source and the event; the environment may hold the first."""
+    given = [arguments.app, arguments.source, arguments.event_id]
+    if given[2] is None:
+        given = [None, *given[:2]]
+    app, source, event_id = given
+    if source is None or event_id is None:
+        raise Misuse("which event? As in `duly forget shop:app stripe evt_1`")
+    place = named_place(app)
+    if place is None:
+        raise Misuse(
+            f"which application? As in {FORMS}, or the address of its database; or set {VARIABLE} "
+            f"or {URL_VARIABLE}"
+        )
+    return place, source, event_id
+
+
+def told(source: str, done: Forgotten, *, handlers_known: bool) -> str:
+    """What was done, for a person."""
+    kind = f" ({done.type})" if done.type else ""
+    lines = [f"forgot {done.event_id}{kind} of {source}"]
+    if done.discarded:
+        jobs = "dead job" if done.discarded == 1 else "dead jobs"
+        lines.append(f"discarded {done.discarded} {jobs}")
+    again = ", ".join(done.handlers) or "no handler"
+    if not handlers_known:
+        again = "the handlers that the application has for it"
+    lines.append(f"when it is delivered again, it runs: {again}")
+    if done.too_old and not done.handlers:
+        lines.append("it was too old, and will be again unless keep= of the source reaches back")
+    return "\n".join(lines)

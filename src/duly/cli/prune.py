@@ -1,0 +1,78 @@
+"""``duly prune``: remove claims, bodies and events whose time is over, chunk by chunk."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING
+
+from duly.app.output import Progress, add_json_option, answer
+from duly.cli.target import add_store_options, place_of, store_named
+from duly.core.defaults import PRUNE_CHUNK
+from duly.core.onestep import finish
+from duly.idempotency import prune
+from duly.inbox.retention import prune_bodies, prune_counters, prune_events
+from duly.jobs.workers import prune_effects, prune_history, prune_workers
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from duly.stores.store import Store
+
+EXAMPLES = """\
+examples:
+  duly prune shop:app
+  duly prune postgresql://shop@db/shop
+  DULY_URL=sqlite:///shop.db duly prune --json
+
+Each chunk is a transaction of its own that holds its locks for milliseconds: run it beside live
+traffic, from cron or by hand, and interrupt it whenever you like."""
+
+
+SINGULAR = {"claims": "claim", "bodies": "body", "events": "event", "counters": "counter"}
+CHUNKS: dict[str, Callable[[Store, int], int]] = {
+    "claims": lambda store, limit: prune(store, limit=limit),
+    "bodies": lambda store, limit: finish(prune_bodies(store.blocking, limit)),
+    "events": lambda store, limit: finish(prune_events(store.blocking, limit)),
+    "counters": lambda store, limit: finish(prune_counters(store.blocking, limit)),
+    "history": lambda store, limit: finish(prune_history(store.blocking, limit)),
+    "effects": lambda store, limit: finish(prune_effects(store.blocking, limit)),
+    "workers": lambda store, limit: finish(prune_workers(store.blocking, limit)),
+}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    add_store_options(parser)
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=PRUNE_CHUNK,
+        metavar="N",
+        help=f"how many rows one transaction touches at most (default {PRUNE_CHUNK:,})",
+    )
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Delete in chunks and say how many went."""
+    opened = store_named(arguments, place_of(arguments))
+    with closing(opened) as store, Progress() as progress:
+        store.check()  # opening a mistyped SQLite path would create an empty database
+        gone = {
+            what: every(partial(chunk, store, arguments.limit), what, progress)
+            for what, chunk in CHUNKS.items()
+        }
+    text = ", ".join(f"{n:,} {SINGULAR[what] if n == 1 else what}" for what, n in gone.items())
+    answer(arguments, f"pruned {text}", {**gone})
+    return 0
+
+
+def every(chunk: Callable[[], int], what: str, progress: Progress) -> int:
+    """Prune until a chunk comes back empty: a short one may only have met locked rows."""
+    gone = 0
+    while n := chunk():
+        gone += n
+        progress.show(f"pruned {gone:,} {what} so far")
+    return gone

@@ -1,0 +1,111 @@
+"""``duly relay``: sends the messages of one application, beside or without a server."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from duly.app.loading import FORMS, VARIABLE, add_word, app_name, loaded
+from duly.core.errors import Misuse
+from duly.core.extras import installing
+from duly.relay.settings import CONCURRENCY, GRACE, MOST_AT_ONCE, PER_DESTINATION, relay_settings
+from duly.server.banner import address
+from duly.server.logging import begin_log, secrets_of
+from duly.server.options import add_grace, add_log, add_relay_lease, add_until_idle, whole
+from duly.server.relay_plan import hosted_relay, relay_members, relay_text
+from duly.server.shutdown import noticed_signals
+from duly.server.supervise import MESSAGES, Minder
+
+if TYPE_CHECKING:
+    import argparse
+
+    from duly.app.duly import Duly
+    from duly.relay.settings import RelaySettings
+
+EXAMPLES = f"""\
+examples:
+  duly relay shop:app                 {CONCURRENCY} at a time, {PER_DESTINATION} of them to one host
+  duly relay shop:app --concurrency 200 --per-destination 4
+  duly relay shop:app --until-idle    send what can be sent now, and end
+  {VARIABLE}=shop:app duly relay --log-json
+
+`duly serve` has a relay in it; this is for more of them, on any machine that
+reaches the database, and for applications that are served by another server.
+A message may arrive twice, and then with the same Idempotency-Key.
+SIGTERM and SIGINT (Ctrl-C) drain: no more messages are taken, those on their
+way are waited for, those that are not through in time are given back, and the
+exit code is 0. A second signal gives them back now. `duly outbox` tells what
+is left."""
+logger = logging.getLogger("duly.relay")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    add_word(parser, "app", f"whose messages to send: {FORMS} (or {VARIABLE})")
+    parser.add_argument(
+        "--concurrency",
+        type=whole("a number of messages", 1, MOST_AT_ONCE),
+        default=CONCURRENCY,
+        metavar="N",
+        help=f"how many messages are on their way at the same time (default {CONCURRENCY})",
+    )
+    parser.add_argument(
+        "--per-destination",
+        type=whole("a number of messages", 1, MOST_AT_ONCE),
+        default=PER_DESTINATION,
+        metavar="N",
+        help=f"how many of them to one host; a transport has its own (default {PER_DESTINATION})",
+    )
+    add_relay_lease(parser, "--lease", "this relay")
+    add_grace(parser, "messages on their way", GRACE)
+    add_until_idle(parser)
+    add_log(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Import, open, send."""
+    form = begin_log(level=arguments.log_level, objects=arguments.log_json)
+    name = app_name(arguments.app)
+    app = loaded(name)
+    form.secrets = tuple(secrets_of(app))
+    settings = checked_settings(app, arguments)
+    app.store.open()
+    with noticed_signals() as line:
+        relay = hosted_relay(
+            app,
+            settings,
+            over=line.stir,
+            until="idle" if arguments.until_idle else "stopped",
+        )
+        announce(name, app, settings)
+        relay.start()
+        return Minder(relay, line, arguments.grace, MESSAGES).run(app)
+
+
+def checked_settings(app: Duly, arguments: argparse.Namespace) -> RelaySettings:
+    """How the relay works; refused where it could find nothing, ever."""
+    if not app.store.capabilities.durable:
+        raise Misuse(
+            "a memory: store is one process's own, so that a relay apart from it would find "
+            "nothing: use `duly serve`, which has a relay, or SQLite"
+        )
+    return relay_settings(
+        arguments.concurrency,
+        arguments.per_destination,
+        arguments.lease,
+        timedelta(seconds=arguments.grace),
+    )
+
+
+def announce(name: str, app: Duly, settings: RelaySettings) -> None:
+    """Say how messages are sent, and where to they may go."""
+    outgoing = app.jobs.outgoing
+    members = {"app": name, "store": address(app), **relay_members(outgoing, settings)}
+    told = relay_text(outgoing, settings)
+    logger.info("relaying for %s, %s", name, told, extra={"members": members})
+    if find_spec("httpx") is None:
+        logger.warning(
+            f"httpx is not installed, so that messages to URLs wait: {installing('http')}"
+        )

@@ -1,0 +1,281 @@
+"""``duly send``: a genuine signed delivery of any provider, to any URL, as often as wanted."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duly.app.output import Progress, add_json_option, answer
+from duly.core.errors import Misuse
+from duly.testing.sending.copies import all_at_once, one_by_one
+from duly.testing.sending.events import Wish, event_of
+from duly.testing.sending.parcels import Parcel, moment_of, staleness
+from duly.testing.sending.posting import checked_url, shown
+from duly.testing.sending.renewal import second
+from duly.testing.sending.signers import form_of, signer_for, variable_of
+from duly.testing.sending.verdicts import Verdict
+from duly.webhooks import provider_named, provider_names
+from duly.webhooks.sign import fitting_scheme
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.core.json_bytes import Json
+    from duly.testing.sending.events import Event
+    from duly.testing.sending.parcels import Manner
+
+EXAMPLES = """\
+examples:
+  duly send stripe --secret whsec_example       to http://127.0.0.1:8000/stripe
+  duly send github https://shop.example/hooks --type issues.opened --body event.json
+  duly send stripe --duplicate 3                the same event again: retries
+  duly send stripe --concurrent 200             the same event 200 times at one instant
+  duly send stripe --tamper                     must be refused
+  duly send --list                              every provider, and what its secret looks like
+
+The secret is taken from --secret, from STRIPE_WEBHOOK_SECRET and the like, or asked for; a
+command line can be seen by other users of the machine. Without --body the event is the profile's
+sample under a fresh id. A file is sent as it stands, but for an --id or --type that has to be
+written into it, and for the event's own time where its body has one: that becomes the beginning of
+this hour, unless --keep-time is given. A recorded event would be older than what the receiver
+remembers, and be answered `too_old`.
+Of more than 20 copies only the unusual replies are shown, and the summary.
+The exit code is 0 if what was to be expected came (2xx, or a refusal of what was changed or stale,
+and no event accepted twice), 1 if not, or if the event was `too_old` and so not processed, and 2
+for a command that cannot work as written."""
+
+DEFAULT_URL = "http://127.0.0.1:8000/{}"
+MOST_COPIES, MOST_AT_ONCE = 1_000_000, 1_000
+# More lines than this nobody reads: then it is how far it is, what is unusual, and the summary.
+LONG = 20
+BAR = 24
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    where = f"where to (default {DEFAULT_URL.format('PROVIDER')})"
+    add_positional(parser, "provider", "whose delivery to send, as in stripe")
+    add_positional(parser, "url", where)
+    parser.add_argument("--list", action="store_true", help="only list the providers")
+    parser.add_argument("--secret", help="what to sign with, better from the environment or asked")
+    parser.add_argument("--body", metavar="FILE", help="the body to sign, - for standard input")
+    parser.add_argument("--id", help="the event id (default: a fresh one, or the file's own)")
+    parser.add_argument(
+        "--type",
+        help="the event type (default: the sample's, or the file's own); of Stripe, GitHub, GitLab "
+        "and Shopify the sample follows it",
+    )
+    parser.add_argument(
+        "--keep-time",
+        action="store_true",
+        help="leave the event's own time in the file of --body as it is",
+    )
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="one more header; may be repeated",
+    )
+    add_copies(parser)
+    add_manner(parser)
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="how long to wait for a reply (default 10)",
+    )
+    add_json_option(parser)
+
+
+def add_positional(parser: argparse.ArgumentParser, name: str, meaning: str) -> None:
+    """An argument that may be missing, and may stand behind options.
+
+    With ``nargs="?"`` argparse would take it for missing as soon as an option comes first.
+    """
+    parser.add_argument(name, metavar=f"[{name.upper()}]", help=meaning).required = False
+
+
+def add_copies(parser: argparse.ArgumentParser) -> None:
+    """How often, and how."""
+    copies = parser.add_mutually_exclusive_group()
+    copies.add_argument(
+        "--duplicate",
+        type=number_up_to(MOST_COPIES),
+        metavar="N",
+        help="the same event N times, one after the other, as the provider would retry",
+    )
+    copies.add_argument(
+        "--concurrent",
+        type=number_up_to(MOST_AT_ONCE),
+        metavar="N",
+        help=f"the same event N times at one instant, up to {MOST_AT_ONCE:,}",
+    )
+
+
+def add_manner(parser: argparse.ArgumentParser) -> None:
+    """What is wrong with it, if anything."""
+    manner = parser.add_mutually_exclusive_group()
+    manner.add_argument(
+        "--tamper", action="store_true", help="change one byte of the body after it was signed"
+    )
+    manner.add_argument(
+        "--stale", action="store_true", help="sign it too long ago, where the provider signs a time"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Send, tell, and judge."""
+    if arguments.list:
+        return list_providers(arguments)
+    if arguments.provider is None:
+        raise Misuse("which provider? As in `duly send stripe`; `duly send --list` names them all")
+    verdict = begun(arguments)
+    deliver(arguments, verdict)
+    if arguments.json:
+        answer(arguments, "", verdict.document())
+    elif len(verdict.answers) > 1:
+        print(verdict.summary())
+    surprise = verdict.surprise()
+    if surprise is not None:
+        print(f"duly: {surprise}", file=sys.stderr)
+    return 0 if surprise is None else 1
+
+
+def begun(arguments: argparse.Namespace) -> Verdict:
+    """The delivery, and what its receiver will call the event; of a batch, the first."""
+    parcel = parcel_of(arguments)
+    first, *more = parcel.facts()
+    if first.type is None and parcel.provider.type is not None:
+        print(
+            f"duly: the event has no type: {parcel.provider.title} tells it in "
+            f"{parcel.provider.type}; use --type",
+            file=sys.stderr,
+        )
+    tell_renewed(parcel.event)
+    name = shown(first.id)  # a file may say anything
+    return Verdict(parcel, f"{name} and {len(more)} more" if more else name)
+
+
+def tell_renewed(event: Event) -> None:
+    """Say that the time in a file was moved: it is not what the file says."""
+    renewed = event.renewed
+    if renewed is not None and renewed.before is not None and renewed.after is not None:
+        print(
+            f"duly: the event's own time was moved from {second(renewed.before)} to "
+            f"{second(renewed.after)}; --keep-time leaves it",
+            file=sys.stderr,
+        )
+
+
+def parcel_of(arguments: argparse.Namespace) -> Parcel:
+    """The delivery that the command line describes; refused before anything is sent."""
+    provider = provider_named(arguments.provider)
+    url = checked_url(arguments.url or DEFAULT_URL.format(provider.name))
+    headers = dict(header_of(text) for text in arguments.header)
+    secret = signer_for(provider, arguments.secret)
+    scheme = fitting_scheme(provider.schemes, secret)
+    age = staleness(provider, scheme) if arguments.stale else timedelta(0)
+    body = body_of(arguments.body)
+    wish = Wish(body, arguments.id, arguments.type, keep_time=arguments.keep_time)
+    manner: Manner = "tampered" if arguments.tamper else "stale" if arguments.stale else "genuine"
+    event = event_of(provider, wish, moment_of(age))
+    return Parcel(provider, secret, url, event, headers, manner, age)
+
+
+def deliver(arguments: argparse.Namespace, verdict: Verdict) -> None:
+    """Send all copies: a line for each, as they come; of many only what is unusual, at the end."""
+    count = arguments.concurrent or arguments.duplicate or 1
+    way = all_at_once if arguments.concurrent else one_by_one
+    unusual = []
+    with Progress() as progress:
+        for told in way(verdict.parcel, count, arguments.timeout):
+            line = verdict.add(told)
+            if count > LONG:
+                progress.show(bar(len(verdict.answers), count))
+                unusual += [line] if verdict.last_is_unusual() else []
+            elif not arguments.json:
+                print(line)
+    if unusual and not arguments.json:
+        print("\n".join(unusual[:LONG]))
+        if len(unusual) > LONG:
+            print(f"and {len(unusual) - LONG:,} more that are unusual")
+
+
+def bar(done: int, count: int) -> str:
+    """How far it is."""
+    full = BAR * done // count
+    return f"[{'#' * full}{'.' * (BAR - full)}] {done:,} of {count:,} sent"
+
+
+def list_providers(arguments: argparse.Namespace) -> int:
+    """Every provider by name, and what its secret looks like."""
+    providers = [provider_named(name) for name in provider_names()]
+    width = max(len(one.name) for one in providers)
+    lines = [f"{one.name:<{width}}  {form_of(one)}" for one in providers]
+    members: list[Json] = [
+        {
+            "name": one.name,
+            "title": one.title,
+            "secret": form_of(one),
+            "variable": variable_of(one),
+            "docs": one.docs,
+        }
+        for one in providers
+    ]
+    answer(arguments, "\n".join(lines), members)
+    return 0
+
+
+def body_of(path: str | None) -> bytes | None:
+    """The bytes of the file, as they are."""
+    if path is None:
+        return None
+    if path == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(path).read_bytes()
+    except OSError as problem:
+        raise Misuse(f"{path} cannot be read: {problem.strerror}") from None
+
+
+def header_of(text: str) -> tuple[str, str]:
+    """A header as it was written; what it holds may be a password and is not repeated."""
+    name, colon, value = text.partition(":")
+    value = value.strip()
+    if (
+        not colon
+        or not HEADER_NAME.fullmatch(name)
+        or not value.isascii()
+        or not value.isprintable()
+    ):
+        raise Misuse("--header must be like 'X-Shop: 7', in printable ASCII")
+    return name, value
+
+
+def number_up_to(most: int) -> Callable[[str], int]:
+    """A count of copies, for argparse."""
+
+    def number(text: str) -> int:
+        if not text.isdecimal() or not 1 <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"it must be a whole number from 1 to {most:,}")
+        return int(text)
+
+    return number
+
+
+def seconds(text: str) -> float:
+    """A duration, for argparse."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 3600:
+        raise argparse.ArgumentTypeError("it must be a number of seconds above 0, up to 3600")
+    return found

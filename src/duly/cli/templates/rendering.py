@@ -1,0 +1,150 @@
+"""The text of an app for one provider, on one store."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING
+
+from duly.testing.sending.events import Wish, event_of
+from duly.testing.sending.parcels import Parcel
+from duly.testing.sending.signers import form_of, variable_of
+from duly.webhooks import Secret
+from duly.webhooks.examples import assigned, pieces, secrets_for, signs_url
+
+if TYPE_CHECKING:
+    from duly.webhooks import Provider
+
+BASE = "http://127.0.0.1:8000"
+WIDTH, PIECE = 100, 76
+SQLITE_STEPS = "Run it, and try it from a second terminal"
+POSTGRES_STEPS = "Name the database, make the tables, run it, and try it from a second terminal"
+IN_EVERY_COPY = "is in every copy of this file, so anybody can sign with it"
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """An app to be written: whose webhooks, into which module, on which store."""
+
+    provider: Provider
+    module: str
+    postgres: bool
+
+    @property
+    def pair(self) -> bool:
+        """Whether the app holds a public key, and the sender the private one."""
+        return secrets_for(self.provider)[1] is not None
+
+    @property
+    def variable(self) -> str:
+        """The environment variable of the secret; that of `duly send`, unless it is a pair."""
+        shared = variable_of(self.provider)
+        return shared.replace("_PRIVATE_KEY", "_PUBLIC_KEY")
+
+    @property
+    def run(self) -> str:
+        """The command that serves it."""
+        return f"duly serve {self.module}:app"
+
+    @property
+    def send(self) -> str:
+        """The command that tries it."""
+        told = secrets_for(self.provider)[0]
+        if self.pair:
+            told = f"\"$(python -c 'import {self.module}; print({self.module}.PRIVATE_KEY)')\""
+        return f"duly send {self.provider.name} --secret {told}"
+
+    def text(self) -> str:
+        """The whole file."""
+        name = self.provider.name
+        signs = signs_url(self.provider)
+        return part("app").substitute(
+            title=self.provider.title,
+            name=name,
+            module=self.module,
+            type=sample_type(self.provider),
+            variable=self.variable,
+            first_steps=POSTGRES_STEPS if self.postgres else SQLITE_STEPS,
+            steps="\n".join(f"    {one}" for one in self.steps()),
+            standard="" if self.postgres else "import sqlite3\nfrom contextlib import closing\n",
+            further="import psycopg\n" if self.postgres else "",
+            secret=secret_lines(self),
+            store=part("postgres" if self.postgres else "sqlite").substitute(module=self.module),
+            base=base_lines(self.provider) if signs else "",
+            url=f', url=f"{{BASE}}/{name}"' if signs else "",
+            later_url=f', url=f"{{BASE}}/{name}-later"' if signs else "",
+            ending=part("postgres_ending").template if self.postgres else "",
+        )
+
+    def steps(self) -> list[str]:
+        """The commands from the file to the first event."""
+        tables = ["export DATABASE_URL=postgresql://localhost/shop", f"python {self.module}.py"]
+        return [*(tables if self.postgres else []), self.run, self.send]
+
+
+def secret_lines(app: App) -> str:
+    """Where the secret comes from, and the development's own that stands in for it."""
+    secret, private = secrets_for(app.provider)
+    title = app.provider.title
+    if private is None:
+        meaning = f"{title} signs with {form_of(app.provider)}. The one below {IN_EVERY_COPY}"
+    else:
+        meaning = (
+            f"The public key that {title} shows you. The private half of the one below "
+            f"{IN_EVERY_COPY}"
+        )
+    lines = [
+        *comment(f"{meaning}: set {app.variable} before others can reach the app."),
+        *secret_call(app.variable, secret),
+    ]
+    if private is not None:
+        lines += [
+            *comment(f"{title} keeps its own to itself; with this one `duly send` can stand in."),
+            *assigned("PRIVATE_KEY", pieces(private, PIECE)),
+        ]
+    return "\n".join(lines)
+
+
+def secret_call(variable: str, secret: str) -> list[str]:
+    """The line that asks the environment, over as many lines as it needs."""
+    plain = f"SECRET = os.environ.get({json.dumps(variable)}, {json.dumps(secret)})"
+    if len(plain) <= WIDTH:
+        return [plain]
+    arguments = [json.dumps(variable) + ",", *pieces(secret, PIECE)]
+    together = f"    {arguments[0]} {arguments[1]}"
+    if len(arguments) == 2 and len(together) <= WIDTH:
+        return ["SECRET = os.environ.get(", together, ")"]
+    return [
+        "SECRET = os.environ.get(",
+        *(f"    {one}" for one in arguments[:-1]),
+        f"    {arguments[-1]},",
+        ")",
+    ]
+
+
+def base_lines(provider: Provider) -> str:
+    """Where the app can be reached, for those who sign it."""
+    told = comment(f"{provider.title} signs the URL too: this is where it reaches the app.")
+    return "\n".join(["", *told, f'BASE = os.environ.get("BASE_URL", "{BASE}")', ""])
+
+
+def comment(text: str) -> list[str]:
+    """Lines of a comment."""
+    return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ")
+
+
+def sample_type(provider: Provider) -> str:
+    """The type of the event that `duly send` sends unless it is told another."""
+    secret, private = secrets_for(provider)
+    event = event_of(provider, Wish(), datetime.now(UTC))
+    parcel = Parcel(provider, Secret(private or secret), BASE, event, {}, "genuine", timedelta(0))
+    return parcel.facts()[0].type or "*"
+
+
+def part(name: str) -> Template:
+    """A part of the text, from the file beside this one."""
+    return Template(files(__package__).joinpath(f"{name}.txt").read_text(encoding="utf-8"))

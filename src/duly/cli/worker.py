@@ -1,0 +1,116 @@
+"""``duly worker``: runs the jobs of one application, beside or without a server."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from typing import TYPE_CHECKING
+
+from duly.app.loading import FORMS, VARIABLE, add_word, app_name, loaded
+from duly.core.errors import Misuse
+from duly.jobs.handlers import checked_queue
+from duly.server.banner import address
+from duly.server.logging import begin_log, secrets_of
+from duly.server.options import (
+    add_concurrency,
+    add_grace,
+    add_lease,
+    add_log,
+    add_until_idle,
+    whole,
+)
+from duly.server.shutdown import noticed_signals
+from duly.server.supervise import Minder
+from duly.server.worker_plan import hosted, planned
+from duly.worker.settings import GRACE, MOST_AT_ONCE
+
+if TYPE_CHECKING:
+    from duly.app.duly import Duly
+    from duly.server.worker_plan import Plan
+
+EXAMPLES = f"""\
+examples:
+  duly worker shop:app                       the jobs of all its queues, ten of each at a time
+  duly worker shop:app --queue mail=2 --queue default
+  duly worker shop:app --until-idle          do what there is to do, and end
+  {VARIABLE}=shop:app duly worker --concurrency 50 --log-json
+
+`duly serve` has a worker in it; this is for more of them, on any machine that reaches the database,
+and for applications that are served by another server.
+SIGTERM and SIGINT (Ctrl-C) drain: no more jobs are taken, those that run are finished, those that
+do not finish in time are given back, and the exit code is 0. A second signal gives them back now.
+Handlers that hang for longer than their timeout cannot be ended: after three of them the process
+starts anew."""
+logger = logging.getLogger("duly.worker")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    add_word(parser, "app", f"whose jobs to run: {FORMS} (or {VARIABLE})")
+    add_concurrency(parser)
+    parser.add_argument(
+        "--queue",
+        action="append",
+        type=queue,
+        metavar="NAME[=N]",
+        help="only the jobs of this queue, N at a time; may be given several times",
+    )
+    add_lease(parser, "this worker")
+    add_grace(parser, "jobs", GRACE)
+    add_until_idle(parser)
+    add_log(parser)
+
+
+def queue(text: str) -> tuple[str, int | None]:
+    """A queue, and how many of its jobs run at the same time; for argparse."""
+    name, equals, count = text.partition("=")
+    try:
+        checked_queue(name)
+    except Misuse as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+    return name, whole("a number of jobs", 1, MOST_AT_ONCE)(count) if equals else None
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Import, open, work."""
+    form = begin_log(level=arguments.log_level, objects=arguments.log_json)
+    name = app_name(arguments.app)
+    app = loaded(name)
+    form.secrets = tuple(secrets_of(app))
+    plan = checked_plan(name, app, arguments)
+    app.store.open()
+    with noticed_signals() as line:
+        worker = hosted(
+            app,
+            plan.settings(arguments.grace, arguments.lease),
+            over=line.stir,
+            until="idle" if arguments.until_idle else "stopped",
+        )
+        announce(name, app, plan)
+        worker.start()
+        return Minder(worker, line, arguments.grace).run(app)
+
+
+def checked_plan(name: str, app: Duly, arguments: argparse.Namespace) -> Plan:
+    """What the worker will do; refused where it could do nothing."""
+    if not app.store.capabilities.durable:
+        raise Misuse(
+            "a memory: store is one process's own, so that a worker apart from it would find "
+            "nothing: use `duly serve`, which has a worker, or SQLite"
+        )
+    queues = None if arguments.queue is None else dict(arguments.queue)
+    plan = planned(app, arguments.concurrency, queues)
+    if plan is None:
+        raise Misuse(
+            f"{name} has nothing that runs as a job: add @app.job, or @app.on for a source that is "
+            "not inline"
+        )
+    return plan
+
+
+def announce(name: str, app: Duly, plan: Plan) -> None:
+    """Say what is being worked on."""
+    members = {"app": name, "store": address(app), **plan.members()}
+    logger.info("working for %s, %s", name, plan.text(), extra={"members": members})
+    if not plan.handlers:
+        logger.warning("no handler of %s uses these queues: is a name mistyped?", name)

@@ -1,0 +1,92 @@
+"""One storm from its options to its report: for `duly storm`, and for `duly demo`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duly.core.extras import needs
+from duly.demo.display import PlainDisplay, display_for
+from duly.demo.play import Play
+from duly.demo.report import document, markdown, marks, opening, story, table, verdict
+from duly.demo.signals import Quit, Signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.demo.play import Outcome
+    from duly.demo.settings import Settings
+
+FAILED = 1
+
+
+def refuse_without_parts() -> None:
+    """Say how to install what serves and sends, before anything else is done."""
+    with needs("serve,http", "uvicorn, httptools, uvloop and httpx"):
+        import httptools  # noqa: F401
+        import httpx  # noqa: F401
+        import uvicorn  # noqa: F401
+        import uvloop  # noqa: F401
+
+
+def stormed(
+    settings: Callable[[Path], Settings],
+    *,
+    as_json: bool,
+    keep: Path | None = None,
+    report: Path | None = None,
+) -> int:
+    """Run it in a folder, and tell; returns the exit code.
+
+    The folder is removed unless it is to be kept, or somebody will want to look at it.
+    """
+    refuse_without_parts()
+    # Settings of the user's own application would move the tables of this one.
+    for name in ("DULY_PREFIX", "DULY_SCHEMA"):
+        os.environ.pop(name, None)
+    folder = keep or Path(tempfile.mkdtemp(prefix="duly-storm-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = keep is not None
+    try:
+        with Signals() as signals:
+            chosen = settings(folder)
+            output = sys.stderr if as_json else sys.stdout
+            print(opening(chosen), file=output, flush=True)
+            display = PlainDisplay(output) if as_json else display_for(output)
+            with closing(display):
+                outcome = Play(chosen, display, signals.hurried).run()
+        kept = kept or bool(outcome.wrong)
+        if as_json:
+            print(json.dumps(document(chosen, outcome)))
+        else:
+            display.page(last_page(outcome))
+        if kept:
+            print(f"Kept: {folder}", file=output)
+        if report is not None:
+            reported(chosen, outcome, report)
+    except Quit as quitting:
+        return quitting.code
+    finally:
+        if not kept:
+            shutil.rmtree(folder, ignore_errors=True)
+    return FAILED if outcome.wrong else 0
+
+
+def last_page(outcome: Outcome) -> list[str]:
+    """What stays on the screen."""
+    return [*table(outcome.lines, marks(sys.stdout)), *story(outcome), verdict(outcome)]
+
+
+def reported(settings: Settings, outcome: Outcome, report: Path) -> None:
+    """Write the report, and the log of the faults beside it."""
+    log = report.with_suffix(".log")
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.write_text(markdown(settings, outcome, log.name))
+    print(f"duly: the report is in {report}, the faults are in {log}", file=sys.stderr)
+    shutil.copyfile(settings.folder / "nemesis.log", log)

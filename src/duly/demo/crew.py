@@ -1,0 +1,243 @@
+"""The processes of a storm: started, killed, stopped, woken, told to end, and replaced."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+from duly.core.errors import DulyError
+from duly.demo import world
+from duly.demo.shared import up
+from duly.server.shutdown import REPLACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from duly.demo.world import World
+
+# Seconds that a process has to end which was told to, before it is killed.
+ENDING = 25.0
+
+
+class ProcessFailed(DulyError):
+    """A process that must not end has ended; the message holds what it wrote."""
+
+
+class State(Enum):
+    """What a process is doing, as far as can be told from outside."""
+
+    RUNNING = "at work"
+    STOPPED = "stopped"
+    ENDING = "told to end"
+
+
+class Role(Enum):
+    """What a process is for."""
+
+    INGRESS = "ingress"
+    WORKER = "worker"
+    RELAY = "relay"
+    BESIDE = "beside"  # the sender, the receiver downstream and the proxy: nobody hits these
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """A place for one process after the other."""
+
+    name: str
+    role: Role
+    work: Callable[..., int]
+    number: int
+    pid: int = 0
+    state: State = State.RUNNING
+    since: float = 0.0
+    """When it was stopped, or told to end."""
+    hit: bool = False
+    """Whether it was killed from here."""
+    ends: bool = False
+    """Whether it may end by itself, when it has nothing more to do."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """What was done to the processes."""
+
+    kills: int = 0
+    fallen: int = 0
+    """Processes that were killed by the event they handled."""
+    stops: int = 0
+    restarts: int = 0
+    gave_up: int = 0
+    """Processes that found no database when they began, or could not finish in time."""
+    replaced: int = 0
+    """Processes that asked to be replaced, because a handler hung in them."""
+    failures: list[str] = field(default_factory=list)
+
+
+class Crew:
+    """All processes, while it is entered."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._slots: list[Slot] = []
+        self.faults = Faults()
+        self.ending = False
+        # Seconds of processor time, by what processes are for.
+        self.used: dict[str, float] = {}
+        # Processes that were ended by SIGKILL, whoever sent it.
+        self.killed: set[int] = set()
+
+    def add(self, name: str, role: Role, work: Callable[..., int], *, ends: bool = False) -> None:
+        """Start a process that is replaced whenever it ends, unless nobody may hit it."""
+        slot = Slot(name, role, work, len(self._slots), ends=ends)
+        self._slots.append(slot)
+        self._start(slot)
+
+    def once(self, name: str, work: Callable[[World], int]) -> None:
+        """Start a process that ends by itself, and is not replaced."""
+        self._forked(name, work)
+
+    def of(self, *roles: Role) -> list[Slot]:
+        """The processes of these roles."""
+        return [slot for slot in self._slots if slot.role in roles]
+
+    def standing(self, *roles: Role) -> list[Slot]:
+        """Those of these roles that are at work, and whom nobody has hit."""
+        return [slot for slot in self.of(*roles) if self.stands(slot)]
+
+    def stands(self, slot: Slot) -> bool:
+        """Whether a process is at work."""
+        at_work = slot.state is State.RUNNING and not slot.hit and slot.pid != 0
+        return at_work and self._world.shared[up(slot.number)] == slot.pid
+
+    def kill(self, slot: Slot) -> None:
+        """Kill with SIGKILL, wherever it is in its work."""
+        slot.hit = True
+        self.faults.kills += 1
+        os.kill(slot.pid, signal.SIGKILL)
+
+    def stop(self, slot: Slot) -> None:
+        """Stop with SIGSTOP: the process stands still and does not know it."""
+        slot.state = State.STOPPED
+        self.faults.stops += 1
+        os.kill(slot.pid, signal.SIGSTOP)
+
+    def wake(self, slot: Slot) -> None:
+        """Let a stopped process go on as if nothing had happened."""
+        if slot.state is State.STOPPED:
+            slot.state = State.RUNNING
+            os.kill(slot.pid, signal.SIGCONT)
+
+    def end(self, slot: Slot) -> None:
+        """Tell a process to finish what it has begun, and end."""
+        slot.state, slot.since = State.ENDING, time.monotonic()
+        os.kill(slot.pid, signal.SIGTERM)
+
+    def tend(self) -> None:
+        """Notice who has ended, and start another in its place."""
+        while (found := reaped()) is not None:
+            pid, code, seconds = found
+            for slot in self._slots:
+                if slot.pid == pid:
+                    purpose = slot.name.partition("-")[0]
+                    self.used[purpose] = self.used.get(purpose, 0.0) + seconds
+                    self._ended(slot, code)
+        for slot in self._slots:
+            late = time.monotonic() - slot.since > ENDING
+            if slot.state is State.ENDING and late and not slot.hit:
+                self.faults.failures.append(f"{slot.name} was told to end and did not")
+                self.kill(slot)
+
+    def finish(self, *roles: Role) -> None:
+        """Tell the processes of these roles to end, and wait until they have."""
+        self.ending = True
+        for slot in self.of(*roles):
+            if slot.pid:
+                self.end(slot)
+        while any(slot.pid for slot in self.of(*roles)):
+            self.tend()
+            time.sleep(0.01)
+        self.ending = False
+
+    def _ended(self, slot: Slot, code: int) -> None:
+        told, hit, pid = slot.state is State.ENDING, slot.hit, slot.pid
+        begun, slot.pid = self._world.shared[up(slot.number)] == pid, 0
+        if code == -signal.SIGKILL:
+            self.killed.add(pid)
+        if slot.role is Role.BESIDE:
+            if code or not (self.ending or slot.ends):
+                raise ProcessFailed(f"{slot.name} ended with code {code}:\n{self._log(slot)}")
+            return
+        if not hit:
+            self._count(slot, code, told=told, begun=begun)
+        if not (self.ending and told):
+            self._start(slot)
+
+    def _count(self, slot: Slot, code: int, *, told: bool, begun: bool) -> None:
+        """How somebody ended whom nobody killed from here."""
+        faults = self.faults
+        if code == -signal.SIGKILL and slot.role is Role.WORKER:
+            faults.fallen += 1
+        elif code == REPLACE:
+            faults.replaced += 1
+        elif told and code in (0, -signal.SIGTERM):  # the latter where it had not begun yet
+            faults.restarts += not self.ending
+        elif code == world.GAVE_UP and (told or not begun):
+            faults.gave_up += 1
+        else:
+            said = (self._log(slot).splitlines() or ["it said nothing"])[-1]
+            faults.failures.append(f"{slot.name} ended with code {code}: {said}")
+
+    def _start(self, slot: Slot) -> None:
+        slot.state, slot.hit = State.RUNNING, False
+        work = slot.work if slot.role is Role.BESIDE else partial(slot.work, slot=slot.number)
+        slot.pid = self._forked(slot.name, work)
+
+    def _forked(self, name: str, work: Callable[[World], int]) -> int:
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            world.run(self._world, name, work)
+        return pid
+
+    def _log(self, slot: Slot) -> str:
+        path = self._world.file(f"{slot.name}.log")
+        text = path.read_text(errors="replace") if path.exists() else ""
+        return "\n".join(text.splitlines()[-20:])
+
+    def __enter__(self) -> Self:
+        gc.collect()
+        gc.freeze()  # what is here already need not be looked at, and copied, in every child
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for slot in self._slots:
+            if slot.pid:
+                os.kill(slot.pid, signal.SIGKILL)
+        for slot in self._slots:
+            if slot.pid:
+                os.waitpid(slot.pid, 0)
+                slot.pid = 0
+
+
+def reaped() -> tuple[int, int, float] | None:
+    """A child that has ended, its code and what it took of the processors; None where none has."""
+    try:
+        pid, status, used = os.wait4(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    seconds = used.ru_utime + used.ru_stime
+    return (pid, os.waitstatus_to_exitcode(status), seconds) if pid else None

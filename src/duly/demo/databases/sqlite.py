@@ -1,0 +1,96 @@
+"""The file of a storm: made, looked at from beside."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import struct
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from duly.core.errors import Misuse
+from duly.demo.databases.asked import HURRY, LOOK, Asked, Unreachable
+from duly.demo.tables import ON_SQLITE, TABLES
+from duly.stores.open import store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly.demo.settings import Settings
+
+# What fcntl(2) takes and gives back on Linux, and the byte that a writer locks (SQLite: walformat).
+FLOCK = struct.Struct("hhqqi4x")
+WRITE_LOCK = 120
+
+
+class SqliteDatabase(Asked):
+    """One file."""
+
+    now = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
+    bytes_type = "blob"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.path = Path(unquote(settings.url.removeprefix("sqlite:///")))
+
+    def prepare(self) -> None:
+        """Make the file and its tables."""
+        if self.path.exists():
+            raise Misuse(
+                f"{self.path} exists already: a storm makes a file of its own, name another"
+            )
+        with store(self._settings.url):
+            pass
+        with self._connected() as connection:
+            for statement in (*TABLES, *ON_SQLITE):
+                connection.execute(self.written(statement))
+
+    def asked(self, statement: str) -> list[tuple[Any, ...]]:
+        """Ask the file."""
+        try:
+            with self._connected() as connection:
+                return connection.execute(self.written(statement)).fetchall()
+        except sqlite3.OperationalError as problem:
+            raise Unreachable(str(problem)) from problem
+
+    def seen(self) -> tuple[Any, ...]:
+        """Look, and write only where there is something to hurry: writing makes others wait."""
+        waiting = "SELECT 1 FROM {jobs} WHERE state = 'ready' AND rescues > 0 AND run_at > {now}"
+        if self.asked(f"{waiting} LIMIT 1"):
+            self.asked(HURRY)
+        [row] = self.asked(LOOK)
+        return row
+
+    def rows(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a statement, as they come."""
+        with self._connected() as connection:
+            yield from connection.execute(self.written(statement))
+
+    def writer(self) -> int:
+        """The process that has the write lock at this instant; 0 for nobody.
+
+        In WAL mode the lock is one byte of the file beside the database.
+        """
+        asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, WRITE_LOCK, 1, 0)
+        with self.path.with_name(f"{self.path.name}-shm").open("rb") as memory:
+            kind, _, _, _, process = FLOCK.unpack(fcntl.fcntl(memory, fcntl.F_GETLK, asked))
+        return 0 if kind == fcntl.F_UNLCK else int(process)
+
+    def leftovers(self) -> int:
+        """Whether anything is locked, or broken."""
+        with self._connected() as connection:
+            [(found,)] = connection.execute("PRAGMA integrity_check").fetchall()
+            [(busy, _, _)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return int(found != "ok") + int(busy)
+
+    def clear(self) -> None:
+        """Nothing: the file goes with its folder."""
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(self.path, isolation_level=None, timeout=5.0)
+        with closing(connection):
+            yield connection

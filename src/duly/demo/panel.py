@@ -1,0 +1,155 @@
+"""The live panel on a terminal, drawn with rich."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.box import ROUNDED
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from duly.demo.crew import Role, State
+from duly.demo.display import Phase
+from duly.demo.report import MARKS
+from duly.demo.shared import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.demo.crew import Slot
+    from duly.demo.display import Scene
+
+# Seconds between two pictures: smooth enough for the eye, and cheap.
+EVERY = 0.125
+# Wider than this the numbers stand too far from their names.
+WIDEST = 100
+# Columns left free at the right: the terminal's own "^C" must not break the line.
+MARGIN = 4
+
+GOOD, BAD = MARKS
+HINTS = {Phase.STORM: "Ctrl-C ends it early", Phase.DRAIN: "Ctrl-C twice quits at once"}
+ROLES = {Role.INGRESS: "ingress", Role.WORKER: "workers", Role.RELAY: "relay"}
+STARTING, WORKING, STOPPED, ENDING = "○", "●", "■", "◐"
+MEANINGS = {
+    STARTING: ("starting", "dim"),
+    WORKING: ("at work", "green"),
+    STOPPED: ("stopped", "yellow"),
+    ENDING: ("told to end", "cyan"),
+}
+
+
+class PanelDisplay:
+    """One panel that is redrawn in place; it disappears when it is closed."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console()
+        # Without its own thread: this process forks others all the time.
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._next = 0.0
+        self._live.start()
+
+    def show(self, scene: Scene) -> None:
+        """Draw the scene when it is time."""
+        if scene.elapsed >= self._next:
+            self._next = scene.elapsed + EVERY
+            width = min(self._console.width - MARGIN, WIDEST)
+            self._live.update(panel(scene, width), refresh=True)
+
+    def close(self) -> None:
+        """Take the panel off the screen."""
+        self._live.stop()
+
+    def page(self, lines: Sequence[str]) -> None:
+        """Print the lines, with colour for what balances and what does not."""
+        for line in lines:
+            text = Text(line)
+            text.highlight_words([GOOD], "bold green")
+            text.highlight_words([BAD], "bold red")
+            self._console.print(text, soft_wrap=True)
+
+
+def panel(scene: Scene, width: int) -> Panel:
+    """The whole picture, always of the same height."""
+    body = Group(progress(scene), Text(), crew(scene), Text(), counts(scene))
+    store = "SQLite" if scene.settings.on_sqlite else "PostgreSQL"
+    title = f"[bold]duly[/] · real processes, real kills, one {store} database"
+    foot = f"[dim]{HINTS[scene.phase]}[/]"
+    return Panel(body, box=ROUNDED, title=title, subtitle=foot, width=width, padding=(1, 2))
+
+
+def progress(scene: Scene) -> Table:
+    """How much of the storm is over."""
+    line = Table.grid(padding=(0, 2), expand=True)
+    line.add_column(ratio=1)
+    line.add_column(justify="right", no_wrap=True)
+    line.add_row(
+        ProgressBar(total=1.0, completed=scene.share, complete_style="cyan"),
+        f"{scene.elapsed:,.0f} s",
+    )
+    line.add_row(Text(scene.phase.value, style="bold", no_wrap=True), "")
+    return line
+
+
+def crew(scene: Scene) -> Text:
+    """One sign for each process, and what the signs mean."""
+    text = Text()
+    for role, name in ROLES.items():
+        text.append(f"{name} ", "dim")
+        for slot in scene.slots:
+            if slot.role is role:
+                sign = sign_of(slot, scene)
+                text.append(f"{sign} ", MEANINGS[sign][1])
+        text.append("  ")
+    text.append("\n")
+    for sign, (meaning, style) in MEANINGS.items():
+        text.append(f"{sign} ", style).append(f"{meaning}   ", "dim")
+    return text
+
+
+def sign_of(slot: Slot, scene: Scene) -> str:
+    """What a process is doing."""
+    if slot.state is State.STOPPED:
+        return STOPPED
+    if slot.state is State.ENDING:
+        return ENDING
+    return WORKING if scene.is_up(slot) else STARTING
+
+
+def counts(scene: Scene) -> Table:
+    """What happened so far: deliveries on the left, effects and faults on the right."""
+    numbers, faults, seen = scene.numbers, scene.faults, scene.seen
+    left = pairs(
+        ("deliveries", numbers[Place.SENT]),
+        ("  a second", round(scene.rate)),
+        ("  accepted", numbers[Place.ACCEPTED]),
+        ("  duplicate", numbers[Place.DUPLICATE]),
+        ("  forged: refused", numbers[Place.REFUSED]),
+        ("  no answer: again", numbers[Place.NO_REPLY] + numbers[Place.UNAVAILABLE]),
+    )
+    right = pairs(
+        ("effects", seen.handled if seen else 0),
+        ("  events that wait", scene.waiting),
+        ("  receipts downstream", numbers[Place.RECEIPTS]),
+        ("killed with kill -9", faults.kills + faults.fallen),
+        ("stopped past a lease", faults.stops),
+        ("restarted", faults.restarts),
+    )
+    both = Table.grid(padding=(0, 4), expand=True)
+    both.add_column(ratio=1)
+    both.add_column(ratio=1)
+    both.add_row(left, right)
+    return both
+
+
+def pairs(*rows: tuple[str, int]) -> Table:
+    """Names and numbers, in two columns."""
+    table = Table.grid(padding=(0, 2), expand=True)
+    table.add_column(ratio=1, no_wrap=True)
+    table.add_column(justify="right", style="bold", no_wrap=True)
+    for name, number in rows:
+        table.add_row(name, f"{number:,}")
+    return table

@@ -1,0 +1,139 @@
+"""A wire between duly and PostgreSQL on which answers, and sometimes requests, get lost.
+
+An answer whose last message says that no transaction is open is the answer to a COMMIT, or to a
+statement that committed by itself: when it is withheld, the server has done what the client never
+hears of. So no message has to be read, only the last six bytes of what the server sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from duly.demo.shared import Place
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from duly.demo.databases import Server
+    from duly.demo.shared import Shared
+
+# ReadyForQuery, with no transaction open.
+READY = b"Z\x00\x00\x00\x05I"
+# Of the transactions that go over the wire: those whose answer is lost, and of the requests those
+# that never arrive.
+REPLY_LOST, REQUEST_LOST = 0.01, 0.001
+
+
+class Proxy:
+    """Where the server is, and how often something is lost."""
+
+    def __init__(self, server: Server, shared: Shared, dice: Random) -> None:
+        self._server = server
+        self._shared = shared
+        self._dice = dice
+
+    async def dialled(self, client: asyncio.Transport) -> asyncio.Transport:
+        """A connection to the server, for a client."""
+        loop, (host, port) = asyncio.get_running_loop(), self._server
+
+        def end() -> ServerEnd:
+            return ServerEnd(self, client)
+
+        if host.startswith("/"):
+            transport, _ = await loop.create_unix_connection(end, f"{host}/.s.PGSQL.{port}")
+        else:
+            transport, _ = await loop.create_connection(end, host, port)
+        return transport
+
+    def lose_reply(self) -> bool:
+        """Whether the answer that was just read is to be lost."""
+        return self._lost(REPLY_LOST, Place.REPLIES_LOST)
+
+    def lose_request(self) -> bool:
+        """Whether the request that was just read is to be lost."""
+        return self._lost(REQUEST_LOST, Place.REQUESTS_LOST)
+
+    def _lost(self, share: float, place: Place) -> bool:
+        lost = self._dice.random() < share and not self._shared[Place.CALM]
+        if lost:
+            self._shared.add(place)
+        return lost
+
+
+class ClientEnd(asyncio.Protocol):
+    """The end towards duly."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self._transport: asyncio.Transport | None = None
+        self._server: asyncio.Transport | None = None
+        self._early: list[bytes] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Dial the server."""
+        self._transport = transport  # type: ignore[assignment]
+        self._task = asyncio.get_running_loop().create_task(self._dial())
+
+    async def _dial(self) -> None:
+        assert self._transport is not None  # noqa: S101  # it was made before this
+        client = self._transport
+        try:
+            server = await self._proxy.dialled(client)
+        except OSError:
+            client.abort()
+            return
+        self._server = server
+        if client.is_closing():
+            server.abort()
+        server.writelines(self._early)
+        self._early = []
+
+    def data_received(self, data: bytes) -> None:
+        """Pass a request on, or lose it together with the connection."""
+        if self._server is None:
+            self._early.append(data)
+        elif self._proxy.lose_request():
+            self._cut()
+        else:
+            self._server.write(data)
+
+    def connection_lost(self, _problem: Exception | None) -> None:
+        """The client has hung up, or was hung up on."""
+        if self._server is not None:
+            self._server.close()
+
+    def _cut(self) -> None:
+        for end in (self._transport, self._server):
+            if end is not None:
+                end.abort()
+
+
+class ServerEnd(asyncio.Protocol):
+    """The end towards the server."""
+
+    def __init__(self, proxy: Proxy, client: asyncio.Transport) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._transport: asyncio.Transport | None = None
+        self._greeted = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ready to carry."""
+        self._transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        """Pass an answer on, or lose it together with the connection."""
+        if data.endswith(READY):
+            if self._greeted and self._proxy.lose_reply():
+                self._client.abort()
+                if self._transport is not None:
+                    self._transport.abort()
+                return
+            self._greeted = True
+        self._client.write(data)
+
+    def connection_lost(self, _problem: Exception | None) -> None:
+        """The server has hung up."""
+        self._client.close()

@@ -1,0 +1,230 @@
+"""The last page: the ledger as a table, what happened in numbers, and the same as documents."""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+from typing import TYPE_CHECKING, TextIO
+
+import duly
+from duly.demo.ledger import SHOWN, Line, Unit
+
+if TYPE_CHECKING:
+    from duly.core.json_bytes import Json
+    from duly.demo.play import Outcome
+    from duly.demo.settings import Settings
+
+MARKS = ("✓", "✗")
+PLAIN_MARKS = ("ok", "WRONG")
+
+
+def marks(output: TextIO) -> tuple[str, str]:
+    """The signs for a line that balances and for one that does not, as far as they can be shown."""
+    try:
+        "".join(MARKS).encode(output.encoding or "ascii")
+    except UnicodeError:
+        return PLAIN_MARKS
+    return MARKS
+
+
+def table(lines: list[Line], signs: tuple[str, str]) -> list[str]:
+    """The ledger, one line for each equation, in 80 columns; below one that is wrong, what is."""
+    rows = []
+    for line in lines:
+        rows.append(row(line, signs))
+        rows += [f"      {text}" for text in line.examples[:SHOWN]]
+    return ["", *rows, ""]
+
+
+def row(line: Line, signs: tuple[str, str]) -> str:
+    """Both sides, and whether they agree."""
+    left, right = amount(line.left_value, line.unit), amount(line.right_value, line.unit)
+    sign = signs[0] if line.balances else signs[1]
+    room = 35 - len(line.right)  # a long name takes it from the number beside it
+    return f"  {line.left:<23} {left:>12} = {line.right} {right:>{room}}  {sign}"
+
+
+def amount(value: int, unit: Unit) -> str:
+    """A number as people write it."""
+    return f"{value / 100:,.2f}" if unit is Unit.CENTS else f"{value:,}"
+
+
+def story(outcome: Outcome) -> list[str]:
+    """What happened, in fewer than 80 columns."""
+    answers, faults = outcome.books.answers, outcome.faults
+    late, took = outcome.evidence.late, outcome.took
+    told = (
+        f"Told: {answers['accepted']:,} accepted, {answers['duplicate']:,} duplicate, "
+        f"{answers['conflict']:,} conflict, {answers['403']:,} refused,"
+    )
+    unheard = sum(count for word, count in answers.items() if word[0] == "5")
+    return [
+        told,
+        f"  {unheard:,} come again later, {answers['no reply']:,} nothing.",
+        f"Faults: {faults.kills:,} kill -9, {faults.fallen:,} killed by what they handled, "
+        f"{faults.stops:,} stopped,",
+        f"  {faults.restarts:,} restarted in order{database_faults(outcome)}.",
+        f"Leases given again: {outcome.evidence.figures['leases']:,}; late acks refused: "
+        f"{late.refused:,}, cut off by a kill: {late.cut_off:,}.",
+        *replayed(outcome.replayed),
+        f"{outcome.books.deliveries:,} deliveries in {took.stormed:,.0f} s "
+        f"({outcome.books.deliveries / took.stormed:,.0f} a second), "
+        f"everything done after {took.whole:,.0f} s.",
+        "",
+    ]
+
+
+def replayed(count: int) -> list[str]:
+    """What a person had to do, if anything."""
+    told = f"Lost with five workers by no fault of their own, and replayed: {count:,}."
+    return [told] if count else []
+
+
+def database_faults(outcome: Outcome) -> str:
+    """What was done to the database."""
+    crashes, held = outcome.nemesis.get("database crash"), outcome.nemesis.get("write lock held")
+    replies, requests = outcome.lost
+    told = ""
+    if crashes:
+        told += f"; {crashes:,} database crashes"
+    if replies or requests:
+        told += f"; {replies:,} replies, {requests:,} requests lost"
+    if held:
+        told += f"; the write lock held {held:,} times"
+    return told
+
+
+def verdict(outcome: Outcome) -> str:
+    """The last sentence."""
+    wrong, events = len(outcome.wrong), outcome.evidence.inbox.total
+    if wrong:
+        many = f"{wrong} of {len(outcome.lines)} lines"
+        return f"{many} do not balance: this is a bug, please report it."
+    kills = outcome.faults.kills + outcome.faults.fallen
+    dead = outcome.evidence.dead.total
+    told = f"Killed {kills:,} times, yet each of {events - dead:,} events took effect once"
+    return f"{told}; {dead:,} that can never succeed are dead letters." if dead else f"{told}."
+
+
+def opening(settings: Settings) -> str:
+    """The first line: enough to run the same again."""
+    where = "SQLite" if settings.on_sqlite else "PostgreSQL"
+    size = (
+        f"{settings.seconds:g} seconds"
+        if settings.seconds is not None
+        else f"{settings.deliveries:,} deliveries"
+    )
+    return (
+        f"duly {duly.__version__}: {settings.ingress} ingress, {settings.workers} workers, "
+        f"{settings.relays} relay on {where}, {size}, seed {settings.seed}"
+    )
+
+
+def document(settings: Settings, outcome: Outcome) -> dict[str, Json]:
+    """The same for a program."""
+    return {
+        "balances": not outcome.wrong,
+        "seed": settings.seed,
+        "store": "sqlite" if settings.on_sqlite else "postgres",
+        "seconds": round(outcome.took.stormed, 3),
+        "seconds_until_done": round(outcome.took.whole, 3),
+        "deliveries": outcome.books.deliveries,
+        "events": outcome.evidence.inbox.total,
+        "answers": dict(outcome.books.answers),
+        "faults": {
+            **outcome.nemesis,
+            "killed by what they handled": outcome.faults.fallen,
+            "database replies lost": outcome.lost[0],
+            "database requests lost": outcome.lost[1],
+            "gave up at begin or drain": outcome.faults.gave_up,
+            "replaced after a hang": outcome.faults.replaced,
+        },
+        "leases_given_again": outcome.evidence.figures["leases"],
+        "late_acks": {
+            "tried": outcome.evidence.late.tried,
+            "refused": outcome.evidence.late.refused,
+            "cut_off": outcome.evidence.late.cut_off,
+            "given_back": outcome.evidence.late.given_back,
+        },
+        "replayed": outcome.replayed,
+        "messages_resent": outcome.evidence.receipts - outcome.evidence.messages.total,
+        "processor_seconds": {name: round(used, 1) for name, used in outcome.took.used.items()},
+        "ledger": [
+            {
+                "left": line.left,
+                "left_value": line.left_value,
+                "right": line.right,
+                "right_value": line.right_value,
+                "balances": line.balances,
+                "examples": [*line.examples[:SHOWN]],
+            }
+            for line in outcome.lines
+        ],
+    }
+
+
+def command_of(settings: Settings) -> str:
+    """The command line that repeats it; where the database is, everybody knows for himself."""
+    where = "" if settings.on_sqlite else " postgresql://…"
+    crashed = "" if settings.cluster is None else " --cluster …"
+    size = (
+        f"--deliveries {settings.deliveries}"
+        if settings.seconds is None
+        else f"--seconds {settings.seconds:g}"
+    )
+    crew = f"--workers {settings.workers} --ingress {settings.ingress}"
+    return f"duly storm{where} {size} {crew} --seed {settings.seed}{crashed}"
+
+
+def markdown(settings: Settings, outcome: Outcome, log: str) -> str:
+    """The same for a reader, to be kept."""
+    figures = document(settings, outcome)
+    faults, answers = figures["faults"], figures["answers"]
+    assert isinstance(faults, dict)  # noqa: S101  # as it is made above
+    assert isinstance(answers, dict)  # noqa: S101
+    rows = "\n".join(
+        f"| {line.left} | {amount(line.left_value, line.unit)} | {line.right} |"
+        f" {amount(line.right_value, line.unit)} | {'yes' if line.balances else 'NO'} |"
+        for line in outcome.lines
+    )
+    done = "\n".join(f"| {name} | {count:,} |" for name, count in faults.items() if count)
+    told = "\n".join(f"| {name} | {count:,} |" for name, count in sorted(answers.items()))
+    where = "SQLite" if settings.on_sqlite else "PostgreSQL"
+    resent = outcome.evidence.receipts - outcome.evidence.messages.total
+    return f"""\
+# A storm on {where}: {outcome.books.deliveries:,} deliveries
+
+    {command_of(settings)}
+
+Seed {settings.seed}, duly {duly.__version__}, Python {platform.python_version()}, SQLite \
+{sqlite3.sqlite_version}, {platform.system()}. {settings.ingress} ingress processes, \
+{settings.workers} workers, {settings.relays} relay. \
+The faults lasted {outcome.took.stormed:,.0f} seconds \
+({outcome.books.deliveries / outcome.took.stormed:,.0f} deliveries a second); everything was done \
+after {outcome.took.whole:,.0f}. Every fault is in [{log}]({log}).
+
+{verdict(outcome)}
+
+## The ledger
+
+| | | | | balances |
+|---|---:|---|---:|---|
+{rows}
+
+## Faults
+
+| what | times |
+|---|---:|
+{done}
+
+Leases given again: {outcome.evidence.figures["leases"]:,}. Late acks: \
+{outcome.evidence.late.tried:,} tried, {outcome.evidence.late.refused:,} refused; \
+{outcome.evidence.late.cut_off:,} more were cut off by a kill before they could hear the answer. \
+Messages sent again: {resent:,}, each with the same id.
+
+## Answers
+
+| what a delivery was told | deliveries |
+|---|---:|
+{told}
+"""

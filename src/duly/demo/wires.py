@@ -1,0 +1,92 @@
+"""A connection of the sender's: one request at a time, kept alive, as lean as Python allows."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from duly.demo.deliveries import Delivery
+
+LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
+STATUS = re.compile(rb'"status": "(\w+)"')
+
+
+class Answer(NamedTuple):
+    """What was answered: the status of HTTP, and the word of duly's edge."""
+
+    code: int
+    said: str
+
+
+class Owner(Protocol):
+    """Whoever has the connection."""
+
+    def free(self, wire: Wire) -> None:
+        """The connection can take another request."""
+
+    def answered(self, delivery: Delivery, answer: Answer | None) -> None:
+        """What became of a delivery; None where there was no answer."""
+
+    def lost(self, wire: Wire) -> None:
+        """The connection is over."""
+
+
+class Wire(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._received = b""
+        self._ended = False
+        self.delivery: Delivery | None = None
+        self.since = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ready for the first request."""
+        self._transport = transport  # type: ignore[assignment]
+        self._owner.free(self)
+
+    def send(self, delivery: Delivery, request: bytes, now: float, *, hang_up: bool) -> None:
+        """Send a request; or send it and be gone before the answer comes."""
+        assert self._transport is not None  # noqa: S101  # it is free, so it is there
+        self.delivery, self.since = delivery, now
+        self._transport.write(request)
+        if hang_up:
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Read an answer, which mostly comes in one piece."""
+        received = self._received + data if self._received else data
+        end = received.find(b"\r\n\r\n")
+        found = LENGTH.search(received, 0, end + 2) if end >= 0 else None
+        size = int(found.group(1)) if found else 0
+        if end < 0 or len(received) < end + 4 + size:
+            self._received = received
+            return
+        self._received = b""
+        said = STATUS.search(received, end)
+        delivery, self.delivery = self.delivery, None
+        answer = Answer(int(received[9:12]), said.group(1).decode() if said else "")
+        if delivery is not None:
+            self._owner.answered(delivery, answer)
+        if b"\r\nconnection: close" in received[: end + 2]:
+            self.drop()
+        elif not self._ended:
+            self._owner.free(self)
+
+    def connection_lost(self, _problem: Exception | None) -> None:
+        """Whatever was on its way has no answer."""
+        self._ended = True
+        delivery, self.delivery = self.delivery, None
+        if delivery is not None:
+            self._owner.answered(delivery, None)
+        self._owner.lost(self)
+
+    def drop(self) -> None:
+        """Hang up."""
+        self._ended = True
+        if self._transport is not None:
+            self._transport.abort()

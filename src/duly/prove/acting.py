@@ -1,0 +1,295 @@
+"""What one process of a case does: deliver, work, relay; to its end, or to its death."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import traceback
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from duly.app.output import one_line
+from duly.jobs import invoke
+from duly.prove import keys
+from duly.prove.clocks import going_by
+from duly.prove.databases.failures import place_in
+from duly.prove.databases.finding import store_of
+from duly.prove.databases.meeting import Finder
+from duly.prove.databases.servers import Home
+from duly.prove.outliving import Outliving
+from duly.prove.recording import Answers, Hook, Net, Recorder, Refusals, recording
+from duly.prove.sites import living
+from duly.prove.staleness import Staleness
+from duly.prove.steps import watching
+from duly.prove.steps.watching import replaced
+from duly.prove.trace import Notes, Wording
+from duly.prove.watch import Watch
+from duly.prove.where import address, listening
+from duly.worker import run_job
+from duly.worker.executor import Crew
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from duly.app.duly import Duly
+    from duly.jobs.handlers import Handler
+    from duly.prove.asks import Ask
+    from duly.prove.watch import Trap
+    from duly.prove.where import Load, Subject
+    from duly.worker.execution import Run
+
+# Longer than any case: whoever is to lose a lease loses it because the clock is put forward.
+LEASE = timedelta(minutes=10)
+# As many times as a job may fail, or lose its worker, and one more.
+ROUNDS = 7
+# A sender comes again when it is told to.
+TRIES, PAUSE = 40, 0.05
+CALLS = "calls.jsonl"
+# Seconds for all processes of a case to be ready.
+WAITING = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One process of a case.
+
+    Args:
+        folder: where the files of the case are.
+        number: which process of the case it is.
+        files: the list to which SQLite files are added, and copied, before they are first used.
+        deliveries: what is delivered, one after the other.
+        copies: how many copies of them at once.
+        trap: where it dies, or is stopped.
+        aging: whether leases of others run out, and waits are over.
+        failing: whether the first run of each handler fails at its end.
+        fresh: whether it is to be done by another interpreter, if that is possible.
+        gate: a file; nothing is delivered before it is there.
+        ahead: how far the application's time is ahead of the machine's, where it has its own.
+        prover: the number of the process that makes the proof.
+    """
+
+    folder: Path
+    number: int
+    files: Path
+    deliveries: tuple[Ask, ...] = ()
+    copies: int = 1
+    trap: Trap | None = None
+    aging: bool = False
+    failing: bool = False
+    fresh: bool = False
+    gate: Path | None = None
+    prover: int = 0
+    answers: dict[str, Any] = field(default_factory=dict)
+    allowed: frozenset[tuple[str, int]] = frozenset()
+    ahead: timedelta | None = None
+
+    def file(self, kind: str) -> Path:
+        """A file of this process."""
+        return self.folder / f"{self.number}.{kind}"
+
+
+@dataclass(slots=True)
+class Report:
+    """What a process says at its end."""
+
+    replies: list[tuple[int, str]] = field(default_factory=list)
+    done: int = 0
+    failed: int = 0
+    # How often an event came later than a newer one of the same resource.
+    stale: int = 0
+    # Whether a handler ran that may be tried again.
+    repeatable: bool = False
+    problem: str = ""
+    # What the last handler that failed did so with, and where, for the end of a sentence.
+    failure: str = ""
+
+
+class Stage:
+    """An application with every statement watched and every call recorded.
+
+    Both begin before it is imported, so that nothing of it can hold on to what was there before.
+    """
+
+    def __init__(self) -> None:
+        self.refusals = Refusals()
+        self.watch = Watch(self.refusals)
+        self.recorder = Recorder(self.watch.call)
+        self.net = Net(self.refusals)
+        self.failures = Failures()
+        self.staleness = Staleness()
+        self.outliving = Outliving(self.refusals)
+        self._stack = ExitStack()
+        self._subject: Subject | None = None
+
+    def load(self, load: Load) -> Subject:
+        """Import the application, the first time."""
+        if self._subject is None:
+            self._stack.enter_context(watching(self.watch))
+            self._stack.enter_context(recording(self.recorder, self.net))
+            self._stack.enter_context(told_of_jobs(self.watch))
+            self._stack.enter_context(ended_by(self.failures))
+            self._stack.enter_context(self.staleness.noted())
+            self._stack.enter_context(keys.noted())
+            self._stack.enter_context(self.outliving.told())
+            Hook(self.net).add()
+            self._subject = load()
+        return self._subject
+
+    def begin(self, app: Duly, act: Act) -> None:
+        """From here on everything counts."""
+        # What comes at its own time is not about this event.
+        app.schedules._of.clear()
+        self.refusals.begin(act.folder)
+        if act.ahead is not None:
+            self._stack.enter_context(going_by(app, act.ahead))
+        self.recorder.begin(act.folder / CALLS, Answers(act.answers))
+        self.net.close(act.allowed)
+        self.failures.wanted = act.failing
+        self.watch.begin(
+            Wording(app.store.names),
+            Notes(act.file("marks")),
+            act.trap,
+            finder(app.store.url, act).met,
+        )
+
+
+def finder(url: str, act: Act) -> Finder:
+    """Looks at each connection when it is first used."""
+    return Finder(act, Home(url, act.allowed - listening(url)))
+
+
+@contextmanager
+def told_of_jobs(watch: Watch) -> Iterator[None]:
+    """Tell the watch of each job that a worker is about to begin with."""
+    launch = Crew._launch
+
+    def launched(self: Crew, run: Run) -> None:
+        watch.taken(run.handler.name)
+        launch(self, run)
+
+    with replaced(Crew, "_launch", launched):
+        yield
+
+
+class Interrupted(Exception):
+    """The end of an attempt that a proof lets fail."""
+
+
+class Failures:
+    """Lets the first run of each handler fail when it is through, where that is wanted."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self.repeatable = False
+        self.last = ""
+        self._failed: set[str] = set()
+
+    def failed(self, problem: Exception) -> None:
+        """A handler has failed by itself."""
+        place = place_in("".join(traceback.format_tb(problem.__traceback__)))
+        self.last = f" ({type(problem).__name__}: {one_line(problem)[:200]}){place}"
+
+    def through(self, handler: Handler) -> None:
+        """A handler has come to its end."""
+        if handler.attempts == 1:
+            return
+        self.repeatable = True
+        if self.wanted and handler.name not in self._failed:
+            self._failed.add(handler.name)
+            raise Interrupted("the proof lets this attempt fail, and the next one go on")
+
+
+@contextmanager
+def ended_by(failures: Failures) -> Iterator[None]:
+    """Tell of each handler that is through, inside its transaction if it has one."""
+    plainly = invoke.run_plainly
+
+    async def run(handler: Handler, **offered: object) -> None:
+        try:
+            await plainly(handler, **offered)
+        except Exception as problem:
+            failures.failed(problem)
+            raise
+        failures.through(handler)
+
+    with replaced(invoke, "run_plainly", run), replaced(run_job, "run_plainly", run):
+        yield
+
+
+def perform(stage: Stage, load: Load, act: Act) -> None:
+    """Do it; the report is a file, which is not there if the process was killed before."""
+    report = Report()
+    try:
+        subject = stage.load(load)
+        stage.begin(subject.app, act)
+        asyncio.run(played(subject, act, stage, report))
+        report.repeatable = stage.failures.repeatable
+        report.failure = stage.failures.last
+        report.stale = stage.staleness.found
+    except BaseException as problem:
+        report.problem = "".join(traceback.format_exception_only(problem)).strip()
+        traceback.print_exc()
+    told = {name: getattr(report, name) for name in Report.__slots__}
+    act.file("report").write_text(json.dumps(told))
+
+
+async def played(subject: Subject, act: Act, stage: Stage, report: Report) -> None:
+    """Deliver, work and relay until there is nothing to do."""
+    app, watch = subject.app, stage.watch
+    await asyncio.to_thread(app.store.open)
+    if act.gate is not None:
+        await passed(act.gate)
+    store = store_of(address(app), app.store.names)
+    if act.aging:
+        await asyncio.to_thread(store.age, app.store.clock)
+    watch.phase = "receive"
+    async with living(subject.site if act.deliveries else None):
+        stage.outliving.begin()
+        for delivery in act.deliveries:
+            watch.claimed = False
+            copies = (delivered(subject, delivery) for _ in range(act.copies))
+            report.replies += await asyncio.gather(*copies)
+    for _ in range(ROUNDS if act.aging else 1):
+        watch.phase = "work"
+        # One job at a time: two at once would take their steps in another order in each run.
+        worked = await app.aio.work(concurrency=1, lease=LEASE)
+        await stage.outliving.ended()
+        watch.phase = "relay"
+        if await asyncio.to_thread(store.staged):
+            await app.aio.relay(lease=LEASE)
+        report.done += worked.done
+        report.failed += worked.again
+        if not act.aging or all(one.state == "dead" for one in await asyncio.to_thread(store.left)):
+            return
+        await asyncio.to_thread(store.age, app.store.clock)
+
+
+async def delivered(subject: Subject, delivery: Ask) -> tuple[int, str]:
+    """Deliver as a sender does: again, while it is told to come later."""
+    for _ in range(TRIES):
+        status, word = await delivery.deliver(subject)
+        if status != 503:
+            return status, word
+        await asyncio.sleep(PAUSE)
+    return 503, "it could not be received"
+
+
+async def passed(gate: Path) -> None:
+    """Wait until everybody may begin."""
+    async with asyncio.timeout(WAITING):
+        while not os.access(gate, os.F_OK):  # noqa: ASYNC110  # another process makes it
+            await asyncio.sleep(0.001)
+
+
+def read_report(act: Act) -> Report | None:
+    """What a process said; None if it did not come to that."""
+    file = act.file("report")
+    if not file.exists():
+        return None
+    told = json.loads(file.read_text())
+    replies: Sequence[Any] = told.pop("replies")
+    return Report(replies=[(status, word) for status, word in replies], **told)

@@ -1,0 +1,92 @@
+"""All databases of a proof: put back together, and only when nobody writes to them any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.core.errors import Misuse
+from duly.prove.databases.files import cleared, read_list
+from duly.prove.databases.sqlite import SqliteBase
+from duly.prove.databases.using import Ours, refuse_in_use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from duly.core.defaults import Names
+    from duly.prove.databases.base import Base
+    from duly.prove.databases.finding import Ground
+
+
+class Widened(Misuse):
+    """A case has used a file that the single run did not: whatever was compared lacks it."""
+
+
+class Bases:
+    """The databases that are known; each process of a proof may add files to their list.
+
+    Args:
+        ground: duly's own database, and the list.
+        names: what duly's tables are called.
+        ours: the processes of the proof.
+    """
+
+    def __init__(self, ground: Ground, names: Names, ours: Ours) -> None:
+        self._list = ground.files
+        self._names = names
+        self._ours = ours
+        self._known: list[Base] = [] if ground.base is None else [ground.base]
+        self._begun: list[Base] = []
+
+    def __iter__(self) -> Iterator[Base]:
+        return iter(self._known)
+
+    def _gather(self) -> None:
+        """Know those that were met meanwhile; a file that came and went leaves nothing to know."""
+        known = {file for base in self._known for file in base.files}
+        for file in read_list(self._list):
+            base = SqliteBase(file, self._names)
+            if file in known:
+                continue
+            if base.came_and_went:
+                base.end()
+            else:
+                self._known.append(base)
+
+    def put_back(self) -> None:
+        """Everything as it was; nobody of the proof may be running."""
+        self._gather()
+        refuse_in_use([file for base in self._known for file in base.files], self._ours)
+        for base in self._known:
+            base.put_back()
+
+    def begin_here(self, place: Path) -> None:
+        """Let cases begin in the state that everything is in now."""
+        for base in self._known:
+            base.begin_here(place)
+        self._begun = [*self._known]
+
+    def refuse_wider(self) -> None:
+        """Raise `Widened` where a case has met a file that was not there to be compared."""
+        self._gather()
+        for base in self._known:
+            if base not in self._begun:
+                raise Widened(base.name)
+
+    def end(self) -> None:
+        """Everything as it was found; what cannot be is named, and the state before stays."""
+        self._gather()
+        problems = []
+        for base in self._known:
+            try:
+                refuse_in_use(base.files, self._ours)
+                base.end()
+            except Exception as problem:
+                problems.append(f"{base.name} (before: {base.kept}): {problem}")
+        cleared(self._list)
+        if problems:
+            raise Misuse(
+                "not everything could be put back, and is as a case made it: "
+                f"{'; '.join(problems)}. Move the state before over it, or remove that, whichever "
+                "you want to keep"
+            )

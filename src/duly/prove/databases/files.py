@@ -1,0 +1,113 @@
+"""The SQLite files of a proof: which there are, and how each was before.
+
+A list of them lies beside duly's own file while a proof lasts, locked by the prover. A list that
+nobody has locked was left by a proof that was ended in the middle. It is not worked off: somebody
+may have used the file since, and what was kept would take that away.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duly.core.errors import Misuse
+from duly.prove.databases.sqlite import beside, removed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIST = ".duly-prove"
+
+
+@contextmanager
+def listed(database: Path) -> Iterator[Path]:
+    """The list of a proof of this database, which nobody else may use meanwhile.
+
+    It stays where something on it could not be put back.
+    """
+    path = database.with_name(f"{database.name}{LIST}")
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Misuse(f"another proof is using {database}: wait until it is over") from None
+        refuse_left(path)
+        file.truncate(0)
+        try:
+            yield path
+        finally:
+            if not read_list(path):
+                path.unlink()
+
+
+def refuse_left(path: Path) -> None:
+    """Refuse where a proof was ended in the middle: only a person knows which state is the one."""
+    left = read_list(path)
+    if left:
+        told = "; ".join(f"{file} (before: {beside(file)})" for file in left)
+        raise Misuse(
+            f"a proof was ended in the middle and left this as one of its cases made it: {told}. "
+            "Move the state before over it, or remove that, whichever you want to keep; then "
+            f"remove {path}"
+        )
+
+
+def read_list(path: Path) -> list[Path]:
+    """The files on a list whose state was kept."""
+    return [file for file in written(path) if beside(file).exists()]
+
+
+def written(path: Path) -> list[Path]:
+    """Every file that is on a list; the last line may have been cut short by a kill."""
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return list(dict.fromkeys(Path(json.loads(line)) for line in lines))
+
+
+def kept(file: Path, path: Path) -> None:
+    """Keep the state of a file that is not on the list yet, and put it there.
+
+    A copy of it that is there all the same holds what an earlier proof found, or another one at
+    this moment. It is never written over: it may be all that is left of the file.
+    """
+    copy = beside(file)
+    if copy.exists():
+        raise Misuse(
+            f"{copy} is there already: another proof is using {file}, or one was ended in the "
+            "middle and left it as one of its cases made it. Wait; or move the state before over "
+            "it, or remove that, whichever you want to keep"
+        )
+    with path.open("a") as told:
+        told.write(f"{json.dumps(str(file))}\n")
+    # Whoever is killed meanwhile leaves a part, and not what looks like the whole.
+    part = part_of(file)
+    removed(part)
+    part.touch(mode=0o600)  # empty: there was no file
+    for companion in ("", "-wal", "-journal"):
+        if Path(f"{file}{companion}").exists():
+            copied_whole(Path(f"{file}{companion}"), Path(f"{part}{companion}"))
+    for companion in ("-wal", "-journal", ""):  # with the last of them it counts
+        if Path(f"{part}{companion}").exists():
+            Path(f"{part}{companion}").rename(f"{copy}{companion}")
+
+
+def part_of(file: Path) -> Path:
+    """Where the state of a file is while it is being copied."""
+    return beside(file).with_name(f"{beside(file).name}-part")
+
+
+def copied_whole(source: Path, target: Path) -> None:
+    """Copy a file, its mode included, down to the disk."""
+    shutil.copy(source, target)
+    with target.open("rb") as file:
+        os.fsync(file)
+
+
+def cleared(path: Path) -> None:
+    """Remove what was left by copies that nobody finished."""
+    for file in written(path):
+        removed(part_of(file))

@@ -1,0 +1,50 @@
+"""Jobs and messages that are meant for later: nobody does them within a case, so they are compared.
+
+What is due at once is done in every case, and compared by what it does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duly.prove.databases.base import Column, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from duly.core.defaults import Names
+    from duly.prove.databases.base import Rows
+
+JOBS, MESSAGES = "jobs that wait", "messages that wait"
+# Of which of duly's tables, and what tells one from another; their ids are new each time.
+TOLD = {
+    JOBS: ("jobs", ("name", "payload", "queue", "scope", "run_at")),
+    MESSAGES: ("outbox", ("destination", "body", "request", "signer", "scope", "run_at")),
+}
+WAITING = (
+    "SELECT {columns} FROM {table}"
+    " WHERE state = 'ready' AND waiting AND attempts = 0 AND rescues = 0"
+)
+
+
+def waiting(
+    names: Names, fetched: Callable[[str], Iterable[Sequence[Any]]]
+) -> list[tuple[Table, Rows]]:
+    """What waits, as if each kind of it were a table; none where there is nothing of it."""
+    found = []
+    for told, (table, columns) in TOLD.items():
+        asked = WAITING.format(columns=", ".join(columns), table=names.table(table))
+        rows = [dict(zip(columns, map(readable, row), strict=True)) for row in fetched(asked)]
+        if rows:
+            found.append((Table(told, tuple(map(Column, columns)), ()), rows))
+    return found
+
+
+def column_told(table: str, column: str) -> str:
+    """A column of a table, or of what waits, for a person."""
+    return f"{column} of the {table}" if table in TOLD else f"{table}.{column}"
+
+
+def readable(value: Any) -> Any:
+    """A document as text, whose names are still compared where its values are not."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

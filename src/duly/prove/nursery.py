@@ -1,0 +1,276 @@
+"""Processes for acts: a server that has imported what it can, and forks a child for each.
+
+The server is a child of the prover. It has no threads and no connections, so that a fork of it is
+as good as a new process, and much quicker.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import os
+import signal
+import sys
+import traceback
+import warnings
+from contextlib import suppress
+from multiprocessing.connection import Pipe
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from duly.core.errors import Misuse
+from duly.prove.acting import Stage, perform
+from duly.prove.asks import refuse_twins
+from duly.prove.databases.using import Ours
+from duly.prove.ending import end_started_by, started_by
+from duly.prove.fresh import begin_anew
+from duly.prove.interrupting import forgotten
+from duly.prove.trace import named
+from duly.prove.where import described
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from duly.prove.acting import Act
+    from duly.prove.asks import Ask
+    from duly.prove.where import Load, Told
+
+# Seconds; a handler that takes longer is taken to hang.
+PATIENCE = 60.0
+
+# From linux/prctl.h.
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Ending(NamedTuple):
+    """How a process ended, or that it was stopped."""
+
+    how: Literal["ended", "killed", "stopped"]
+    # The exit code, or the number of the signal.
+    code: int
+
+
+class Nursery:
+    """The prover's side: orders processes and waits for them."""
+
+    def __init__(self, load: Load, patience: float = PATIENCE) -> None:
+        self._load = load
+        self._patience = patience
+        self._server = Server(load)
+        self._server.start()
+
+    def told(self, asks: tuple[Ask, ...]) -> tuple[Told, tuple[Ask, ...]]:
+        """What there is to know of the application, and of what is delivered to it.
+
+        Where its import leaves connections or threads behind, it is repeated in each process.
+        """
+        told, settled = self._patiently("describe", asks)
+        if told.inherited is not None:
+            self._server.close()
+            self._server = Server(self._load)
+            self._server.start()
+        return told, settled
+
+    def begin(self, act: Act) -> int:
+        """Start a process; its number."""
+        return int(self._server.ask("begin", act))
+
+    def wait(self, process: int) -> Ending:
+        """Wait until it ends or is stopped; one that hangs is killed, and all others with it."""
+        return self._patiently("wait", process)  # type: ignore[no-any-return]
+
+    def _patiently(self, word: str, value: object) -> Any:
+        try:
+            return self._server.ask(word, value, patience=self._patience)
+        except TimeoutError:
+            self.close()
+            raise Misuse(
+                f"a run took longer than {self._patience:g} seconds: it hangs, or needs --patience"
+            ) from None
+
+    def resume(self, process: int) -> None:
+        """Let a process that was stopped go on, and what it has forked."""
+        for one in (*started_by(process), process):
+            os.kill(one, signal.SIGCONT)
+
+    @property
+    def ours(self) -> Ours:
+        """All processes of the proof."""
+        return Ours(os.getpid(), self._server.process)
+
+    def calm(self) -> None:
+        """End what the processes of a case have left running; the next ones can be begun."""
+        self._server.calm()
+
+    def close(self) -> None:
+        """End the server, and every process that is left; when this returns, they are gone."""
+        self._server.close()
+
+
+class Server:
+    """Forks on demand."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._stage = Stage()
+        self._line: Connection | None = None
+        self.process = 0
+
+    def start(self) -> None:
+        """Begin, as a child of this process."""
+        here, there = Pipe()
+        self.process = forked()
+        if self.process == 0:
+            here.close()
+            os.setsid()  # a group of its own: Ctrl-C is the prover's to hear
+            forgotten()
+            # Who loses its parent becomes a child of this one, and is found when all must end.
+            control(PR_SET_CHILD_SUBREAPER, 1)
+            try:
+                self._serve(there)
+            finally:
+                os._exit(0)
+        there.close()
+        self._line = here
+
+    def ask(self, word: str, value: object = None, *, patience: float | None = None) -> Any:
+        """Ask for something, and return the answer."""
+        if self._line is None:
+            raise RuntimeError("the server has not been started")
+        self._line.send((word, value))
+        return self.answer(patience)
+
+    def answer(self, patience: float | None) -> Any:
+        """The answer to what was asked last."""
+        if self._line is None or not self._line.poll(patience):
+            raise TimeoutError
+        try:
+            told = self._line.recv()
+        except EOFError:
+            raise Misuse("the process that imports the application has died") from None
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    def calm(self) -> None:
+        """End whatever it has started."""
+        if self._line is not None:  # once it is gone, its number may be somebody else's
+            end_started_by(self.process)
+
+    def close(self) -> None:
+        """End it, and whatever it has started, be it stopped or hanging."""
+        if self._line is None:
+            return
+        end_started_by(self.process)
+        self._line.close()
+        self._line = None
+        with suppress(ProcessLookupError):  # it may not have come so far
+            os.killpg(self.process, signal.SIGKILL)
+        os.kill(self.process, signal.SIGKILL)
+        # It may have been about to start another one; while nobody has asked for its end, no other
+        # process can have its number.
+        end_started_by(self.process)
+        os.waitpid(self.process, 0)
+
+    # In the child
+
+    def _serve(self, line: Connection) -> None:
+        os.dup2(2, 1)  # what the import prints is no part of the answer
+        children: set[int] = set()
+        while True:
+            try:
+                word, value = line.recv()
+            except (EOFError, OSError):
+                break
+            line.send(self._answered(word, value, children))
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+
+    def _answered(self, word: str, value: Any, children: set[int]) -> Any:
+        try:
+            if word == "describe":
+                return self._described(value)
+            if word == "begin":
+                child = self._born(value)
+                children.add(child)
+                return child
+            ending = waited(value)
+            if ending.how != "stopped":
+                children.discard(value)
+            return ending
+        except Exception as problem:
+            return problem if isinstance(problem, Misuse) else Misuse(str(problem))
+
+    def _described(self, asks: tuple[Ask, ...]) -> tuple[Told, tuple[Ask, ...]]:
+        app, _ = self._stage.load(self._load)
+        settled = tuple(ask.settled(app) for ask in asks)
+        refuse_twins(settled, app)
+        told = described(app, settled), settled
+        named(app.store.names)  # read once, before the forks
+        gc.freeze()  # or each child would copy what it only looks at
+        return told
+
+    def _born(self, act: Act) -> int:
+        child = forked()
+        if child == 0:
+            code = 1
+            try:
+                redirected(act)
+                if act.fresh:
+                    begin_anew(self._load, act)
+                perform(self._stage, self._load, act)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                flushed()
+                os._exit(code)
+        return child
+
+
+def forked() -> int:
+    """A fork; Python warns of threads, and the prover's own process may have some."""
+    flushed()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process = os.fork()
+    if process == 0:
+        # A prover that is killed must not leave anybody who goes on writing to its databases.
+        control(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    return process
+
+
+def control(option: int, value: int) -> None:
+    """Tell Linux how to treat this process."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value)
+
+
+def flushed() -> None:
+    """What was printed must not be printed a second time by a child."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+
+
+def redirected(act: Act) -> None:
+    """What the application prints and logs goes to a file of the case."""
+    file = os.open(act.file("output"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for number in (1, 2):
+        os.dup2(file, number)
+    # A test runner may have put something of its own in their place.
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    importlib.invalidate_caches()
+
+
+def waited(process: int) -> Ending:
+    """Wait for a child that ends, is killed or is stopped."""
+    _, status = os.waitpid(process, os.WUNTRACED)
+    if os.WIFSTOPPED(status):
+        return Ending("stopped", os.WSTOPSIG(status))
+    if os.WIFSIGNALED(status):
+        return Ending("killed", os.WTERMSIG(status))
+    return Ending("ended", os.WEXITSTATUS(status))

@@ -1,0 +1,44 @@
+"""Jobs that wait for a person: the ending that ``job.effect(…, unknown="park")`` asks for.
+
+Where nobody knows whether a step was taken, such a job stops and says so. It has not failed, and
+what it had still to do is not lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duly.prove.diagnosing import is_lost
+from duly.prove.findings import OtherValue, Refused, Undone
+from duly.prove.talks import CallDifference
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.prove.databases import Left
+    from duly.prove.findings import Wrong
+
+# How the error of such a job begins, after the name of its type.
+ASKS = "nobody knows whether effect "
+
+
+def waits(left: Sequence[Left]) -> bool:
+    """Whether whatever is left waits for a person."""
+    return bool(left) and all(one.state == "dead" and ASKS in one.error for one in left)
+
+
+def is_undone(wrong: Wrong) -> bool:
+    """Whether something is missing that the job does when it goes on; twice is never allowed."""
+    if isinstance(wrong, CallDifference):
+        return wrong.actual < wrong.expected
+    if isinstance(wrong, Refused):
+        return False
+    return isinstance(wrong, Undone | OtherValue) or is_lost(wrong)
+
+
+def note_of(cases: Sequence[str]) -> str:
+    """What to say of the cases that ended so."""
+    return (
+        f"in {', '.join(cases)} the job stopped at an effect with unknown='park', to ask a person: "
+        "what it does after that was not compared"
+    )

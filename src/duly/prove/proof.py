@@ -1,0 +1,207 @@
+"""The proof itself: a single run as the yardstick, then every case against it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from duly.core.errors import Misuse
+from duly.prove import parking
+from duly.prove.asks import EventAsk
+from duly.prove.calls import changed, effective
+from duly.prove.cases import cases_of
+from duly.prove.diagnosing import diagnosed
+from duly.prove.findings import Finding
+from duly.prove.mistakes import NOT_REPEATABLE
+from duly.prove.moments import Span, await_next_second
+from duly.prove.points import kill_points, pause_points
+from duly.prove.yardstick import Yardstick, says_when
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from duly.prove.asks import Ask
+    from duly.prove.cases import Case
+    from duly.prove.playing import Outcome, Player, Wishes
+    from duly.prove.states import State
+    from duly.prove.trace import Mark
+
+
+# A message that was staged is a statement of duly's, and asked for by the user's code.
+STAGES = "outbox_insert"
+# Copies at once do not meet in the same way each time.
+REPEATS = 3
+# How many more single runs there are where no mistake explains a difference.
+DOUBTS = 5
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came of it."""
+
+    # How many cases of each shape.
+    tried: dict[str, int] = field(default_factory=dict)
+    finding: Finding | None = None
+    # Columns, and values of calls, that were not compared.
+    hidden: list[str] = field(default_factory=list)
+    # The one case that was asked for, where it was not all of them.
+    only: str | None = None
+    notes: list[str] = field(default_factory=list)
+    # Where the databases of the failing case are.
+    kept: list[str] = field(default_factory=list)
+
+
+class Failed(NamedTuple):
+    """A case that did not end as it should, and what it was held against."""
+
+    case: Case
+    marks: Sequence[Mark]
+    yardstick: Yardstick
+
+
+class Proof:
+    """One application, one event, and everything that can happen to it."""
+
+    def __init__(self, player: Player, wishes: Wishes) -> None:
+        self._player = player
+        self._wishes = wishes
+        self._failed: Failed | None = None
+        # The cases that ended with a question to a person.
+        self._waiting: list[str] = []
+        # The calls that were repeated with another body, though under one key.
+        self._changed: dict[str, None] = {}
+
+    def run(self, show: Callable[[str], None]) -> Verdict:
+        """Try every case until one ends differently; the databases are left as that left them."""
+        show("a single run, which everything is compared with")
+        start, asks = self._player.find(), self._wishes.asks
+        single = self._yardstick(start, asks[:1])
+        ordered = single if len(asks) == 1 else self._yardstick(start, asks)
+        marks = single.outcome.marks
+        self._refuse_nothing(start, single)
+        repeatable = single.outcome.repeatable
+        cases = cases_of(asks, kill_points(marks), pause_points(marks), repeatable=repeatable)
+        verdict = Verdict(only=self._wishes.only)
+        chosen = self._chosen(cases)
+        for number, case in enumerate(chosen):
+            show(f"{number + 1} of {len(chosen)}: {case.told}")
+            verdict.tried[case.shape] = verdict.tried.get(case.shape, 0) + 1
+            yardstick = ordered if case.shape in ("reordered", "again") else single
+            verdict.finding = self._tried(case, single, yardstick)
+            if verdict.finding is not None:
+                break
+        verdict.hidden = sorted({*single.not_compared(), *ordered.not_compared()})
+        verdict.notes = notes_of(asks, cases, single)
+        if self._waiting:
+            verdict.notes.append(parking.note_of(self._waiting))
+        verdict.notes += map(changed_note, self._changed)
+        return verdict
+
+    def _tried(self, case: Case, single: Yardstick, yardstick: Yardstick) -> Finding | None:
+        marks = single.outcome.marks
+        outcome = self._player.play(case, marks)
+        if yardstick.wrong(outcome) is None:
+            self._note(case, outcome)
+            return None
+        # A clock may have ticked since the yardstick was made, be it by the second or by the day:
+        # what a single run does otherwise now is no fault of the case.
+        finding = self._held(case, outcome, yardstick)
+        if finding is not None and finding.mistake.name == NOT_REPEATABLE:
+            # No mistake explains it. It may be chance, which two single runs need not have shown.
+            for _ in range(DOUBTS):
+                if finding is not None:
+                    finding = self._held(case, outcome, yardstick)
+        if finding is None:
+            self._note(case, outcome)
+            return None
+        self._failed = Failed(case, marks, yardstick)
+        return finding
+
+    def _held(self, case: Case, outcome: Outcome, yardstick: Yardstick) -> Finding | None:
+        """Hold a case against one more single run."""
+        yardstick.learn(self._player.alone(yardstick.asks, shifted=True))
+        wrong = yardstick.wrong(outcome)
+        if wrong is None:
+            return None
+        mistake = diagnosed(case, wrong, yardstick.outcome.marks, outcome.calls)
+        return Finding(case, wrong, mistake)
+
+    def _note(self, case: Case, outcome: Outcome) -> None:
+        """It ended as it should; what is left then waits for a person.
+
+        The other side knows a call by its key, but may look at more.
+        """
+        if outcome.left:
+            self._waiting.append(case.name)
+        self._changed |= dict.fromkeys(changed(outcome.calls))
+
+    def repeat(self) -> None:
+        """Bring the databases to where the failing case left them, for whoever keeps them."""
+        if self._failed is None:
+            return
+        case, marks, yardstick = self._failed
+        with suppress(Misuse):  # what was found stays found
+            for _ in range(REPEATS):
+                if yardstick.wrong(self._player.play(case, marks)) is not None:
+                    break
+
+    def _yardstick(self, start: State, asks: tuple[Ask, ...]) -> Yardstick:
+        begun = time.time()
+        one = self._player.alone(asks)
+        if says_when(start, one, Span(begun, time.time(), self._player.ahead)):
+            await_next_second()
+        other = self._player.alone(asks, shifted=True)
+        if self._wishes.effects is not None and one.value is None:
+            raise Misuse(
+                "effects= returned None, which says nothing: return what is to be compared"
+            )
+        return Yardstick(start, asks, one, other)
+
+    def _refuse_nothing(self, start: State, single: Yardstick) -> None:
+        """Refuse a run that left nothing to compare: everything would end as it did."""
+        done, chosen = single.outcome, self._wishes.effects is not None
+        if not effective(done.calls) and not chosen and done.state.rows == start.rows:
+            raise Misuse(
+                "the single run changed no table that is compared and made no call that changes "
+                "anything, so that there is nothing to compare: is it the right event, and are "
+                "these the right tables?"
+            )
+
+    def _chosen(self, cases: list[Case]) -> list[Case]:
+        if self._wishes.only is None:
+            return cases
+        found = [case for case in cases if case.name == self._wishes.only]
+        if not found:
+            names = ", ".join(case.name for case in cases)
+            raise Misuse(f"there is no case {self._wishes.only:.60}: there are {names}")
+        return found
+
+
+def changed_note(call: str) -> str:
+    """What to say of a call that was repeated with another body."""
+    return (
+        f"{call} was repeated under one key with another body, such as another time: it counts as "
+        "one here, but Stripe and others refuse that"
+    )
+
+
+def notes_of(asks: Sequence[Ask], cases: Sequence[Case], single: Yardstick) -> list[str]:
+    """What was not tried, and why."""
+    notes = []
+    marks = single.outcome.marks
+    if not any((mark.theirs or mark.ours == STAGES) and mark.phase != "relay" for mark in marks):
+        notes.append(
+            "no statement of the handler was seen, so that it was not killed between them: seen "
+            "are those by sqlite3, psycopg 3 and asyncpg, and by what is built on these"
+        )
+    for table in single.masks.written_outside(marks):
+        notes.append(f"{table} is written outside the transaction, and not all of it is compared")
+    if len(asks) == 1 and isinstance(asks[0], EventAsk):
+        notes.append("order was not tried: give a second, later event with another --event")
+    if not any(case.shape == "pause" for case in cases):
+        notes.append(
+            "no late worker was tried: the handler runs inside the accepting COMMIT, without lease"
+        )
+    return notes

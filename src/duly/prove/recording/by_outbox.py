@@ -1,0 +1,39 @@
+"""The messages of duly's outbox: the relay runs as ever, and the recorder is where they arrive."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from duly.outbox.message import message_of
+from duly.outbox.outcome import Answered
+from duly.prove.calls import Call, kept
+from duly.prove.steps.watching import replaced
+from duly.relay.sender import Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duly.outbox.lease import LeasedMessage
+    from duly.prove.recording.recorder import Recorder
+
+
+@contextmanager
+def recorded(recorder: Recorder) -> Iterator[None]:
+    """Record what the relay sends, by HTTP or through a transport of the user's."""
+
+    async def send(_: Any, leased: LeasedMessage, *__: float) -> None:
+        message = message_of(leased)
+        body = (message.body or b"").decode(errors="replace")
+        headers = kept(message.headers.items())
+        answer = recorder.take(
+            Call("message", message.method, message.url, body, headers, message.id)
+        )
+        if answer.status >= 300:
+            raise Answered(answer.status, answer.headers.get("retry-after"), None)
+
+    def prepare(_: Any) -> None:
+        """There is nothing to load."""
+
+    with replaced(Sender, "send", send), replaced(Sender, "prepare", prepare):
+        yield

@@ -1,0 +1,61 @@
+"""The recorder, and what it is put in front of."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from duly.prove.calls import append
+from duly.prove.recording.answers import Answers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from duly.prove.calls import Call
+    from duly.prove.recording.answers import Answer
+    from duly.prove.recording.net import Net
+
+
+class Recorder:
+    """Takes calls, writes them down and answers them; before it begins it only answers.
+
+    Args:
+        around: told of each call, before it is made and after.
+    """
+
+    def __init__(self, around: Callable[[str], AbstractContextManager[None]]) -> None:
+        self._around = around
+        self._path: Path | None = None
+        self._answers = Answers()
+
+    def begin(self, path: Path, answers: Answers) -> None:
+        """From here on, write down: to the file of the calls of every process of a case."""
+        self._path, self._answers = path, answers
+
+    def take(self, call: Call) -> Answer:
+        """Take a call; the process may die after it, and then nobody has heard the answer."""
+        if self._path is not None:
+            with self._around(call.told):
+                append(self._path, call)
+        return self._answers.find(call.method, call.url)
+
+
+@contextmanager
+def recording(recorder: Recorder, net: Net) -> Iterator[None]:
+    """Let the recorder take every call inside the block; the net holds what goes past it."""
+    from duly.prove.recording import by_http_client, by_outbox, by_smtplib, programs
+
+    with ExitStack() as stack:
+        stack.enter_context(by_http_client.recorded(recorder))
+        stack.enter_context(by_smtplib.recorded(recorder))
+        stack.enter_context(by_outbox.recorded(recorder))
+        if find_spec("httpx") is not None:
+            from duly.prove.recording import by_httpx
+
+            stack.enter_context(by_httpx.recorded(recorder))
+        stack.enter_context(net.laid())
+        stack.enter_context(programs.guarded(net))
+        yield

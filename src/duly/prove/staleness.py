@@ -1,0 +1,42 @@
+"""What the order guard called stale, by ``order=`` or ``tx.newer(…)``: it need take no effect."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from duly.ledger import order_guard
+from duly.prove.steps.watching import replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from duly.core.session import Session
+    from duly.ledger.arguments import Advance
+
+    Guard = Callable[[Session, Advance], Awaitable[bool]]
+
+
+class Staleness:
+    """How often a version came later than a newer one in this process."""
+
+    def __init__(self) -> None:
+        self.found = 0
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Count inside the block."""
+        with ExitStack() as stack:
+            for name in ("newer", "would_apply"):
+                stack.enter_context(
+                    replaced(order_guard, name, self._counted(getattr(order_guard, name)))
+                )
+            yield
+
+    def _counted(self, guard: Guard) -> Guard:
+        async def counted(session: Session, asked: Advance) -> bool:
+            applies = await guard(session, asked)
+            self.found += not applies
+            return applies
+
+        return counted

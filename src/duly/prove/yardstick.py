@@ -1,0 +1,127 @@
+"""Single runs: what everything is compared with, and what differs between them by nature."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from duly.core.errors import Misuse
+from duly.prove import parking
+from duly.prove.comparing import written
+from duly.prove.findings import OtherValue, Undone
+from duly.prove.moments import is_moment
+from duly.prove.statements import shortened
+from duly.prove.states import Masks
+from duly.prove.talks import CallMasks, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from duly.prove.asks import Ask
+    from duly.prove.calls import Call
+    from duly.prove.findings import Wrong
+    from duly.prove.moments import Span
+    from duly.prove.playing import Outcome
+    from duly.prove.states import State
+    from duly.prove.trace import Mark, Place
+
+
+class Yardstick:
+    """What a single run leaves, without what is another in other single runs.
+
+    Args:
+        start: the state in which every run begins.
+        asks: what is delivered.
+        outcome: what a single run left.
+        other: what another one left.
+    """
+
+    def __init__(
+        self, start: State, asks: tuple[Ask, ...], outcome: Outcome, other: Outcome
+    ) -> None:
+        self.asks = asks
+        self.outcome = outcome
+        self._start = start
+        self._others: list[Outcome] = []
+        self.learn(other)
+
+    def learn(self, other: Outcome) -> None:
+        """Leave out what is another after this single run."""
+        refuse_wavering(self.outcome.marks, other.marks)
+        refuse_other_value(self.outcome, other)
+        self._others.append(other)
+        one, others = self.outcome, self._others
+        self.masks = Masks(self._start, one.state, [each.state for each in others])
+        self._talk = CallMasks(one.calls, [each.calls for each in others])
+
+    def not_compared(self) -> list[str]:
+        """What was left out, for a person."""
+        return [*self.masks.told(), *self._talk.told()]
+
+    def wrong(self, outcome: Outcome) -> Wrong | None:
+        """The first thing about a case that is not as after a single run."""
+        waiting = parking.waits(outcome.left)
+        for found in self._differences(outcome):
+            if found is not None and not (waiting and parking.is_undone(found)):
+                return found
+        return None
+
+    def _differences(self, outcome: Outcome) -> Iterator[Wrong | None]:
+        yield self.masks.first_difference(self.outcome.state, outcome.state)
+        needed = self._needed_calls(outcome.stale)
+        yield self._talk.first_difference(self.outcome.calls, outcome.calls, needed)
+        if outcome.value != self.outcome.value:
+            yield OtherValue(self.outcome.value, outcome.value)
+        if outcome.left:
+            yield Undone(outcome.left[0])
+        yield outcome.refused
+
+    def _needed_calls(self, stale: Sequence[Ask]) -> list[Call]:
+        """The calls of the single run without those that were made for stale events.
+
+        A handler with ``order=`` is not called for these, and sends nothing. What the others led
+        to must still be sent, and nothing else; the state must be as ever.
+        """
+        calls, begins = self.outcome.calls, (0, *self.outcome.ends)
+        spans = zip(self.asks, begins, self.outcome.ends, strict=False)
+        return [call for ask, begin, end in spans if ask not in stale for call in calls[begin:end]]
+
+
+def says_when(start: State, outcome: Outcome, span: Span) -> bool:
+    """Whether what a run wrote or sent holds the time at which it ran."""
+    rows = (
+        row
+        for spot, there in outcome.state.rows.items()
+        for row in written(start.rows.get(spot, []), there)
+    )
+    values = [value for row in rows for value in row.values()]
+    values += [value for call in outcome.calls for _, value in leaves(call.content)]
+    return any(is_moment(value, span) for value in values)
+
+
+def refuse_other_value(one: Outcome, other: Outcome) -> None:
+    """Refuse a function of the user's that does not say the same after each single run."""
+    if one.value != other.value:
+        raise Misuse(
+            f"effects= says {one.value!r:.80} after a single run and {other.value!r:.80} after "
+            "another: leave out what differs by nature"
+        )
+
+
+def refuse_wavering(one: Sequence[Mark], other: Sequence[Mark]) -> None:
+    """Refuse a handler whose own steps differ from run to run.
+
+    Its points could not be found again, and what chance did differently would be called a mistake.
+    """
+    first, second = steps_of(one), steps_of(other)
+    for place in [*(first - second), *(second - first)]:
+        raise Misuse(
+            f"two single runs took different steps, one of them without {shortened(place.text)}: a "
+            "handler whose statements and calls differ from run to run cannot be proved point by "
+            "point. Let chance and time come in from outside, or use parameters in its SQL"
+        )
+
+
+def steps_of(marks: Sequence[Mark]) -> Counter[Place]:
+    """What the user's code did, and how often."""
+    return Counter(mark.place for mark in marks if mark.theirs and mark.phase != "relay")

@@ -1,0 +1,298 @@
+"""One connection of HTTP/1.1: where its requests end, in which bounds, and how it is closed.
+
+An ASGI application is called when the headers are complete; until then only the server can end a
+connection that sends a byte a minute, or headers without end. uvicorn with httptools does neither
+by itself. It also takes the body of a request with ``Upgrade`` for the next request, and closes a
+connection so that an early answer may be lost (`duly.server.lingering_close`).
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from duly.receiver import asgi
+from duly.receiver.commit_queue import RETRY_AFTER
+from duly.receiver.responses import Fault, refusal
+from duly.receiver.router import HEALTH, READY
+from duly.server.framing import MALFORMED, find_fault, find_foreign_protocol, write_head
+from duly.server.lingering_close import LingeringTransport
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Collection
+
+    from duly.receiver.asgi import Receive, Scope, Send
+    from duly.receiver.responses import Reply
+
+# From the first byte to the last header. No sender of webhooks needs a second.
+HEADER_SECONDS: Final = 10.0
+# What may have come while the headers are still not complete.
+HEADER_ROOM: Final = 64 * 1024
+
+TOO_SLOW: Final = refusal(Fault.TOO_SLOW, "the headers did not arrive in time", {})
+TOO_LARGE: Final = refusal(
+    Fault.HEADERS_TOO_LARGE, f"at most {HEADER_ROOM} bytes are read as headers", {}
+)
+OVERLOADED: Final = refusal(
+    Fault.OVERLOADED,
+    "too many connections are open: come again in a moment",
+    {"retry_after": str(RETRY_AFTER.seconds)},
+)
+
+
+async def answer_with(reply: Reply, scope: Scope, _: Receive, send: Send) -> None:
+    """Answer for the application."""
+    asgi.log(scope["method"], scope["path"], reply, time.perf_counter())
+    headers = [(name.encode(), value.encode()) for name, value in reply.pairs()]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+def write_answer(reply: Reply) -> bytes:
+    """Write a whole answer, where there is no request that the application could answer."""
+    lines = [f"{name}: {value}\r\n".encode() for name, value in reply.pairs()]
+    return b"".join([STATUS_LINE[reply.status], *lines, b"\r\n", reply.body])
+
+
+class FaultyHead(Exception):  # ends the parser's work; the answer is on its way already
+    """A request whose head was refused."""
+
+
+class Patient(FlowControl):
+    """Reads on only when no request waits for its turn: uvicorn would queue them without end."""
+
+    def __init__(self, transport: asyncio.Transport, waiting: Collection[object]) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        """Read on, unless there is enough to do."""
+        if not self._waiting:
+            super().resume_reading()
+
+
+class Bounded(HttpToolsProtocol):
+    """uvicorn's connection, with an end to the patience for headers."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        # uvicorn's own refusal is not in the access log, and would fail the probes as well.
+        self._most, self.limit_concurrency = self.limit_concurrency, None
+        self._served = self.app
+        self._in_headers = True
+        self._begun = False
+        self._between = True  # no request is under way
+        self._deaf = False  # nothing more is parsed
+        self._upgrading = False  # httptools ends this request at its headers
+        self._fault = MALFORMED  # what is said where the parser stops
+        self._size = self._whole = 0
+        self._received = bytearray()  # holds the head of the request that is being read
+        self._first = True  # and begins with it
+        self._due: asyncio.TimerHandle | None = None
+
+    # The connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        closing = LingeringTransport(transport, self.loop, self._may_be_sending)
+        self._closing = closing
+        super().connection_made(cast("asyncio.Transport", closing))
+        self.flow = Patient(self.transport, self.pipeline)
+        self._due = self.loop.call_later(HEADER_SECONDS, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._forget_due()
+        self._closing.forget()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Finish what is under way; a client that goes on sending is given less time."""
+        self._closing.hurry()
+        super().shutdown()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; what is left of the headers afterwards must come soon, and not be too much."""
+        if self.transport.is_closing():
+            self._closing.discard(len(data))
+        elif not self._deaf:
+            self._size += len(data)
+            # All of it counts for a request that begins with it. Where one begins behind the end
+            # of another is not known, so for such a one the count begins with the next piece.
+            self._whole = len(data) if self._between else 0
+            self._received += data
+            self._parse(data)
+            if self._between or not self._in_headers:
+                self._received.clear()
+                self._first = self._between
+            self._bound()
+
+    # The parser
+
+    def _parse(self, data: bytes) -> None:
+        pieces = [memoryview(data)]
+        while pieces:
+            piece = pieces.pop()
+            try:
+                self.parser.feed_data(piece)
+            except httptools.HttpParserUpgrade as stopped:
+                pieces += [piece[stopped.args[0] :], memoryview(self._begin_again())]
+            except httptools.HttpParserError as problem:
+                if not self._deaf:
+                    self.logger.warning("a request could not be read: %s", problem)
+                    self._refuse(self._fault)
+                return
+
+    def _begin_again(self) -> bytes:
+        """Begin a request with Upgrade once more; returns its head, without that header.
+
+        RFC 9110 lets a server ignore the header (section 7.8). httptools ends such a request at
+        its headers and cannot be told otherwise, so a fresh parser reads what makes no difference
+        to where the request ends, and then its body.
+        """
+        head = write_head(
+            self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers
+        )
+        self._upgrading = False
+        self.parser = httptools.HttpRequestParser(self)
+        with suppress(AttributeError):  # httptools before 0.6.3; the same as uvicorn asks for
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return head
+
+    def _bound(self) -> None:
+        """Bound what has come and is no body: headers, trailers, the lines between chunks."""
+        if not self._between:
+            self._unset_keepalive_if_required()
+        if not self._in_headers:
+            self._forget_due()
+        if self._deaf or self.transport.is_closing():
+            return
+        if self._size > HEADER_ROOM:
+            self._refuse(TOO_LARGE)
+        elif self._in_headers and self._due is None:
+            self._due = self.loop.call_later(HEADER_SECONDS, self._too_slow)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._in_headers = self._begun = True
+        self._between = False
+        self._size, self._whole = self._whole, 0
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; a trailer, which comes after the body, is none."""
+        if self._in_headers:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """From here on the application bounds what is read."""
+        method = self.parser.get_method()
+        if self.parser.should_upgrade() and method != b"CONNECT":
+            self._upgrading = True
+            return
+        fault = find_foreign_protocol(self.url, self._received, first=self._first)
+        fault = fault or find_fault(method, self.parser.get_http_version(), self.headers)
+        self._fault = fault or MALFORMED
+        self.app = self._choose_app(fault)
+        super().on_headers_complete()
+        self._in_headers = False
+        self._size = 0
+        if fault is not None:
+            self._deaf = True
+            raise FaultyHead
+
+    def _choose_app(self, fault: Reply | None) -> Any:
+        """Choose what answers the request."""
+        if fault is not None:
+            return partial(answer_with, fault)
+        full = self._most is not None and len(self.connections) > self._most
+        return self._refusing if full else self._served
+
+    async def _refusing(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer for the application while there are too many connections."""
+        if scope["path"] in (HEALTH, READY):
+            await self._served(scope, receive, send)
+        else:
+            await answer_with(OVERLOADED, scope, receive, send)
+
+    def on_body(self, body: bytes) -> None:
+        """Some of the body."""
+        self._size = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The whole request is here."""
+        if not self._upgrading:
+            self._between = True
+            self._first = False
+            self._size = 0
+            if not self.parser.should_keep_alive():  # a trailer counts here: nothing more is read
+                self.cycle.keep_alive = False
+            super().on_message_complete()
+
+    # The answers
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, unless the body of this one is still coming."""
+        super().on_response_complete()
+        if self._in_body() and self.cycle.response_complete:
+            self.transport.close()
+
+    def _in_body(self) -> bool:
+        """Return True while the body of the last request is not complete."""
+        return not (self._between or self._in_headers)
+
+    def _may_be_sending(self) -> bool:
+        """Return True where unread bytes may be on their way."""
+        return self._deaf or not self._between or self.flow.read_paused
+
+    def _too_slow(self) -> None:
+        self._due = None
+        if self.pipeline:
+            # Earlier requests wait for the server, which reads nothing meanwhile: the rest of this
+            # head may have come long ago.
+            self._due = self.loop.call_later(HEADER_SECONDS, self._too_slow)
+        else:
+            self._refuse(TOO_SLOW)
+
+    def _refuse(self, reply: Reply) -> None:
+        """Parse nothing more, answer when it is this request's turn, and close."""
+        self._forget_due()
+        if not self._begun:  # nothing was asked
+            self.transport.close()
+            return
+        self._deaf = True
+        if self._in_body():
+            self._refuse_body(reply)
+        elif not getattr(self.cycle, "response_complete", True):  # None before the first request
+            # An earlier request is still being answered: it is, and nothing more is read.
+            self.cycle.keep_alive = False
+            self.flow.pause_reading()
+        elif not self.transport.is_closing():
+            self.transport.write(write_answer(reply))
+            self.transport.close()
+
+    def _refuse_body(self, reply: Reply) -> None:
+        """Refuse the last request in the midst of its body."""
+        cycle = self.cycle
+        if self.pipeline and self.pipeline[0][0] is cycle:  # it waits for its turn
+            self.pipeline[0] = (cycle, partial(answer_with, reply))
+        elif cycle.response_started:
+            cycle.keep_alive = False  # it closes the connection when its answer is complete
+        else:
+            cycle.disconnected = True  # the application waits for a body that has no end
+            cycle.message_event.set()
+            self.transport.write(write_answer(reply))
+            self.transport.close()
+
+    def _forget_due(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None

@@ -1,0 +1,290 @@
+"""One process that serves: uvicorn with uvloop and httptools, and an end that loses nothing.
+
+The first SIGTERM or SIGINT drains: readiness says so, nothing more is accepted, what is being
+received is finished and answered, jobs that run and messages on their way are finished too, what
+was counted is written. The second ends the process as soon as its jobs and messages are given back,
+the third at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import uvicorn
+import uvloop
+
+from duly.core.errors import DulyError
+from duly.relay.settings import RelaySettings
+from duly.server.protocol import Bounded
+from duly.server.relay_plan import hosted_relay
+from duly.server.settings import BACKLOG, KEEP_ALIVE
+from duly.server.shutdown import AT_ONCE, ENDINGS, FAILED, LAST, REPLACE, leave_at_once, start_anew
+from duly.server.supervise import hanging, summary
+from duly.server.worker_plan import hosted, planned
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterator
+
+    from duly.app.duly import Duly
+    from duly.relay.stats import Relayed
+    from duly.server.settings import Settings
+    from duly.service.service_thread import Hosted
+    from duly.worker.stats import Worked
+
+logger = logging.getLogger("duly.serve")
+# How long the last sums may take to be written when everything else was given up.
+LAST_WRITE = 2.0
+ENDED = "ended: everything that was begun is answered"
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which ends as duly's applications need it."""
+
+    def __init__(
+        self,
+        app: Duly,
+        settings: Settings,
+        *,
+        ready: Callable[[], None],
+        alone: bool,
+    ) -> None:
+        super().__init__(configuration(app, settings))
+        self.gave_up = False
+        # Handlers hang in threads, so that the process has to begin anew once it is drained; with
+        # this socket, on which requests wait meanwhile.
+        self.worn_out = False
+        self.spare: socket.socket | None = None
+        self._app = app
+        self._settings = settings
+        self._ready = ready
+        self._alone = alone
+        self._endings = ENDINGS if alone else (*ENDINGS[:1], AT_ONCE)
+        self._loop = asyncio.get_running_loop()
+        self._worker: Hosted[Worked] | None = None
+        self._relay: Hosted[Relayed] | None = None
+        self._due: float | None = None
+        self._hurried = False
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Nothing: whoever runs the server listens to signals, and for longer than it runs."""
+        yield
+
+    @contextmanager
+    def listening_to_signals(self) -> Iterator[None]:
+        """Drain at the first signal; uvicorn would die of it once more after it has drained."""
+        for number in self._endings:
+            self._loop.add_signal_handler(number, self.end, number)
+        try:
+            yield
+        finally:
+            for number in self._endings:
+                self._loop.remove_signal_handler(number)
+
+    def end(self, number: int | None = None) -> None:
+        """Begin to drain, or end at once where it has begun.
+
+        A worker is ended at once only by whoever started it: a signal to the whole group reaches it
+        twice, and must not cost what it is finishing.
+        """
+        if number is not None and number != AT_ONCE and self.worn_out:
+            self.worn_out = False  # it drains already, and need not begin anew
+            return
+        if self._app.site.draining or number == AT_ONCE:
+            if number is not None and (self._alone or number == AT_ONCE):
+                self._end_at_once(128 + number)
+            return
+        self._app.site.draining = True
+        logger.info("draining: the requests that are here are finished first")
+        self._loop.call_later(self._settings.linger, self._leave)
+
+    def _end_at_once(self, code: int) -> None:
+        """Give back the jobs and messages that are at work, and leave; once more, only leave."""
+        hosts = self._hosts()
+        if not hosts or self._hurried:
+            leave_at_once(code)
+        self._hurried = True
+        for host in hosts:
+            host.stop_now()
+
+        def leave() -> None:
+            until = time.monotonic() + LAST
+            for host in hosts:
+                host.wait(max(until - time.monotonic(), 0.0))
+            leave_at_once(code)
+
+        # Not on the event loop: a handler may be holding that up.
+        threading.Thread(target=leave, daemon=True).start()
+
+    def orphan(self, lifeline: int) -> None:
+        """Drain because the process that started this one is gone."""
+        self._loop.remove_reader(lifeline)
+        self.end()
+
+    def _leave(self) -> None:
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the application, start its worker, then say that it is served."""
+        await super().startup(sockets)
+        if self.started:
+            self._start_worker()
+            self._start_relay()
+            self._ready()
+
+    def _start_worker(self) -> None:
+        at_once = self._settings.concurrency
+        plan = None if at_once is None else planned(self._app, at_once)
+        if plan is not None:
+            self._worker = hosted(
+                self._app,
+                plan.settings(self._settings.drain, self._settings.lease),
+                over=lambda: self._loop.call_soon_threadsafe(self._host_over, self._worker),
+                lasting=True,
+                in_loop=self._app.in_one_loop,
+            )
+            self._worker.start()
+
+    def _start_relay(self) -> None:
+        if self._settings.relay:
+            grace = timedelta(seconds=self._settings.drain)
+            self._relay = hosted_relay(
+                self._app,
+                RelaySettings(lease=self._settings.relay_lease, grace=grace),
+                over=lambda: self._loop.call_soon_threadsafe(self._host_over, self._relay),
+                lasting=True,
+                in_loop=self._app.in_one_loop,
+            )
+            self._relay.start()
+
+    def _hosts(self) -> list[Hosted[Any]]:
+        """What works beside the server, on threads of its own or on the server's event loop."""
+        return [host for host in (self._worker, self._relay) if host is not None]
+
+    def _host_over(self, host: Hosted[Worked] | Hosted[Relayed] | None) -> None:
+        """A worker or relay has ended; unless it was told to, because something hangs in it."""
+        worked = None if host is None else host.worked
+        if worked is not None and worked.stuck and not self._app.site.draining:
+            self.worn_out = True
+            self.end()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish what is here and close the application, as long as there is time."""
+        self._due = self._loop.time() + self._settings.drain
+        for host in self._hosts():
+            host.stop()
+        if self.worn_out and self._alone:
+            self.spare = listening_on(sockets)
+        try:
+            async with asyncio.timeout(self._settings.drain):
+                await super().shutdown(sockets)
+        except TimeoutError:
+            self.gave_up = True
+            logger.warning(
+                "gave up after %g seconds of draining: %d unanswered, to be sent again",
+                self._settings.drain,
+                len(self.server_state.tasks),
+            )
+
+    async def hosts_ended(self) -> None:
+        """Let what is at work finish in the time that is left; the rest is given back."""
+        for host in self._hosts():
+            host.stop()
+        for host in self._hosts():
+            left = 0.0 if self._due is None else max(self._due - self._loop.time(), 0.0)
+            if not await asyncio.to_thread(host.wait, left + LAST):
+                self.gave_up = True
+                logger.warning(
+                    "gave up: the %s could not give back what it had, its leases will run out",
+                    host.name,
+                )
+            elif host.worked is not None and (told := summary(host.worked)):
+                logger.info("the %s has ended: %s", host.name, told)
+
+
+def configuration(app: Duly, settings: Settings) -> uvicorn.Config:
+    """What uvicorn is told; the log is set up already, and requests are logged by the edge."""
+    return uvicorn.Config(
+        app,
+        http=Bounded,
+        ws="none",
+        lifespan="on",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        proxy_headers=settings.proxies is not None,
+        forwarded_allow_ips=settings.proxies or "",
+        server_header=False,
+        limit_concurrency=settings.most,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE,
+    )
+
+
+def serve(
+    app: Duly,
+    listener: socket.socket,
+    settings: Settings,
+    *,
+    ready: Callable[[], None],
+    lifeline: int | None = None,
+) -> int:
+    """Serve until a signal, or until the process at the other end of ``lifeline`` is gone."""
+
+    async def main() -> int:
+        server = Server(app, settings, ready=ready, alone=lifeline is None)
+        if lifeline is not None:
+            asyncio.get_running_loop().add_reader(lifeline, server.orphan, lifeline)
+        with server.listening_to_signals():
+            with suppress(SystemExit):  # uvicorn's way to say that the application did not start
+                await server.serve(sockets=[listener])
+            await server.hosts_ended()
+            return await closed(app, server, told=lifeline is None)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main())
+
+
+async def closed(app: Duly, server: Server, *, told: bool) -> int:
+    """Close the application, where nothing can hold that up; returns the exit code."""
+    hangs = hanging()
+    if server.gave_up or hangs:
+        await last_write(app)
+    else:
+        await app.aclose()
+        await app.release_loop()
+    if server.worn_out and not server.gave_up:
+        replaced(server.spare)
+    if server.started and not server.gave_up and told:  # of several, whoever started them says it
+        logger.info(ENDED)
+    code = 0 if server.started and not server.gave_up else FAILED
+    if server.gave_up or hangs:
+        leave_at_once(code)
+    return code
+
+
+def listening_on(sockets: list[socket.socket] | None) -> socket.socket:
+    """The socket of a server, kept open whatever that does with its own."""
+    assert sockets  # noqa: S101  # it is given one
+    return sockets[0].dup()
+
+
+def replaced(spare: socket.socket | None) -> NoReturn:
+    """Begin anew, or have the process that started this one start another."""
+    if spare is None:
+        leave_at_once(REPLACE)
+    start_anew(spare)
+
+
+async def last_write(app: Duly) -> None:
+    """Write what was counted, if the store still answers."""
+    with suppress(TimeoutError, DulyError):
+        async with asyncio.timeout(LAST_WRITE):
+            await app.receiver.reports.flush_awaited()

@@ -1,0 +1,68 @@
+"""Which databases belong to tests. Nothing here is ever written to any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from duly.app.output import without_passwords
+from duly.core.errors import Misuse
+from duly.core.extras import needs
+
+if TYPE_CHECKING:
+    from duly.app.duly import Duly
+
+# What was made for a test in this process, or was said to be a test's.
+OURS: set[tuple[str, ...]] = set()
+
+
+class NotATestDatabase(Misuse):
+    """The application is on a database that no test may write to."""
+
+
+def test_database(url: str) -> str:
+    """Say that tests may write to the database at this address; returns the address.
+
+    Whatever the tests do there stays there: nothing is emptied or dropped.
+    """
+    OURS.add(place(url))
+    return url
+
+
+test_database.__test__ = False  # type: ignore[attr-defined]  # or pytest takes it for a test
+
+
+def place(url: str) -> tuple[str, ...]:
+    """Which database an address leads to, however it is written."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return "sqlite", str(Path(unquote(parts.path.removeprefix("/"))).resolve())
+    if parts.scheme in ("postgresql", "postgres"):
+        with needs("postgres", "psycopg"):
+            from psycopg.conninfo import conninfo_to_dict
+        given = conninfo_to_dict(url)
+        told = [str(given.get(name) or usual) for name, usual in USUAL.items()]
+        return "postgresql", *told
+    return (url,)
+
+
+# What libpq takes where nothing is said, near enough to tell two databases apart.
+USUAL = {"host": "", "port": "5432", "dbname": ""}
+
+
+def is_tests(url: str) -> bool:
+    """Whether tests may write there; what ends with the process is nobody else's."""
+    return url == "memory:" or place(url) in OURS
+
+
+def refuse_foreign(app: Duly) -> None:
+    """Refuse an application whose database is not a test's."""
+    url = app.store.url
+    if is_tests(url):
+        return
+    raise NotATestDatabase(
+        f"this app is on {without_passwords(url)}, which no test may write to: take the app from "
+        "the fixture duly_app, or from testing.isolated(…), make it with Duly(duly_url), or say "
+        "testing.test_database(url) if that is a database for tests"
+    )

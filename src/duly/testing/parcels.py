@@ -1,0 +1,142 @@
+"""A delivery as a test asks for it: whose, about what, how old, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from urllib.parse import urlencode, urlsplit
+
+from duly.core.errors import Misuse
+from duly.core.extras import needs
+from duly.core.validation import kind
+from duly.testing.sending.events import Wish, event_of
+from duly.testing.sending.parcels import STALE_BEYOND, altered
+from duly.webhooks.sign import fitting_scheme, sign
+from duly.webhooks.wording import signs_time
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from duly.testing.sending.events import Event
+    from duly.webhooks.provider import Provider
+    from duly.webhooks.schemes.scheme import Scheme
+    from duly.webhooks.secrets import Secret
+    from duly.webhooks.sign import Signed
+    from duly.webhooks.source import Source
+
+Payload = Mapping[str, Any] | list[Any] | bytes | str | Path | None
+Wrong = Literal["signature", "body", "time"]
+FORM = "application/x-www-form-urlencoded"
+
+
+class Wanted(NamedTuple):
+    """What a test asks for; everything may be left open."""
+
+    payload: Payload
+    id: str | None
+    type: str | None
+    headers: Mapping[str, str] | None
+    wrong: Wrong | None
+    age: timedelta | None
+    secret: object
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One event on its way to one source; signed as often as its sender would."""
+
+    source: Source
+    secret: Secret
+    event: Event
+    url: str
+    headers: Mapping[str, str] | None
+    age: timedelta
+    wrong: Wrong | None
+
+    def attempt(self, now: datetime) -> Signed:
+        """The delivery of an attempt made now."""
+        called = self.source.url or self.url  # as the provider knows it, behind whatever proxy
+        with needs("crypto", "cryptography"):
+            signed = sign(
+                self.source.provider,
+                self.event.body,
+                self.secret,
+                id=self.event.id,
+                type=self.event.type,
+                now=now - self.age,
+                url=called,
+                headers=self.headers,
+            )
+        if self.wrong == "body":
+            signed = altered(signed, self.scheme, self.source.provider)
+        asked = urlsplit(signed.url or "").query  # some sign in there
+        return signed._replace(url=f"{self.url}?{asked}" if asked else self.url)
+
+    @property
+    def scheme(self) -> Scheme[Any]:
+        """How it is signed."""
+        return fitting_scheme(self.source.provider.schemes, self.secret)
+
+
+def body_of(payload: Payload, provider: Provider) -> bytes | None:
+    """The bytes to sign; None for the sample of the profile."""
+    if payload is None or isinstance(payload, bytes):
+        return payload
+    if isinstance(payload, str):
+        return payload.encode()
+    if isinstance(payload, Path):
+        return payload.read_bytes()
+    if not isinstance(payload, Mapping | list):
+        raise Misuse(
+            f"a payload is what the body says, its bytes, or the pathlib.Path of a file, not "
+            f"{kind(payload)}"
+        )
+    if provider.content_type == FORM and isinstance(payload, Mapping):
+        return urlencode(payload, doseq=True).encode()
+    if provider.items == "" and isinstance(payload, Mapping):
+        payload = [payload]  # this sender posts a list, also of one
+    return json.dumps(payload, separators=(",", ":")).encode()
+
+
+def event_for(provider: Provider, wanted: Wanted, moment: datetime) -> Event:
+    """The event, with the id and the type where this provider has them."""
+    if wanted.id == "" or wanted.type == "":
+        raise Misuse("id and type must not be empty: leave them out")
+    body = body_of(wanted.payload, provider)
+    try:
+        # A test says itself when an event happened, and moves the clock if it was long ago.
+        wish = Wish(body, wanted.id, wanted.type, keep_time=True)
+        return event_of(provider, wish, moment)
+    except Misuse as problem:  # the words of the command line, in those of the function
+        told = str(problem).replace("--id", "id=").replace("--type", "type=")
+        raise Misuse(told.replace("the file", "the payload")) from None
+
+
+def checked_wrong(wrong: object) -> Wrong | None:
+    """What is wrong with a delivery."""
+    if wrong is not None and wrong not in get_args(Wrong):
+        raise Misuse(f"wrong must be one of {', '.join(map(repr, get_args(Wrong)))}")
+    return wrong  # type: ignore[return-value]  # that was looked at just now
+
+
+def age_of(source: Source, scheme: Scheme[Any], wanted: Wanted) -> timedelta:
+    """How long ago it was signed."""
+    age = timedelta(0) if wanted.age is None else wanted.age
+    if not isinstance(age, timedelta):
+        raise Misuse(f"age must be a timedelta, not {kind(age)}")
+    if wanted.wrong != "time":
+        return age
+    if wanted.age is not None:
+        raise Misuse('wrong="time" is old enough to be refused: leave out age=')
+    dated = signs_time(scheme) or source.provider.sent_place is not None
+    if not dated or source.tolerance is None:
+        raise Misuse(
+            f"source {source.name} takes deliveries of any age: {source.provider.title} signs no "
+            "time this way, or tolerance=None says so; only the ledger tells a copy from a new one"
+        )
+    return timedelta(seconds=source.tolerance) + STALE_BEYOND
