@@ -10,7 +10,7 @@ READY := $(VENV)/.installed
 SERVING := $(VENV)/.serving
 # Serving needs four packages of the hundred that the tests need. Where those are there, they do.
 SERVER := $(if $(wildcard $(READY)),$(READY),$(SERVING))
-SOURCES := src tests matrix setups power simulation mutants benchmarks fuzz examples
+SOURCES := src tests verification benchmarks docs/provider_page examples
 
 # Thousands of processes are started; with it, each would compile duly and the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -54,7 +54,7 @@ bench: $(READY) ## SUITE=claims, verify, ingest, rejections, jobs or outbox: rat
 	@$(if $(filter verify,$(SUITE)),,$(BIN)/python -m tests.support.servers --) \
 	  $(BIN)/python -m benchmarks $(SUITE) $(ARGS)
 
-fuzz: $(READY) ## fuzz the gate's schemes, 20 s each; ARGS="hmac --seconds 600" for one and longer
+fuzz: $(READY) ## fuzz the signature schemes, 20 s each; ARGS="hmac --seconds 600" for one and longer
 	@$(BIN)/python -c 'import atheris' 2>/dev/null \
 	  || $(BIN)/python -m pip install -qq --disable-pip-version-check --only-binary :all: 'atheris>=3' \
 	  || { echo "make: no atheris for $$($(BIN)/python -V): it has wheels for CPython 3.11 to 3.14" \

@@ -35,14 +35,6 @@ HERE = Path(__file__).parent
 # and a busy machine would break it.
 settings.register_profile("duly", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("duly")
-# Packages and modules of tests that start servers, or try many drivers in the same way.
-SERVED = {
-    "adapters", "begin", "faults", "hostile", "postel", "test_execute", "test_forget_command",
-    "test_init_apps", "test_replay_command", "test_send_mistakes", "test_serve",
-    "test_relay_command", "test_outbox_command", "test_serve_endings", "test_serve_relay",
-    "test_serve_stopped", "test_serve_workers", "test_shop", "storm", "proving", "typed",
-    "examples",
-}  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -67,14 +59,12 @@ def elsewhere(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at -m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what tries servers and databases rather than the language: see tests/support/everywhere.py."""
+    """Leave out what another interpreter or pytest runs: see tests/support/everywhere.py."""
     if os.environ.get("DULY_LONG") != "1":
         items[:] = [item for item in items if item.get_closest_marker("long") is None]
     for item in items:
         if item.get_closest_marker("long") is not None:
             item.add_marker(pytest.mark.timeout(0))
-        if SERVED.intersection(item.path.relative_to(HERE).with_suffix("").parts):
-            item.add_marker(pytest.mark.slow)
     part = os.environ.get("DULY_TEST_PART")
     if part is not None:
         items[:] = [item for item in items if elsewhere(item) == (part == "memory")]
@@ -87,7 +77,7 @@ def without_mixed_proofs(items: list[pytest.Item]) -> list[pytest.Item]:
     A proof forks this process. In one that has tried Django and everything else, it would prove
     another application. `make test` starts a second pytest for `tests/prove`.
     """
-    others = [item for item in items if HERE / "proving" not in item.path.parents]
+    others = [item for item in items if HERE / "prove" not in item.path.parents]
     return others or items
 
 

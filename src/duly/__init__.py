@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from duly.outbox.egress import Egress, EgressRefused
     from duly.outbox.message import Message, Staged
     from duly.outbox.stats import OutboxStats
-    from duly.prove.asserting import assert_effectively_once
     from duly.relay.stats import Relayed
     from duly.stores.open import store
     from duly.stores.orm.begin import django
@@ -61,7 +60,8 @@ __version__ = "0.1.0"
 
 # Where each name is written. `import duly` loads none of these modules: each is loaded when one of
 # its names is asked for, so that a program pays for the app, the worker, the relay and the gate
-# only if it uses them. The imports above tell the same to type checkers (tests/repo/test_importing.py).
+# only if it uses them. The imports above tell type checkers the same; tests/repo/test_importing.py
+# compares the two.
 _NAMES = {
     "duly.core.errors": (
         "DulyError",
@@ -105,9 +105,10 @@ _NAMES = {
     "duly.stores.store": ("Store",),
     "duly.stores.orm.begin": ("django",),
     "duly.stores.open": ("store",),
-    "duly.prove.asserting": ("assert_effectively_once",),
     "duly.idempotency": ("dedup", "dedup_many", "fence", "migrate", "newer", "once", "prune"),
 }
+# Names that were moved or renamed, and where they are now.
+_MOVED = {"assert_effectively_once": "duly.prove.assert_effectively_once"}
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 if not TYPE_CHECKING:
@@ -116,6 +117,8 @@ if not TYPE_CHECKING:
         """Load a public name when it is asked for, and keep it."""
         if name == "aio":
             return import_module("duly.aio")
+        if name in _MOVED:
+            raise AttributeError(f"duly.{name} is now {_MOVED[name]}: see docs/upgrading.md")
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(_MODULES[name]), name)
@@ -174,7 +177,6 @@ __all__ = [
     "Worked",
     "WrongColour",
     "aio",
-    "assert_effectively_once",
     "dedup",
     "dedup_many",
     "django",

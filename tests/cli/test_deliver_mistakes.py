@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 Output = pytest.CaptureFixture[str]
 SECRET = "whsec_a-secret-that-nobody-sees"
 NOBODY = "http://127.0.0.1:1/hook"

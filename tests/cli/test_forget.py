@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 TABLE = "CREATE TABLE paid (event TEXT NOT NULL, process INTEGER NOT NULL)"
 TENANTS = f"""
 import os

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
+pytestmark = pytest.mark.slow
+
 Output = pytest.CaptureFixture[str]
 BIN = Path(sys.executable).parent
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 NOT_THERE = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"
 # Addresses are private as bodies are: whoever knows that of a chat room can write there.
 CANARY = "canary-of-the-address"

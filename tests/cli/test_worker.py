@@ -37,10 +37,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import duly
-from duly.worker import crew
+from duly.worker import executor
 
 # How long a handler may hang after its timeout before that counts.
-crew.ENDING = 0.2
+executor.ENDING = 0.2
 app = duly.Duly(os.environ["SHOP_URL"])
 app.source("stripe", secret=os.environ["SHOP_SECRET"])
 HERE = Path(__file__).parent

@@ -179,9 +179,9 @@ def test_the_frames_of_duly_before_the_handler_are_left_out() -> None:
     clock = checked_clock(divided)
     assert clock is not None
     problem = raised(clock)
-    assert "inputs.py" in trace(problem)  # this test called it, as a handler might
+    assert "validation.py" in trace(problem)  # this test called it, as a handler might
     text = trace(after(problem, 1))
-    assert "inputs.py" not in text
+    assert "validation.py" not in text
     assert "in divided" in text
 
 
@@ -191,8 +191,8 @@ def test_the_frames_of_duly_stay_where_the_handler_called_it_or_there_are_no_oth
 
     called = raised(handler)
     assert "in handler" in trace(called)
-    assert "inputs.py" in trace(called)
-    assert "inputs.py" in trace(after(called, 2))
+    assert "validation.py" in trace(called)
+    assert "validation.py" in trace(after(called, 2))
 
 
 def test_causes_contexts_and_notes_are_told_in_the_order_they_happened() -> None:

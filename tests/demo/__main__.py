@@ -18,7 +18,7 @@ USAGE = (
     "usage: python -m tests.demo postgres|sqlite [OPTION OF duly storm ...]\n"
     "       python -m tests.demo setups [PATTERN OR OPTION OF python -m verification.setups ...]"
 )
-SETUPS = [sys.executable, "-m", "setups", "--faults", "storm"]
+SETUPS = [sys.executable, "-m", "verification.setups", "--faults", "storm"]
 
 
 def main(arguments: list[str]) -> int:

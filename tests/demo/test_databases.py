@@ -17,6 +17,8 @@ from duly.demo.settings import SCHEMA, Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 def database(url: str, folder: Path) -> PostgresDatabase:
     return PostgresDatabase(Settings(url, folder, 1, 100, None))

@@ -17,6 +17,8 @@ from tests.support.processes import until
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 BEGUN = "the storm: "
 
 

@@ -16,6 +16,8 @@ from tests.demo.storms import COMMAND
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 SHOP = """
 import duly
 

@@ -18,6 +18,8 @@ from tests.demo.shops import AT_ONCE, SmallShop, events
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 FIRST = next(event for event in events() if event.tells)
 GIFT = next(event for event in events() if event.gift)
 POISON = next(event for event in events() if event.kind is Kind.POISON)

@@ -30,6 +30,8 @@ from tests.demo.shops import read
 if TYPE_CHECKING:
     from duly.demo.events import Event
 
+pytestmark = pytest.mark.slow
+
 SEED = 7
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 DELIVERIES = "1000"
 SEED = "27"  # one of whose first events kills, and others are of every other kind
 # Killers are one event in a thousand: a storm as short as these may have none of them.

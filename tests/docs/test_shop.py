@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 COLOUR = re.compile(r"\x1b\[\d*m")
 TRY = "try it from another terminal:"
 

@@ -1,4 +1,4 @@
-"""The pages about jobs and messages show the states that `_kernel/states.py` knows."""
+"""The pages about jobs and messages show the states that `core/states.py` knows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from duly.core.states import JOB_MOVES, MESSAGE_MOVES
 
 DOCS = Path(__file__).parents[2] / "docs"
-BEGINNING = "<!-- drawn from _kernel/states.py; tests/docs/test_state_page.py keeps it so -->\n"
+BEGINNING = "<!-- drawn from core/states.py; tests/docs/test_state_page.py keeps it so -->\n"
 END = "<!-- drawn until here -->\n"
 # Where Mermaid begins a job, and where one is left of which nothing remains.
 NOWHERE = "[*]"

@@ -20,8 +20,8 @@ from duly.outbox.relay_liveness import NO_RELAY
 from duly.receiver import metrics
 from duly.relay.settings import RelaySettings
 from duly.server.relay_plan import hosted_relay
+from duly.service import maintenance
 from duly.testing import isolated
-from duly.worker import maintenance
 from tests.support.processes.leading import PATIENCE, until
 from tests.support.serving import served
 

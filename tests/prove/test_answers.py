@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     import duly
 
+pytestmark = pytest.mark.slow
+
 MADE, SET = {"type": "made", "order": "o-1"}, {"type": "set", "order": "o-1"}
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from duly.jobs.tx import AsyncTx
 
+pytestmark = pytest.mark.slow
+
 SECRET = "whsec_" + "A" * 32
 EVENT = {"type": "order.paid", "data": {"order": "o-1"}}
 

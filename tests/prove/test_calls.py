@@ -9,6 +9,8 @@ import pytest
 from duly.prove.calls import Call, changed, effective
 from duly.prove.talks import CallMasks
 
+pytestmark = pytest.mark.slow
+
 URL = "https://bank.example/charges"
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 RECORDED = datetime(2024, 5, 1, tzinfo=UTC)
 
 

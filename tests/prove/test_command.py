@@ -23,6 +23,8 @@ from tests.prove.proofs import EVENTS, EXAMPLE
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 APP = f"{EXAMPLE}:app"
 POINTS = str(EVENTS / "points.json")
 

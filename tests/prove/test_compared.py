@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 EVENT = {"type": "order.paid", "data": {"n": 1}}
 LATER = {"type": "order.sent", "data": {"n": 2}}
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pytest
 
 from duly.prove import mistakes as known
 from duly.prove.asks import EventAsk
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     import duly
     from duly.prove.proof import Verdict
+
+pytestmark = pytest.mark.slow
 
 
 def proved(path: Path, handler: Callable[..., Any], only: str | None = None) -> Verdict:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 TABLES = ("CREATE TABLE seen (id TEXT)", "CREATE TABLE work (id TEXT)")
 SEEN, WORK = "INSERT INTO seen VALUES ('o-1')", "INSERT INTO work VALUES ('o-1')"
 

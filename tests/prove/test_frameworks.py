@@ -12,6 +12,8 @@ from tests.prove.proofs import ROOT, proof, shop
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 FASTAPI = ROOT / "examples" / "mistakes_fastapi" / "fastapi_shop.py"
 DJANGO = ROOT / "examples" / "mistakes_django" / "django_shop.py"
 TWICE = "2 times instead of once"

@@ -14,6 +14,8 @@ from duly.prove.databases.sqlite import connect
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 def next_number(path: Path, declaration: str) -> int:
     """The number of the next row of a table, after its numbers were moved on."""

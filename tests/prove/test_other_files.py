@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from duly.prove.proof import Verdict
 
+pytestmark = pytest.mark.slow
+
 SECRET = "whsec_" + "A" * 32
 SEEN = pytest.mark.skipif(
     not Path("/proc/self/fd").exists(), reason="the system does not tell who has a file open"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 # Of a connection that is not the handler's; statements on duly's own tables are no steps.
 RUNNING = "SELECT 1 FROM duly_jobs WHERE state = 'leased'"
 URL = "https://mail.example/send"

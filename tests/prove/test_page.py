@@ -15,6 +15,8 @@ from tests.prove.proofs import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs" / "prove.md").read_text()
 FILE = re.compile(r"^```py\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(

@@ -30,6 +30,8 @@ from tests.support.servers.running import running
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 SHOP = APPS / "postgres_shop.py"
 
 

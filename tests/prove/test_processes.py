@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from duly.prove.proof import Verdict
 
+pytestmark = pytest.mark.slow
+
 SHOP = """
     import os
     import sqlite3

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+pytestmark = pytest.mark.slow
+
 ENDED = duly.Secret(SECRET, not_after=datetime(2020, 1, 1, tzinfo=UTC))
 INSTALLED = b"""{"version": 1, "application_id": "1", "type": 1, "event": {
     "type": "APPLICATION_AUTHORIZED", "timestamp": "2099-11-17T00:00:00.000000Z",

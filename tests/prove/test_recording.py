@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 URL = "https://bank.example:8443/charges?to=ada"
 ANSWERS = {"POST https://bank.example*": {"status": 201, "json": {"id": "ch_1"}}}
 

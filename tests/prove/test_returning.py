@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from duly.prove.where import Subject
 
+pytestmark = pytest.mark.slow
+
 EVENT = {"type": "order.paid", "data": {"order": "o-1"}}
 ONE = "INSERT INTO seen (event) VALUES ('o-1') RETURNING event"
 TWO = "INSERT INTO seen (event) VALUES ('o-1'), ('o-2') RETURNING event"

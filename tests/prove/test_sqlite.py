@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from duly.prove.proof import Verdict
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def database(tmp_path: Path) -> str:

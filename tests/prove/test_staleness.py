@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly import assert_effectively_once
+from duly.prove import assert_effectively_once
 from tests.prove.test_assert import SECRET, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 BOOKS = "https://books.example/orders"
 UPSERT = """INSERT INTO orders (id, note) VALUES (:id, :note)

@@ -6,6 +6,8 @@ import pytest
 
 from duly.prove.statements import is_delta, read_tables, shortened, verb_of, written_table
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("text", "verb", "table"),

@@ -13,6 +13,8 @@ from duly.prove.databases import Column, Table
 from duly.prove.moments import Span, is_moment
 from duly.prove.states import Masks, Spot, State
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 SPAN = Span(NOW.timestamp(), NOW.timestamp() + 2)
 NUMBERED = Table("notes", (Column("id", made=True), Column("text"), Column("at")), ("id",))

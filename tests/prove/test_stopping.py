@@ -20,6 +20,8 @@ from duly.prove.ending import running
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 SHOP = """
     import os, sqlite3, time
     import duly

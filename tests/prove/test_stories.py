@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+pytestmark = pytest.mark.slow
+
 BANK = "https://bank.example/charges"
 BY_MAIL = 'tx.send("mail:…")'
 

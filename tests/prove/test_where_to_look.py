@@ -17,6 +17,8 @@ from tests.prove.test_assert import EVENT, SECRET, right, shop
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 SITE = """
 import duly
 from starlette.applications import Starlette

@@ -116,7 +116,7 @@ def render_commands() -> Iterator[str]:
 
 
 def render_tables() -> Iterator[str]:
-    """Tables with their columns on SQLite; tests/stores/test_schema_files.py compares PostgreSQL's."""
+    """Tables and columns on SQLite; tests/stores/test_schema_files.py compares PostgreSQL's."""
     text = (SOURCES / "duly/stores/sqlite/schema.sql").read_text()
     connection = sqlite3.connect(":memory:")
     connection.executescript(text)

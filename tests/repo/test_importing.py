@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import duly
+from duly.cli.main import COMMANDS
 
 # What costs time to load, or what no module of the core may need.
 HEAVY = {
@@ -25,9 +26,9 @@ HEAVY = {
 }  # fmt: skip
 LOOK = "import json, sys; print(json.dumps(sorted(sys.modules)))"
 COMMAND_LINE = """\
-from duly.cli import cli
+from duly.cli.main import main
 try:
-    cli.main({})
+    main({})
 except SystemExit:
     pass
 """
@@ -56,7 +57,7 @@ def test_the_import_alone_loads_no_part_of_duly_and_nothing_heavy() -> None:
 def test_errors_and_values_are_had_without_the_app_the_gate_and_the_stores() -> None:
     modules = loaded("from duly import Backoff, Dead, DulyError, First, Held, Retry")
     packages = {name.split(".")[1] for name in modules if name.startswith("duly.")}
-    assert packages == {"_kernel"}
+    assert packages == {"core"}
     assert "asyncio" not in modules
 
 
@@ -64,7 +65,7 @@ def test_errors_and_values_are_had_without_the_app_the_gate_and_the_stores() -> 
 def test_the_gate_is_had_without_the_app_the_stores_and_an_event_loop(verb: str) -> None:
     modules = loaded(f"from duly import {verb}")
     packages = {name.split(".")[1] for name in modules if name.startswith("duly.")}
-    assert packages <= {"_kernel", "gate"}
+    assert packages <= {"core", "webhooks"}
     assert "asyncio" not in modules
 
 
@@ -72,18 +73,23 @@ def test_the_version_and_the_list_of_names_cost_nothing() -> None:
     assert loaded("import duly; duly.__version__; dir(duly)") == loaded("import duly")
 
 
+def commands_loaded_by(*words: str) -> tuple[set[str], set[str]]:
+    """The commands whose modules a command line loads, and everything that it loads."""
+    modules = loaded(COMMAND_LINE.format(list(words)))
+    return {name for name in COMMANDS if f"duly.cli.{name}" in modules}, modules
+
+
 def test_the_help_of_the_command_line_loads_no_command() -> None:
-    modules = loaded("from duly.cli import cli\ntry: cli.main(['--help'])\nexcept SystemExit: pass")
+    commands, modules = commands_loaded_by("--help")
     packages = {name.split(".")[1] for name in modules if name.startswith("duly.")}
-    assert packages == {"_kernel", "tools"}
-    assert not {name for name in modules if name.startswith("duly.cli.commands")}
+    assert packages == {"app", "cli", "core"}
+    assert commands == set()
     assert "asyncio" not in modules
 
 
 def test_a_command_loads_no_other_command() -> None:
-    program = "from duly.cli import cli\ntry: cli.main(['init', '--help'])\nexcept SystemExit: pass"
-    found = {name for name in loaded(program) if name.startswith("duly.cli.commands.")}
-    assert found == {"duly.cli.init"}
+    commands, _ = commands_loaded_by("init", "--help")
+    assert commands == {"init"}
 
 
 def test_every_public_name_is_there_and_listed() -> None:

@@ -18,7 +18,7 @@ SWAPPED = [
 ]
 DOTTED = re.compile(r"duly(\.[a-z_0-9]+){2,}")
 LOGGERS = set(SNAPSHOTS["loggers"]())
-NAMING = ("src", "tests", "simulation", "matrix", "setups", "power", "mutants", "benchmarks")
+NAMING = ("src", "tests", "verification", "benchmarks")
 
 
 @pytest.mark.parametrize(("module", "name"), SWAPPED)

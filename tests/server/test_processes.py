@@ -13,6 +13,8 @@ import pytest
 from tests.support.processes.leading import until
 from tests.support.serving import APP, Served, rows, served
 
+pytestmark = pytest.mark.slow
+
 TABLE = "CREATE TABLE paid (event TEXT NOT NULL, process INTEGER NOT NULL)"
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 # An event is told to another service, in the transaction that accepts it.
 APP = """
 import os

@@ -16,6 +16,8 @@ from tests.support.serving import APP, SECRET, asked, refused, rows, served
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 TABLE = "CREATE TABLE paid (event TEXT NOT NULL, process INTEGER NOT NULL)"
 
 

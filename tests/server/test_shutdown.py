@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.support.serving import Answer
 
+pytestmark = pytest.mark.slow
+
 TABLE = "CREATE TABLE paid (event TEXT NOT NULL, process INTEGER NOT NULL)"
 PAID = "SELECT event FROM paid ORDER BY event"
 COUNTED = (

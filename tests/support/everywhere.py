@@ -52,7 +52,7 @@ from tests.support.interpreters import (
 )
 from tests.support.servers.commands import run
 
-PROVING = ROOT / "tests" / "proving"
+PROVING = ROOT / "tests" / "prove"
 PASSED, FAILED, NOTHING = "passed", "FAILED", "found no tests"
 NO_TESTS = 5
 ANSWERS = {0: PASSED, 1: FAILED, NO_TESTS: NOTHING}  # pytest's exit codes that tell about the tests

@@ -1,7 +1,7 @@
 """Writes down which tests failed, by node id, for the second look of tests/support/everywhere.py.
 
-A plugin for pytest: `-p tests.support.failing`, with a file's path in DULY_TEST_FAILED. The file then has
-one JSON string per failure, as pytest reports it: also that of a test whose worker died.
+A plugin for pytest: `-p tests.support.failing`, with a file's path in DULY_TEST_FAILED. The file
+then has one JSON string per failure, as pytest reports it: also that of a test whose worker died.
 """
 
 import json

@@ -25,7 +25,7 @@ BOUND = """
     import duly
     from django.db import connection
     from django.test import TestCase, TransactionTestCase
-    from duly.cli import testing
+    from duly import testing
     from shop.hooks import app, receipt
     from shop.models import Payment
 
@@ -127,7 +127,7 @@ SITE = """
 """
 CONFTEST = """
     import pytest
-    from duly.cli import testing
+    from duly import testing
 
     @pytest.fixture
     def duly_url(transactional_db):

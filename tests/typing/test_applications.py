@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.docs.test_documentation import blocks
 from tests.typing.checkers import (
     ROOT,
@@ -13,6 +15,8 @@ from tests.typing.checkers import (
     complained_lines,
     make_bare_environment,
 )
+
+pytestmark = pytest.mark.slow
 
 APPS = Path(__file__).parent / "apps"
 FASTAPI, DJANGO = ROOT / "examples" / "fastapi_shop", ROOT / "examples" / "django_shop"

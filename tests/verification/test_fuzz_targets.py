@@ -74,7 +74,9 @@ def test_a_crash_is_told_from_a_good_end() -> None:
     follow(outcome, iter(printed), 0.0)
     assert (outcome.executions, outcome.coverage) == (2048, 77)
     assert not outcome.good
-    assert outcome.reproduction().endswith("-m fuzz hmac --input .cache/fuzz/hmac/crash-0123")
+    assert outcome.reproduction().endswith(
+        "-m verification.fuzz hmac --input .cache/fuzz/hmac/crash-0123"
+    )
 
 
 def test_a_saved_input_is_tried_again_without_atheris(
@@ -100,7 +102,7 @@ def test_an_unknown_scheme_is_refused_with_the_ones_there_are(
 
 def test_help_names_the_schemes() -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "fuzz", "--help"],
+        [sys.executable, "-m", "verification.fuzz", "--help"],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     for name in targets.NAMES:

@@ -199,7 +199,7 @@ def ran(
     """The command, run in a folder and with duly from there."""
     code = os.pathsep.join(map(str, path))
     return subprocess.run(
-        [sys.executable, "-m", "power", *words],
+        [sys.executable, "-m", "verification.power_loss", *words],
         cwd=cwd,
         env={**os.environ, **({"PYTHONPATH": code} if code else {}), **more},
         check=False,
@@ -231,7 +231,7 @@ def test_nothing_that_sqlite_acknowledged_is_lost_in_a_power_cut(strace: str) ->
 @pytest.mark.slow
 def test_a_store_that_does_not_sync_each_commit_is_caught(strace: str, tmp_path: Path) -> None:
     """As every lane must: the same with a defect planted in a copy."""
-    for name in ("src", "power", "tests/support/servers"):
+    for name in ("src", "verification", "tests/support/servers"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "tests" / "__init__.py").touch()
     connect = tmp_path / "src" / "duly" / "stores" / "sqlite" / "connect.py"

@@ -96,7 +96,7 @@ def test_a_seed_plays_the_same_steps_in_another_process_with_other_hashes() -> N
     [mine] = digests([seed])
     environment = {**os.environ, "PYTHONHASHSEED": "4711"}
     done = subprocess.run(
-        [sys.executable, "-m", "simulation", "--replay", str(seed), "--json"],
+        [sys.executable, "-m", "verification.simulation", "--replay", str(seed), "--json"],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -14,7 +14,7 @@ from duly.core.defaults import WAIT
 from duly.core.ids import new_id
 from duly.core.onestep import finish
 from duly.core.retry import RESCUE_LIMIT
-from duly.worker import maintenance
+from duly.worker import rescue
 from duly.worker.slots import Queue
 from tests.support.processes.leading import PATIENCE
 from tests.worker.moving import take
@@ -99,14 +99,14 @@ async def test_a_worker_that_ends_when_idle_looks_for_lost_leases_once(
     woven: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of two looks at a time, the one that ends the worker may pass over what the other has locked.
-    look = maintenance.taken_back
+    look = rescue.taken_back
     looks: list[str] = []
 
     async def counted(session: Session, worker: Identity) -> Any:
         looks.append(worker.id)
         return await look(session, worker)
 
-    monkeypatch.setattr(maintenance, "taken_back", counted)
+    monkeypatch.setattr(rescue, "taken_back", counted)
     async with woven.open(place) as subject:
         await subject.work()
     assert len(looks) == 1

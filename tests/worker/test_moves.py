@@ -13,7 +13,7 @@ import duly
 from duly.core.ids import new_id
 from duly.core.states import JOB_MOVES
 from duly.jobs.workers import Identity, beat, rescue
-from duly.worker.maintenance import taken_back
+from duly.worker.rescue import taken_back
 from tests.conftest import HandClock
 from tests.worker.moving import (
     ATTEMPTS,

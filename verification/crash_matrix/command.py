@@ -1,4 +1,4 @@
-"""``python -m verification.crash_matrix``: plans the cases, has them run, and says what was found."""
+"""``python -m verification.crash_matrix``: plans the cases, runs them, and reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ examples:
   python -m verification.crash_matrix --quick                     what CI runs
   python -m verification.crash_matrix                             every boundary, fault and store
   python -m verification.crash_matrix --mode sqlite-sync --flow job-tx --flow claim
-  python -m verification.crash_matrix --case CASE                 one case again, as a failure names it"""
+  python -m verification.crash_matrix --case CASE  one case again, as a failure names it"""
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:

@@ -1,7 +1,7 @@
 """The flows: what is there before, what is done while the fault strikes, and how it must end.
 
-To add one, write its steps in ``verification.crash_matrix.parts`` and name it in ``FLOWS``; its statements are found
-by running it.
+To add one, write its steps in ``verification.crash_matrix.parts`` and name it in ``FLOWS``; its
+statements are found by running it.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import psycopg
 
 from duly.core.defaults import PRUNE_CHUNK
 from duly.core.onestep import finish
-from duly.worker.maintenance import PRUNERS
+from duly.service.maintenance import PRUNERS
 from duly.worker.settings import settings_of
 from verification.crash_matrix.bench import LEASE, Bench, Delivery
 

@@ -1,4 +1,4 @@
-"""Where messages go: `python -m verification.crash_matrix.receiver JOURNAL` prints its port and answers by the path.
+"""Where messages go: `python -m verification.crash_matrix.receiver JOURNAL` prints its port.
 
 ``/ok`` takes everything, ``/busy`` and ``/refused`` only what they have seen before, ``/gone``
 nothing ever.

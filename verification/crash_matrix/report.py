@@ -36,7 +36,8 @@ def as_json(findings: Findings, seconds: float) -> dict[str, Any]:
 def violated(case: str, violations: list[str]) -> str:
     """What was found in one case, and how to see it again."""
     found = "".join(f"\n  {violation}" for violation in violations)
-    return f"\nVIOLATED: {case}{found}\n  repro: python -m verification.crash_matrix --case {shlex.quote(case)}"
+    again = f"python -m verification.crash_matrix --case {shlex.quote(case)}"
+    return f"\nVIOLATED: {case}{found}\n  repro: {again}"
 
 
 def report(findings: Findings, seconds: float) -> None:

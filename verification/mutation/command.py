@@ -1,4 +1,4 @@
-"""``python -m verification.mutation``: sees the commands green, plants one bug after the other, and counts."""
+"""``python -m verification.mutation``: sees the commands green, then plants bug after bug."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 # What the commands need; what is not there yet is left out.
-COPIED = ("src", "tests", "matrix", "setups", "simulation", "power", "examples", "pyproject.toml")
+COPIED = ("src", "tests", "verification", "examples", "pyproject.toml")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*")
 # Compiled once, in the first copy, and not by every command of every copy; pytest does so itself.
-COMPILED = ("src", "matrix", "setups", "simulation", "power")
+COMPILED = ("src", "verification")
 WHERE = "import importlib.util; print(importlib.util.find_spec('duly').origin)"
 
 

@@ -1,4 +1,4 @@
-"""The program that is recorded: `python -m verification.power_loss.flows FOLDER ROUNDS`, every flow in its turn.
+"""The program that is recorded: `python -m verification.power_loss.flows FOLDER ROUNDS`.
 
 Two processes write to one file: a real `duly serve`, and this one, which works, relays and prunes.
 Whatever somebody outside was told is in the record with the writes, in order: answers as what the

@@ -1,4 +1,4 @@
-"""`python -m verification.power_loss postgres`: a cluster on an image, cut off in the middle of its work.
+"""`python -m verification.power_loss postgres`: a cluster on an image, cut off at work.
 
 What is shown: PostgreSQL's files as a file system (ext4) brings them back that lost everything in
 memory, and kept everything that it had handed to its disk. Which of the writes since its last flush

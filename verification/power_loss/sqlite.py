@@ -1,4 +1,4 @@
-"""`python -m verification.power_loss sqlite`: record the flows, cut the power everywhere, look at what is left."""
+"""`python -m verification.power_loss sqlite`: record the flows, cut the power everywhere."""
 
 from __future__ import annotations
 

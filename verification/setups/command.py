@@ -1,4 +1,4 @@
-"""``python -m verification.setups``: runs documented set-ups, audits them, and says what was found."""
+"""``python -m verification.setups``: runs documented set-ups, audits them, and reports."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ ALL = "all"
 EXAMPLES = """\
 examples:
   python -m verification.setups --list                             the names of all set-ups
-  python -m verification.setups --quick                            what CI runs: the common ones, seconds each
-  python -m verification.setups                                    all of them, a minute each, without faults
-  python -m verification.setups --faults storm                     the same while everything is struck in turn
+  python -m verification.setups --quick           what CI runs: the common ones, seconds each
+  python -m verification.setups                   all of them, a minute each, without faults
+  python -m verification.setups --faults storm    the same while everything is struck in turn
   python -m verification.setups sqlalchemy-asyncpg/both/serve --seconds 5
   python -m verification.setups 'django-*' --faults kill --seconds 20
 

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  python -m verification.simulation                        1,000 schedules, about a minute
+  python -m verification.simulation
+      1,000 schedules, about a minute
   python -m verification.simulation --schedules 100000 --processes 2
   python -m verification.simulation --seed 5000 --schedules 200 --json
-  python -m verification.simulation --replay 4711          the story of one schedule
+  python -m verification.simulation --replay 4711
+      the story of one schedule
 """
 MISSING = (
     "simulation: greenlet is not installed, on which simulated threads run: `pip install "
@@ -36,6 +38,7 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m verification.simulation",
+        usage="%(prog)s [options]",
         description=__doc__,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

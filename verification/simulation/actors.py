@@ -18,9 +18,9 @@ from duly.relay.dependencies import RelayParts
 from duly.relay.relay import Relay
 from duly.relay.sender import Sender
 from duly.relay.settings import RelaySettings
+from duly.service.maintenance import PRUNERS
 from duly.service.wakeup import Bell
 from duly.worker.dependencies import Parts
-from duly.worker.maintenance import PRUNERS
 from duly.worker.run_job import Place
 from duly.worker.settings import Settings
 from duly.worker.worker import Worker

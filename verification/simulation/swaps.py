@@ -48,7 +48,7 @@ PAUSES: list[tuple[str, str, object]] = [
     ("duly.worker.fetcher", "LATEST", 4.0),
     ("duly.worker.worker", "WATCH", 1.0),
     ("duly.worker.worker", "ROOM", 3.0),
-    ("duly.worker.maintenance", "COUNTING", 40.0),
+    ("duly.service.maintenance", "COUNTING", 40.0),
     ("duly.worker.scheduler", "LATEST", 60.0),
     ("duly.relay.fetcher", "SOONEST", 0.4),
     ("duly.relay.fetcher", "LATEST", 4.0),
@@ -65,6 +65,8 @@ PAUSES: list[tuple[str, str, object]] = [
     ("duly.jobs.workers", "plain", lru_cache(maxsize=10)(plain)),
     ("duly.outbox.lease", "plain", lru_cache(maxsize=10)(plain)),
 ]
+# Packages that no schedule plays.
+OUTSIDE = ("duly.cli", "duly.server", "duly.testing", "duly.prove", "duly.demo")
 # Where threads are started.
 THREADED = ("duly.worker.heartbeat", "duly.worker.thread_pool", "duly.worker.executor")
 
@@ -126,7 +128,7 @@ STAND_INS: tuple[tuple[str, object, object], ...] = (
 def swaps() -> Iterator[tuple[Any, str, object]]:
     """Each name in a module that is bound to something else while schedules play."""
     for name, module in sorted(sys.modules.items()):
-        if name.startswith("duly.") and not name.startswith("duly.cli"):
+        if name.startswith("duly.") and not name.startswith(OUTSIDE):
             for word, real, ours in STAND_INS:
                 if getattr(module, word, None) is real:
                     yield module, word, ours

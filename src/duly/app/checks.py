@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from duly.inbox.forget import Forgotten
     from duly.inbox.route import Route
     from duly.jobs.handlers import Handler
+    from duly.service.service_thread import Until
     from duly.stores.orm.begin import Begin
-    from duly.worker.fetcher import Until
 
 
 def checked_switch(what: str, value: object) -> bool:

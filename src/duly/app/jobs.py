@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from duly.core.session import Runner
     from duly.jobs.handlers import Handler
     from duly.receiver.router import Site
+    from duly.service.service_thread import Until
     from duly.stores.orm.begin import Begin, SameDatabase
     from duly.stores.store import Store
-    from duly.worker.fetcher import Until
     from duly.worker.settings import Settings
     from duly.worker.stats import Worked
 

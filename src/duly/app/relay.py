@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from duly.relay.sender import Sender
     from duly.relay.settings import RelaySettings
     from duly.relay.stats import Relayed
+    from duly.service.service_thread import Until
     from duly.service.wakeup import Bell
     from duly.stores.orm.begin import SameDatabase
     from duly.stores.store import Store
     from duly.webhooks.secrets import Secrets
-    from duly.worker.fetcher import Until
 
 Sending = TypeVar("Sending", bound="Callable[..., Any]")
 # Stands for a signer that is a function.

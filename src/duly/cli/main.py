@@ -148,7 +148,7 @@ def run(arguments: Sequence[str] | None) -> int:
 
 def load_command(name: str) -> Command:
     """The module of one command."""
-    module: Command = import_module(f"duly.cli.commands.{name}")
+    module: Command = import_module(f"duly.cli.{name}")
     return module
 
 

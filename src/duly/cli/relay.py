@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from duly.app.loading import FORMS, VARIABLE, add_word, app_name, loaded
+from duly.cli.banner import address
 from duly.core.errors import Misuse
 from duly.core.extras import installing
 from duly.relay.settings import CONCURRENCY, GRACE, MOST_AT_ONCE, PER_DESTINATION, relay_settings
-from duly.server.banner import address
 from duly.server.logging import begin_log, secrets_of
 from duly.server.options import add_grace, add_log, add_relay_lease, add_until_idle, whole
 from duly.server.relay_plan import hosted_relay, relay_members, relay_text

@@ -8,9 +8,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from duly.app.loading import FORMS, VARIABLE, add_word, app_name, loaded
+from duly.cli.banner import Opening
 from duly.core.errors import Misuse
 from duly.core.extras import needs
-from duly.server.banner import Opening
 from duly.server.listen import base_url, listening, reachable
 from duly.server.logging import begin_log, secrets_of
 from duly.server.options import add_concurrency, add_lease, add_log, add_relay_lease, seconds, whole

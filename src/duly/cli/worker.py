@@ -7,9 +7,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from duly.app.loading import FORMS, VARIABLE, add_word, app_name, loaded
+from duly.cli.banner import address
 from duly.core.errors import Misuse
 from duly.jobs.handlers import checked_queue
-from duly.server.banner import address
 from duly.server.logging import begin_log, secrets_of
 from duly.server.options import (
     add_concurrency,

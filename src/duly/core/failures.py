@@ -32,6 +32,12 @@ MOST_NOTES = 5
 MACHINERY = frozenset({"duly", "asyncio", "concurrent", "contextlib", "threading"})
 BECAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 MEANWHILE = "\nDuring handling of the above exception, another exception occurred:\n\n"
+# Characters of a message, and of its cause, on one line of the log.
+LOG_LENGTH = 300
+# Types of failures that say nothing to a person beside their message.
+OF_MESSAGES = frozenset(
+    f"duly.{name}" for name in ("Answered", "Unreached", "Unsigned", "Unsendable", "Stuck")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,3 +240,16 @@ def name_of(problem: BaseException) -> str:
     if root == "duly":
         return f"duly.{name}"
     return name if module == "builtins" else f"{module}.{name}"
+
+
+def reason(error: bytes | None) -> str:
+    """What was recorded of a failure, on one line; secrets are left out of it already."""
+    failure = read(error)
+    if failure is None:
+        return "no reason was given"
+    told = shorten((failure.message.splitlines() or [""])[0], LOG_LENGTH).rstrip(".")
+    if not told or failure.type not in OF_MESSAGES:
+        told = f"{failure.type}: {told}" if told else failure.type
+    return (
+        told if failure.cause is None else f"{told} (cause: {shorten(failure.cause, LOG_LENGTH)})"
+    )

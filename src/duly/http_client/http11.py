@@ -1,7 +1,8 @@
 """HTTP/1.1 on one line, awaited: one request, one answer, and perhaps the next.
 
 h11 knows the protocol, here as below httpx's own client. What is left out is everything around it
-that a relay pays for with every message and does not need: pools, locks, traces (docs/decisions/0027).
+that a relay pays for with every message and does not need: pools, locks, traces
+(docs/decisions/0027).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Types of other libraries that a handler meets, for type checkers alone.
 
 Nothing imports this module at run time: an application needs neither SQLAlchemy nor httpx. Where
-one of them is not installed, a type checker reads what comes from it as ``Any`` (docs/decisions/0038).
+one of them is not installed, a type checker reads what comes from it as ``Any``
+(docs/decisions/0038).
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ class Attempt(Generic[T]):
         self.runs = 0
 
     def __call__(self, session: Session) -> Coroutine[Any, Any, T]:
+        """Run the operation once more."""
         self.runs += 1
         return self._operation(session)
 

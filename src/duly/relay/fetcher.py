@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from duly.relay.dependencies import RelayParts
     from duly.relay.dispatcher import Dispatcher
     from duly.relay.poller import Lookout
-    from duly.worker.fetcher import Until
+    from duly.service.service_thread import Until
 
 logger = logging.getLogger("duly")
 # Seconds between two looks where nothing wakes the relay: short at first, longer while idle.

@@ -14,8 +14,8 @@ from duly.relay.heartbeat import Heartbeat
 from duly.relay.poller import Lookout
 from duly.relay.rescue import Rescuer
 from duly.relay.sender import Sender
+from duly.service.maintenance import counting, pruning
 from duly.stores.shielding import end_surely, surely
-from duly.worker.maintenance import counting, pruning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from duly.relay.dependencies import RelayParts
     from duly.relay.settings import RelaySettings
     from duly.relay.stats import Relayed
-    from duly.worker.fetcher import Until
+    from duly.service.service_thread import Until
 
 logger = logging.getLogger("duly")
 # Seconds for a database that is busy or restarting when a relay begins.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.core.exports import export
+from duly.core.failures import reason
 from duly.inbox.counters import Tally, flush
-from duly.worker.stats import reason
 
 if TYPE_CHECKING:
     from duly.core.session import Runner

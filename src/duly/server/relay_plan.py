@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from duly.outbox.registry import Outgoing
     from duly.relay.settings import RelaySettings
     from duly.relay.stats import Relayed
-    from duly.worker.fetcher import Until
+    from duly.service.service_thread import Until
 
 # A longer list is for programs.
 MOST_NAMED = 10

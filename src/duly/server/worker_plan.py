@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from duly.app.duly import Duly
     from duly.core.json_bytes import Json
     from duly.jobs.handlers import Handler
-    from duly.worker.fetcher import Until
+    from duly.service.service_thread import Until
     from duly.worker.settings import Settings
     from duly.worker.stats import Worked
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from duly.core.errors import DulyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from duly.worker.fetcher import Until
 
 logger = logging.getLogger("duly")
+# When a worker or a relay ends by itself: once nothing is left to do, or never.
+Until = Literal["idle", "stopped"]
 # Seconds before one that could not begin, or failed, begins again.
 PAUSE = 1.0
 # Seconds in which the event loop of one that has ended may be taken down.

@@ -10,7 +10,6 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import duly
 from duly.webhooks import (
     BasicAuth,
     Ecdsa,
@@ -25,6 +24,9 @@ from duly.webhooks import (
     Template,
     UrlAndForm,
 )
+from duly.webhooks.sign import Signed, sign
+from duly.webhooks.source import Source
+from duly.webhooks.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -83,9 +85,9 @@ class Example:
     id: str | None
     type: str | None
 
-    def signed(self, body: bytes) -> duly.Signed:
+    def signed(self, body: bytes) -> Signed:
         """A genuine delivery."""
-        return duly.sign(
+        return sign(
             self.provider,
             body,
             self.private or self.secret,
@@ -230,11 +232,11 @@ def body_with(values: dict[str, object]) -> bytes:
 
 def outcome(example: Example) -> str:
     """What the program prints."""
-    source = duly.Source(example.provider, example.secret, url=example.url)
+    source = Source(example.provider, example.secret, url=example.url)
     bodies = [example.provider.sample, *questions(example.provider)]
     lines: list[str] = []
     for sent in map(example.signed, bodies):
-        event = duly.verify(source, sent.headers, sent.body, now=NOW)
+        event = verify(source, sent.headers, sent.body, now=NOW)
         if event.handshake is not None:
             lines.append(f"{event.handshake.status} {event.handshake.body!r}")
         else:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, Held
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from duly.core.session import Row, Session
     from duly.jobs.lease import Leased, Want
     from duly.jobs.workers import Identity
+    from duly.service.service_thread import Until
     from duly.worker.dependencies import Parts
     from duly.worker.executor import Crew
 
 logger = logging.getLogger("duly")
-Until = Literal["idle", "stopped"]
 # Seconds between two looks where nothing wakes the worker: short at first, longer while idle.
 SOONEST, LATEST = 0.02, 0.5
 # The same where notifications come through: polling is only the net below them.

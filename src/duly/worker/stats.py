@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.core.exports import export
-from duly.core.failures import read, shorten
+from duly.core.failures import reason
 from duly.inbox.counters import Tally, flush
 
 if TYPE_CHECKING:
@@ -19,23 +19,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("duly")
 # A line for each run, as the access log has one for each delivery; at debug, for there are many.
 run_log = logging.getLogger("duly.worker")
-# Characters of a message, and of its cause, on one line of the log.
-LONGEST = 300
-# Types of failures that say nothing to a person beside their message.
-OURS = frozenset(
-    f"duly.{name}" for name in ("Answered", "Unreached", "Unsigned", "Unsendable", "Stuck")
-)
-
-
-def reason(error: bytes | None) -> str:
-    """What was recorded of a failure, on one line; secrets are left out of it already."""
-    failure = read(error)
-    if failure is None:
-        return "no reason was given"
-    told = shorten((failure.message.splitlines() or [""])[0], LONGEST).rstrip(".")
-    if not told or failure.type not in OURS:
-        told = f"{failure.type}: {told}" if told else failure.type
-    return told if failure.cause is None else f"{told} (cause: {shorten(failure.cause, LONGEST)})"
 
 
 def tell_end(run: Run, ended: Ended, *, held: bool) -> None:

@@ -15,19 +15,20 @@ from duly.core.errors import DulyError, Held, StoreUnavailable
 from duly.core.ids import new_id
 from duly.jobs.lease import names_of
 from duly.jobs.workers import Identity, leave, unpark
+from duly.service.maintenance import counting, pruning, watching_relays
 from duly.stores.shielding import end_surely, surely
 from duly.worker.executor import Crew
 from duly.worker.fetcher import LATEST, Taker
 from duly.worker.heartbeat import Heart
-from duly.worker.maintenance import counting, pruning, rescue_now, rescuing, watching_relays
+from duly.worker.rescue import rescue_now, rescuing
 from duly.worker.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
+    from duly.service.service_thread import Until
     from duly.worker.dependencies import Parts
     from duly.worker.execution import Run
-    from duly.worker.fetcher import Until
     from duly.worker.settings import Settings
     from duly.worker.stats import Worked
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tests.docs.examples.readme import Process
 
+pytestmark = pytest.mark.slow
+
 STRIPE, WAREHOUSE = "duly send stripe", "duly send standard-webhooks"
 
 

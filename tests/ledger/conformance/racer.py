@@ -1,4 +1,4 @@
-"""A process that races for a key: ``python -m tests.ledger.conformance.racer URL SCOPE COLOUR KEYS``.
+"""Races for a key: ``python -m tests.ledger.conformance.racer URL SCOPE COLOUR KEYS``.
 
 Says "ready" on its output, waits for a line, then claims every key and prints how each ended.
 """

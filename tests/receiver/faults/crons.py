@@ -1,4 +1,4 @@
-"""A worker with schedules, on a clock in a file: `python -m tests.receiver.faults.crons URL CLOCK`."""
+"""Schedules on a clock in a file: `python -m tests.receiver.faults.crons URL CLOCK`."""
 
 import sys
 from datetime import datetime, timedelta

@@ -3,9 +3,13 @@
 import time
 from collections import Counter
 
+import pytest
+
 from tests.receiver.faults.doors import PATIENCE
 from tests.receiver.faults.shops import Shop
 from tests.receiver.faults.test_poisoned_batches import held
+
+pytestmark = pytest.mark.slow
 
 # More than there are places for those who wait, and connections.
 COPIES = 40

@@ -17,6 +17,8 @@ from tests.receiver.faults.shops import Mode, Senders, shop_app, signed
 from tests.receiver.faults.test_poisoned_batches import REFUSING
 from tests.support.cancelling import cancelled_at
 
+pytestmark = pytest.mark.slow
+
 # A connection that was not given back would soon be missed.
 CONNECTIONS = 2
 NEIGHBOURS = 3

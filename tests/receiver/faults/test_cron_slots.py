@@ -15,6 +15,8 @@ from tests.support.processes import Led, until
 from tests.support.processes.effects import Side
 from tests.support.sizes import sized
 
+pytestmark = pytest.mark.slow
+
 WORKERS, SLOTS, KILLS = sized((3, 60, 4), whole=(3, 200, 10))
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 # The last slots of New Year's Day, from a moment before: workers look again in a moment.

@@ -17,6 +17,8 @@ from tests.receiver.faults.shops import SECRET, Mode, Shop
 from tests.support.processes import until
 from tests.support.proxies import Cut, Proxy
 
+pytestmark = pytest.mark.slow
+
 # The tag by which a reply tells that it committed: one statement where deliveries share a commit,
 # a transaction around the handler where it is inline.
 COMMITTED = {"deferred": "SELECT 1", "inline": "COMMIT", "inline async": "COMMIT"}

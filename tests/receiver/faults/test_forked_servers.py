@@ -15,6 +15,8 @@ from tests.stores.test_forks import ROOT
 from tests.support.processes.forked import run_forked
 from tests.support.processes.leading import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 BEGIN = """
 import asyncio, logging, os, sys, time
 from tests.receiver.faults.doors import asked, called

@@ -7,6 +7,8 @@ import pytest
 
 from tests.receiver.faults.shops import Shop, signed
 
+pytestmark = pytest.mark.slow
+
 
 class Broken(io.BytesIO):
     """A body whose client has gone after the first bytes."""

@@ -15,6 +15,8 @@ from tests.receiver.faults.serving import Served, answered, begin, up
 from tests.receiver.faults.shops import Mode
 from tests.support.sizes import sized
 
+pytestmark = pytest.mark.slow
+
 KILLS = sized(6, whole=20)
 IN_FLIGHT = 8
 

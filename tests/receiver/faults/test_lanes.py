@@ -10,6 +10,8 @@ from tests.receiver.faults.gates import gated, occupied, queued
 from tests.receiver.faults.shops import Shop
 from tests.support.processes import until
 
+pytestmark = pytest.mark.slow
+
 MANY = 30
 SHORT = timedelta(seconds=2)
 # What a busy machine adds, in seconds; less than the deadline of those who name none.

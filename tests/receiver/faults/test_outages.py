@@ -15,6 +15,8 @@ from tests.receiver.faults.crowds import Crowd
 from tests.receiver.faults.shops import Mode, Shop
 from tests.stores.test_lost_connections import terminate_all
 
+pytestmark = pytest.mark.slow
+
 TERMINATIONS = 2
 # A strike between two commits goes unnoticed; so many in a row do not.
 STRIKES = 5

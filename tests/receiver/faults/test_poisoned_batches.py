@@ -15,6 +15,8 @@ from tests.receiver.faults.shops import Mode, Shop
 from tests.stores.test_retry import set_for_everyone
 from tests.support.proxies import Proxy
 
+pytestmark = pytest.mark.slow
+
 NEIGHBOURS = 9
 # The wait for a key is bounded by two seconds; the rest is the machine's.
 BOUND = 4.5

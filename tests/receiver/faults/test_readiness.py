@@ -26,6 +26,8 @@ from tests.support.processes import until
 from tests.support.proxies import Cut, Proxy
 from tests.support.serving import APP, rows, served
 
+pytestmark = pytest.mark.slow
+
 READY = (200, {"status": "ready"})
 # What the server says of a disk on which it cannot make a file larger, at the same statement.
 FULL = """

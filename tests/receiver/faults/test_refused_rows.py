@@ -10,6 +10,8 @@ from tests.receiver.faults.doors import Answer
 from tests.receiver.faults.shops import Mode, Shop
 from tests.receiver.faults.test_poisoned_batches import ACCEPTING, REFUSING
 
+pytestmark = pytest.mark.slow
+
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the log says, tracebacks included."""

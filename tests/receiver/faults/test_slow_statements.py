@@ -8,6 +8,8 @@ import duly
 from duly.jobs.tx import AsyncTx
 from tests.receiver.faults.shops import Mode, Shop
 
+pytestmark = pytest.mark.slow
+
 DEADLINE = timedelta(seconds=1)
 LONGER = "SELECT pg_sleep(1.5)"
 

@@ -14,6 +14,8 @@ from tests.receiver.faults.doors import PATIENCE
 from tests.receiver.faults.shops import Mode, Shop
 from tests.support.processes import Worker
 
+pytestmark = pytest.mark.slow
+
 # The wait for the lock is bounded by two seconds; deliveries that go alone go one after another.
 # The rest is what a busy machine adds.
 BOUND = 20.0

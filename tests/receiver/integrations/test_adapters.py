@@ -16,6 +16,8 @@ from tests.server.hostile.wire import PATIENCE, answers, request
 if TYPE_CHECKING:
     from tests.receiver.integrations.stands import Stand
 
+pytestmark = pytest.mark.slow
+
 everywhere = pytest.mark.parametrize("kind", KINDS, ids=str)
 each_source = pytest.mark.parametrize("source", [DEFERRED, INLINE])
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tests.receiver.integrations.stands import Stand
 
+pytestmark = pytest.mark.slow
+
 MOUNTED = [kind for kind in KINDS if kind.site.endswith(("_mount", "_dispatch"))]
 DEEP = [kind for kind in KINDS if kind.site == "starlette_mount"]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from tests.outbox.receivers import Receiver
+from tests.receiver.faults.conftest import url  # noqa: F401  # pytest finds it here
 from tests.relay.faults.posts import Post
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ def there() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def post(url: str, there: Receiver) -> Iterator[Post]:
+def post(url: str, there: Receiver) -> Iterator[Post]:  # noqa: F811  # a fixture
     """An outbox and its receiver."""
     with Post(url, there) as made:
         yield made

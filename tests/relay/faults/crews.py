@@ -8,12 +8,11 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+from duly.server.supervise import TOGETHER
 from tests.relay.faults.relays import MODULE
 from tests.support.processes import Led
 from tests.support.processes.leading import PATIENCE
 from tests.worker.faults.benches import free
-
-from duly.server.supervise import TOGETHER
 
 if TYPE_CHECKING:
     from tests.relay.faults.posts import Post

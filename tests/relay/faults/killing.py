@@ -15,13 +15,12 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from tests.relay.faults.posts import sender
-
 from duly.http_client import async_transport  # noqa: F401  # before the fork, not in each child
 from duly.relay.sender import Sender
 from duly.stores.postgres.deadlines import PatientAsyncConnection
 from duly.stores.sql.statements import Statements
 from duly.stores.sqlite.connection import OwnCursor
+from tests.relay.faults.posts import sender
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 
-from tests.relay.faults.posts import SECRET
-
 import duly
+from tests.relay.faults.posts import SECRET
 
 APP = "tests.relay.faults.notes:app"
 URL = "NOTES_URL"

@@ -11,10 +11,9 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from tests.relay.faults.relays import APP
-
 import duly
 from duly.cli.main import main
+from tests.relay.faults.relays import APP
 
 if TYPE_CHECKING:
     from duly.jobs.tx import Tx

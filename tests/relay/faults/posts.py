@@ -12,11 +12,10 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.support.processes.effects import Side
-from tests.support.processes.leading import PATIENCE
-
 import duly
 from duly.relay.settings import RelaySettings
+from tests.support.processes.effects import Side
+from tests.support.processes.leading import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Self
 
+import duly
 from tests.relay.faults import notes, orders
 from tests.relay.faults.posts import HISTORY, Beside, Outbox
 from tests.relay.faults.wires import Wire
@@ -20,8 +21,6 @@ from tests.support.processes import Led
 from tests.support.processes.forked import Forked
 from tests.support.processes.leading import ROOT
 from tests.support.serving import URL as ADDRESS
-
-import duly
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
+import duly
 from tests.receiver.faults.clusters import Cluster, cluster
 from tests.relay.faults.crews import RelayProcess
 from tests.relay.faults.posts import Post
@@ -17,12 +19,12 @@ from tests.support.processes import until
 from tests.support.proxies import Cut, Proxy
 from tests.support.servers import through
 
-import duly
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.outbox.receivers import Receiver
+
+pytestmark = pytest.mark.slow
 
 MANY = [f"/{number:03}" for number in range(150)]
 FEW = MANY[:3]

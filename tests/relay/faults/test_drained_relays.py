@@ -8,11 +8,15 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.relay.faults.crews import RelayProcess
 from tests.support.processes import until
 
 if TYPE_CHECKING:
     from tests.relay.faults.posts import Post
+
+pytestmark = pytest.mark.slow
 
 # As many as a relay sends to one destination at a time; it holds more, ahead of their time.
 RUNNING = 10

@@ -10,6 +10,7 @@ import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+
 from tests.relay.faults.killing import MODULE, Place
 from tests.support.processes import Led
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tests.relay.faults.posts import Post
+
+pytestmark = pytest.mark.slow
 
 # What a relay finds: two that are taken, one that has to come again, one that nobody ever takes,
 # one whose time has come since it was staged, and one of a relay that died before.

@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.relay.faults.crews import RelayProcess
 from tests.support.processes import until
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.relay.faults.posts import Post
+
+pytestmark = pytest.mark.slow
 
 # Long: on a busy machine, too, the relay is stopped before its calls end. Then it is let run out.
 LEASE = 30.0

@@ -9,12 +9,15 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+
 from tests.relay.faults.storms import TwoApps
 from tests.support.servers import database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 MESSAGES = int(os.environ.get("DULY_STORM_MESSAGES", "5000"))
 FEW = 150

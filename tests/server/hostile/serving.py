@@ -1,9 +1,9 @@
 """The server's end of a process: a production server on a socket that the test has opened.
 
-``python -m tests.server.hostile.serving duly 3 tests.server.hostile.application:application`` serves what the
-function returns on file descriptor 3, as ``duly serve`` would; ``uvicorn`` and ``waitress`` do so
-with nothing of duly's but the application. A test that opens the socket knows the port, and needs
-not wait until the server listens: its first connection waits instead.
+``python -m tests.server.hostile.serving duly 3 tests.server.hostile.application:application``
+serves what the function returns on file descriptor 3, as ``duly serve`` would; ``uvicorn`` and
+``waitress`` do so with nothing of duly's but the application. A test that opens the socket knows
+the port, and needs not wait until the server listens: its first connection waits instead.
 
 ``DULY_TEST_HEADER_SECONDS`` gives headers less time than they have by default.
 """

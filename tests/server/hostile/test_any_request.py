@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from duly import Duly
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = sized(120, whole=400)
 TOKEN = re.compile(rb"[a-z0-9!#$%&'*+.^_`|~-]+")
 PATHS = ("/hooks", "/hooks/", "/inline", "/packed", "/large", "/github")

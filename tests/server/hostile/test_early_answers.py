@@ -18,6 +18,8 @@ from tests.server.hostile.wire import BODY, PATIENCE, answers, request, signed
 if TYPE_CHECKING:
     from tests.server.hostile.servers import Server
 
+pytestmark = pytest.mark.slow
+
 FIVE = 5 * MEGABYTE
 TRIES = 10
 # What the two kernels may hold beside what the server has read.

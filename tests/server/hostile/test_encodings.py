@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.server.hostile.servers import Server
     from tests.server.hostile.wire import Answer
 
+pytestmark = pytest.mark.slow
+
 CLOSE = ("connection", "close")
 ENCODINGS = [
     "br", "zstd", "compress", "exi", "gzip, gzip", "gzip,br", "deflate, gzip", "identity, gzip",

@@ -17,6 +17,8 @@ from tests.server.hostile.wire import BODY, delivery, exchange, request
 if TYPE_CHECKING:
     from tests.server.hostile.servers import Server
 
+pytestmark = pytest.mark.slow
+
 LINE = "POST /gitlab HTTP/1.1"
 HOST = "Host: duly.test"
 LENGTH = f"Content-Length: {len(BODY)}"

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tests.server.hostile.servers import Server
     from tests.server.hostile.wire import Answer, Pairs
 
+pytestmark = pytest.mark.slow
+
 CLOSE = ("connection", "close")
 LENGTH = ("content-length", str(len(BODY)))
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.server.hostile.servers import Server
     from tests.server.hostile.wire import Answer
 
+pytestmark = pytest.mark.slow
+
 LIMIT = MEGABYTE
 CHUNK = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
 

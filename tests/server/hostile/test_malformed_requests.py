@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.server.hostile.servers import Server
 
+pytestmark = pytest.mark.slow
+
 REQUESTS = sized(3_000, whole=10_000)
 CONNECTIONS = 32
 SEED = 20260101

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.server.hostile.servers import Server
     from tests.server.hostile.wire import Answer
 
+pytestmark = pytest.mark.slow
+
 ODD = [
     *BODIES,
     *[raw('{"type":"odd","data":' + value + "}") for value in VALUES],

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tests.server.hostile.servers import Server
 
+pytestmark = pytest.mark.slow
+
 # What a healthy request may take meanwhile.
 HEALTHY = 2.0
 ROOM = 32 * MEGABYTE

@@ -7,6 +7,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
+
 from duly.server import protocol
 from tests.server.hostile.conftest import BODY_SECONDS, HEADER_SECONDS
 from tests.server.hostile.connections import Connection
@@ -20,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
-
     from tests.server.hostile.servers import Server
     from tests.server.hostile.wire import Address
+
+pytestmark = pytest.mark.slow
 
 SOCKETS = sized(200, whole=500)
 # Between two bytes of a slow sender.

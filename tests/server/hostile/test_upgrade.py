@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tests.server.hostile.servers import Server
     from tests.server.hostile.wire import Answer, Pairs
 
+pytestmark = pytest.mark.slow
+
 OFFERS = {
     "h2c": [
         ("Connection", "Upgrade, HTTP2-Settings"),

@@ -8,6 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.server.hostile.application import LARGE
 from tests.server.hostile.crowds import closed, healthy_meanwhile, sent
 from tests.server.hostile.servers import MEGABYTE, serving
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from tests.server.hostile.crowds import Healthy
     from tests.server.hostile.servers import Server
     from tests.server.hostile.wire import Address
+
+pytestmark = pytest.mark.slow
 
 UPLOADS = sized(600, whole=2000)
 # How long healthy deliveries are sent beside bodies that never end.

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from duly import Duly
     from tests.server.hostile.servers import Server
 
+pytestmark = pytest.mark.slow
+
 CHUNK = 64 * 1024
 
 

@@ -9,6 +9,8 @@ import pytest
 import duly
 from tests.stores.join.asking import ASKERS, Ask, Asker
 
+pytestmark = pytest.mark.slow
+
 every_asker = pytest.mark.parametrize("asker", ASKERS, ids=str)
 MOMENT = datetime(2026, 2, 3, 4, 5, 6, 789, UTC)
 # PostgreSQL has a type for each kind of value; SQLite keeps what it is given.

@@ -16,6 +16,8 @@ from tests.stores.orm.worlds import django_alias
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 ODD = "p@ss/w:rd?#%&= é'"
 SOCKET = "/var/run/postgresql"
 ADDRESSES: list[tuple[dict[str, Any], dict[str, str]]] = [

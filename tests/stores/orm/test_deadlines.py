@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.stores.join.places import Place
 
+pytestmark = pytest.mark.slow
+
 # As many inline handlers run at a time: connections= less what is kept for everything else.
 AT_ONCE = 6
 ASKED = "SELECT current_setting('idle_in_transaction_session_timeout') AS bound"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from tests.stores.join.places import Place
 
+pytestmark = pytest.mark.slow
+
 in_django = pytest.mark.parametrize("world", [one for one in WORLDS if one.is_django], ids=str)
 
 

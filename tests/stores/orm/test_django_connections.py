@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from tests.stores.join.places import Place
 
+pytestmark = pytest.mark.slow
+
 on_postgres = pytest.mark.parametrize(
     "world", [world for world in WORLDS if world.name == "django-postgres"], ids=str
 )

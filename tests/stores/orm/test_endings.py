@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.stores.join.places import Place
 
+pytestmark = pytest.mark.slow
+
 everywhere = pytest.mark.parametrize("world", WORLDS, ids=str)
 ALCHEMY = [world for world in WORLDS if not world.is_django]
 

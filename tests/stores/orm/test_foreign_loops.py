@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tests.stores.join.places import Place
 
+pytestmark = pytest.mark.slow
+
 AWAITED = [world for world in WORLDS if world.colour == "async"]
 on_awaited = pytest.mark.parametrize("world", AWAITED, ids=str)
 VERBS: dict[str, Callable[[duly.Duly], Any]] = {

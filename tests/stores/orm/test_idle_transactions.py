@@ -16,6 +16,8 @@ from tests.stores.orm.worlds import WORLDS, World
 if TYPE_CHECKING:
     from tests.stores.join.places import Place
 
+pytestmark = pytest.mark.slow
+
 ASKED = "SELECT current_setting('idle_in_transaction_session_timeout') AS bound"
 ON_POSTGRES = [world for world in WORLDS if world.store == "postgres" and not world.is_django]
 

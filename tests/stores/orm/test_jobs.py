@@ -16,6 +16,8 @@ from tests.stores.orm.worlds import ON_POSTGRES, WORLDS, Hand, World, signed
 if TYPE_CHECKING:
     from tests.stores.join.places import Place
 
+pytestmark = pytest.mark.slow
+
 everywhere = pytest.mark.parametrize("world", WORLDS, ids=str)
 on_postgres = pytest.mark.parametrize("world", ON_POSTGRES, ids=str)
 alchemy = pytest.mark.parametrize("world", ALCHEMY, ids=str)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import duly
     from tests.stores.join.places import Place
 
+pytestmark = pytest.mark.slow
+
 SERVERS = ("asgi", "wsgi")
 everywhere = pytest.mark.parametrize("world", WORLDS, ids=str)
 on_postgres = pytest.mark.parametrize("world", ON_POSTGRES, ids=str)

@@ -27,6 +27,8 @@ from tests.stores.orm.worlds import SECRET, WORLDS, Hand, World, django_alias, m
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 everywhere = pytest.mark.parametrize("world", WORLDS, ids=str)
 
 

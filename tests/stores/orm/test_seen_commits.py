@@ -18,6 +18,8 @@ from tests.stores.orm.worlds import WORLDS, Hand, World, django_alias, made, pos
 if TYPE_CHECKING:
     from tests.stores.join.places import Place
 
+pytestmark = pytest.mark.slow
+
 ALCHEMY = [world for world in WORLDS if not world.is_django]
 DJANGO = [world for world in WORLDS if world.is_django]
 # One connection, which the pool hands out as it was given back.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.stores.join.places import Place
 
+pytestmark = pytest.mark.slow
+
 # asyncpg takes settings of its own, and needs no cursor for them: the check is the same.
 TRIED = [world for world in WORLDS if world.driver != "asyncpg"]
 everywhere = pytest.mark.parametrize("world", TRIED, ids=str)

@@ -6,14 +6,14 @@ import os
 import sqlite3
 import threading
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+
+import pytest
 
 from duly.stores.orm import deadlines
 from duly.stores.orm.deadlines import Watchdog
 from tests.support.processes.leading import PATIENCE
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.slow
 
 
 class RacedWatchdog(Watchdog):

@@ -1,7 +1,7 @@
 """Processes that start in a moment: `subprocess.Popen`, but forked from a nursery.
 
-See `tests.support.fork_server` for why. Where there can be none, or where something is asked for that it does
-not know, the process is started as everybody starts it.
+See `tests.support.fork_server` for why. Where there can be none, or where something is asked for
+that it does not know, the process is started as everybody starts it.
 """
 
 import atexit
@@ -47,7 +47,7 @@ class Nursery:
         assert self._socket.recv(100) == fork_server.READY, "the nursery did not start"
         atexit.register(self.close)
 
-    def ordered(self, order: nursery.Order, files: Sequence[int]) -> int:
+    def ordered(self, order: fork_server.Order, files: Sequence[int]) -> int:
         """Have a process forked; its number."""
         socket.send_fds(self._socket, [json.dumps(order).encode()], files)
         return int(self._socket.recv(100))

@@ -3,7 +3,8 @@
     with postgres() as admin_url, template_database(admin_url, migrate) as template:
         url = create_database(admin_url, template)
 
-`python -m tests.support.servers -- COMMAND` starts them once around a command. What the environment says:
+`python -m tests.support.servers -- COMMAND` starts them once around a command. What the environment
+says:
 
     DULY_TEST_POSTGRES           URL of a running server's superuser: use it, start none
     DULY_TEST_POSTGRES_FROM      machine, wheel or debian: look there only

@@ -17,7 +17,10 @@ from .commands import FORWARDED, run
 from .memory import temporary_folder
 from .running import Missing, StartFailed
 
-USAGE = "usage: python -m tests.support.servers [--memory] [postgres] [pgbouncer] -- COMMAND [ARGUMENT ...]"
+USAGE = (
+    "usage: python -m tests.support.servers [--memory] [postgres] [pgbouncer]"
+    " -- COMMAND [ARGUMENT ...]"
+)
 MEMORY = "--memory"
 KINDS = ("postgres", "pgbouncer")
 

@@ -15,6 +15,8 @@ from tests.webhooks.postel.vectors import cases, missing
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 if reason := missing():
     pytest.skip(reason, allow_module_level=True)
 

@@ -8,6 +8,8 @@ from tests.support.processes import until
 from tests.worker.faults.benches import Bench, hear
 from tests.worker.faults.storms import Storm
 
+pytestmark = pytest.mark.slow
+
 SLOTS = 10
 QUICK = 8 * SLOTS
 

@@ -14,6 +14,8 @@ from duly.jobs.job import Job
 from duly.worker import slots
 from tests.support.processes import until
 
+pytestmark = pytest.mark.slow
+
 # So many were done while the snapshot was held, in bulks, and so many are left.
 BULK, BULKS, LEFT = 10_000, 2, 4_000
 # Index entries read for each job: some hundreds where each batch walks past all that are done.

@@ -15,6 +15,8 @@ from tests.receiver.faults.clusters import Cluster, cluster
 from tests.support.servers import through
 from tests.worker.faults.storms import Storm
 
+pytestmark = pytest.mark.slow
+
 JOBS = int(os.environ.get("DULY_STORM_JOBS", "500"))
 WORKERS = 8
 # Of a hundred jobs; each order has an invoice for its child.

@@ -10,6 +10,8 @@ import pytest
 from tests.support.processes import until
 from tests.worker.faults.benches import STEADY, Bench, hear
 
+pytestmark = pytest.mark.slow
+
 LOST = "was lost"
 SLOTS = 10
 QUICK = 8 * SLOTS

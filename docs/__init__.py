@@ -1,0 +1,1 @@
+"""The pages of the documentation, and the program that writes one of them."""

@@ -1,0 +1,71 @@
+"""Rescue: leases of workers that were lost are taken back, at the start and now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING
+
+from duly.core.defaults import WAIT
+from duly.core.errors import DulyError
+from duly.jobs.workers import RESCUED_AT_ONCE, beat, rescue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from duly.core.session import Row, Runner, Session
+    from duly.jobs.workers import Identity
+    from duly.worker.stats import Worked
+
+logger = logging.getLogger("duly")
+
+
+async def rescue_now(
+    runner: Runner, worker: Identity, worked: Worked, woken: Callable[[], None]
+) -> None:
+    """Take back every lease that is lost."""
+    while True:
+        rows = await runner.run_single(lambda session: taken_back(session, worker), wait=WAIT)
+        for row in rows:
+            worked.rescued += 1
+            told = logger.error if row["state"] == "dead" else logger.warning
+            told(
+                "job %s (%s) was taken back from a lost worker, rescue %s: it is %s",
+                row["id"],
+                row["name"],
+                row["rescues"],
+                "dead" if row["state"] == "dead" else "tried again",
+            )
+        if rows:
+            woken()
+        if len(rows) < RESCUED_AT_ONCE:
+            return
+
+
+async def taken_back(session: Session, worker: Identity) -> Sequence[Row]:
+    """Take back leases, and say at once that this worker lives.
+
+    After a step of the clock, or when nobody could write for a while, every worker looks lost. What
+    this one takes next must not be taken from it as well, and so on in turn, until it is dead.
+    """
+    rows = await rescue(session, worker.id)
+    if rows:
+        await beat(session, worker)
+    return rows
+
+
+async def rescuing(
+    runner: Runner, worker: Identity, worked: Worked, woken: Callable[[], None], pause: float
+) -> None:
+    """Look for lost leases again and again for as long as the worker works.
+
+    The first look is the worker's own, before its first job. A second one beside it would have the
+    rows that the first one passes over, and be broken off when a worker ends that finds no job.
+    """
+    while True:
+        await asyncio.sleep(pause * (0.75 + random.random() / 2))  # noqa: S311
+        try:
+            await rescue_now(runner, worker, worked, woken)
+        except DulyError as problem:
+            logger.warning("lost leases could not be looked for: %s", problem)

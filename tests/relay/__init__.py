@@ -1,0 +1,1 @@
+"""The relay: what it makes of crashes, stops and cuts."""
