@@ -54,7 +54,7 @@ def find_fault(method: bytes, version: str, headers: Headers) -> Reply | None:
     return find_fault_of_coding(version, codings) if codings else None
 
 
-def find_foreign_protocol(target: bytes, received: bytearray, *, first: bool) -> Reply | None:
+def find_foreign_protocol(target: bytes, received: bytes, *, first: bool) -> Reply | None:
     """Return the refusal of a request line that names another protocol than HTTP, or None.
 
     The parser does not say which protocol it read, so its name is looked for in what was received.

@@ -98,7 +98,7 @@ class Bounded(HttpToolsProtocol):
         self._upgrading = False  # httptools ends this request at its headers
         self._fault = MALFORMED  # what is said where the parser stops
         self._size = self._whole = 0
-        self._received = bytearray()  # holds the head of the request that is being read
+        self._received = b""  # holds the head of the request that is being read
         self._first = True  # and begins with it
         self._due: asyncio.TimerHandle | None = None
 
@@ -132,10 +132,11 @@ class Bounded(HttpToolsProtocol):
             # All of it counts for a request that begins with it. Where one begins behind the end
             # of another is not known, so for such a one the count begins with the next piece.
             self._whole = len(data) if self._between else 0
-            self._received += data
+            # No copy of a piece that has a head whole: most of it may be a large body.
+            self._received = self._received + data if self._received else data
             self._parse(data)
             if self._between or not self._in_headers:
-                self._received.clear()
+                self._received = b""
                 self._first = self._between
             self._bound()
 
