@@ -265,7 +265,7 @@ def test_on_a_terminal_progress_rewrites_one_line(sqlite_url: str) -> None:
         (["send"], 2),
         (["send", "strpe"], 2),
         (["send", "stripe", "nowhere", "--secret", "x"], 2),
-        (["send", "stripe", "--secret", "x", "--body", "nowhere.json"], 1),
+        (["send", "stripe", "--secret", "x", "--body", "nowhere.json"], 2),
         (["init", "--provider", "strpe"], 2),
         (["init", "my-shop.py"], 2),
         (["init", "/dev/null/shop"], 1),

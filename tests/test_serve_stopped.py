@@ -57,9 +57,10 @@ IN_TRANSACTION = (
 
 
 def is_refused(answer: Future[Answer]) -> bool:
-    """Whether a delivery was answered 503, or not at all."""
+    """Whether a delivery was answered 500 or 503, or not at all."""
     try:
-        return answer.result(PATIENCE).status == 503
+        # 500 where the handler is told to have outlasted its `timeout=`.
+        return answer.result(PATIENCE).status in (500, 503)
     except (OSError, http.client.HTTPException):
         return True
 
