@@ -70,10 +70,10 @@ def duly_databases(pytestconfig: pytest.Config) -> Iterator[Databases]:
 @pytest.fixture
 def duly_url(duly_databases: Databases, tmp_path: Path) -> Iterator[str]:
     """The address of a fresh database for this test, for ``Duly(duly_url)`` or your ORM."""
-    from duly.testing.applications import unwarned_of_workers
+    from duly.testing.applications import mute_worker_warnings
 
     # An app that a fixture makes on this database is closed before this fixture ends.
-    with unwarned_of_workers(), duly_databases.fresh(tmp_path) as url:
+    with mute_worker_warnings(), duly_databases.fresh(tmp_path) as url:
         yield url
 
 

@@ -7,9 +7,17 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from duly.webhooks import Code, provider_named, provider_names
-from duly.webhooks.examples import PREAMBLE, example_of, outcome, program
-from duly.webhooks.selectors import place_of
-from duly.webhooks.wording import code, duration, either, handshake, in_full, in_short, signs_time
+from duly.webhooks.examples import PREAMBLE, example_of, expected_output, program
+from duly.webhooks.selectors import parse_selector
+from duly.webhooks.wording import (
+    code,
+    describe_handshake,
+    duration,
+    either,
+    in_full,
+    in_short,
+    signs_time,
+)
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -94,7 +102,7 @@ def section(provider: Provider) -> str:
             f"{filled(provider.notes)}\n",
             *(filled(f"- **{name}:** {text}") for name, text in facts(provider) if text),
             f"\n```python\n{program(example)}```\n",
-            f"```text\n{outcome(example)}```\n",
+            f"```text\n{expected_output(example)}```\n",
         ]
     )
 
@@ -115,7 +123,7 @@ def facts(provider: Provider) -> list[tuple[str, str]]:
         ("Answer within", known(provider.ack_timeout)),
         ("Retries for", retries(provider)),
         ("Status", statuses(provider, " when taken", " when refused")),
-        ("Handshake", "; ".join(map(handshake, provider.handshakes)) or "none"),
+        ("Handshake", "; ".join(map(describe_handshake, provider.handshakes)) or "none"),
     ]
 
 
@@ -186,7 +194,7 @@ def identity(provider: Provider) -> str:
 
 def covering(provider: Provider, parts: str) -> list[Any]:
     """The schemes that sign all parts of an id."""
-    places = [place_of(part) for part in parts.split(" + ")]
+    places = [parse_selector(part) for part in parts.split(" + ")]
     return [scheme for scheme in provider.schemes if all(map(scheme.covers, places))]
 
 

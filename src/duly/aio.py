@@ -16,21 +16,21 @@ from duly.core.validation import checked_count, checked_work
 from duly.jobs.job import AsyncJob as Job
 from duly.jobs.tx import AsyncTx as Tx
 from duly.ledger import dedup as dedups
-from duly.ledger.arguments import advance, ask, batch_ask
+from duly.ledger.arguments import batch_claim_request, claim_request, version_advance
 from duly.ledger.once import InTransaction, UnderLease
 from duly.ledger.order_guard import newer_committed, newer_joined
 from duly.ledger.prune import prune_committed, prune_joined
 from duly.ledger.turn import NOT_GIVEN, Turn
 from duly.stores.sql.migrations import apply_all
 from duly.stores.targets import (
-    Where,
+    JoinOptions,
     as_store,
     custom_answer,
     custom_record,
-    joined,
+    join_transaction,
     leased_store,
-    needs_store,
-    plain_connection,
+    require_store,
+    session_for_mark,
 )
 
 if TYPE_CHECKING:
@@ -63,13 +63,16 @@ async def dedup(
     clock: Clock | None = None,
 ) -> Answer:
     """`duly.dedup`, awaited."""
-    asked, where = ask(scope, key, ttl, body=body, wait=wait), Where(prefix, schema, clock)
+    asked, where = (
+        claim_request(scope, key, ttl, body=body, wait=wait),
+        JoinOptions(prefix, schema, clock),
+    )
     if (store := as_store(target, where)) is not None:
         return await dedups.dedup_committed(store.awaited, asked)
     if (record := custom_record(target)) is not None:
         recorded = record(asked.key.digest, ttl)
         return custom_answer(await recorded if inspect.isawaitable(recorded) else recorded)
-    return await dedups.dedup(joined(target, where, colour="async", verb="dedup"), asked)
+    return await dedups.dedup(join_transaction(target, where, mode="async", verb="dedup"), asked)
 
 
 async def dedup_many(
@@ -84,10 +87,15 @@ async def dedup_many(
     clock: Clock | None = None,
 ) -> list[Answer]:
     """`duly.dedup_many`, awaited."""
-    asked, where = batch_ask(scope, keys, ttl, wait=wait), Where(prefix, schema, clock)
+    asked, where = (
+        batch_claim_request(scope, keys, ttl, wait=wait),
+        JoinOptions(prefix, schema, clock),
+    )
     if (store := as_store(target, where)) is not None:
         return await dedups.dedup_many_committed(store.awaited, asked)
-    return await dedups.dedup_many(joined(target, where, colour="async", verb="dedup_many"), asked)
+    return await dedups.dedup_many(
+        join_transaction(target, where, mode="async", verb="dedup_many"), asked
+    )
 
 
 class LeasedTurn(Turn):
@@ -113,7 +121,7 @@ class LeasedTurn(Turn):
         """
         self._form.refuse_over()
         self.keep(result)
-        session = plain_connection(tx, self._store, colour="async", verb="once")
+        session = session_for_mark(tx, self._store, mode="async", verb="once")
         await self._form.mark(self.encoded, session)
         self.seal()
 
@@ -194,13 +202,13 @@ def once(
     clock: Clock | None = None,
 ) -> Once[Turn] | Once[LeasedTurn]:
     """`duly.once`, for ``async with``."""
-    asked = ask(scope, key, ttl, body=body, wait=wait, lease=lease)
-    where = Where(prefix, schema, clock)
+    asked = claim_request(scope, key, ttl, body=body, wait=wait, lease=lease)
+    where = JoinOptions(prefix, schema, clock)
     if lease is not None:
         store = leased_store(target, where)
         form = UnderLease(store.awaited, asked)
         return Once(form, lambda answer: LeasedTurn(answer, form, store))
-    session = joined(target, where, colour="async", verb="once")
+    session = join_transaction(target, where, mode="async", verb="once")
     return Once(InTransaction(session, asked), Turn)
 
 
@@ -216,7 +224,7 @@ async def fence(
 ) -> Stored:
     """`duly.fence`, awaited; ``work`` is an async function."""
     run = checked_work(work)
-    turns = once(needs_store(store, "fence"), scope, key, ttl, lease=lease, wait=wait)
+    turns = once(require_store(store, "fence"), scope, key, ttl, lease=lease, wait=wait)
     async with turns as turn:
         if turn.first:
             turn.result = await expect_awaitable(run())
@@ -243,10 +251,13 @@ async def newer(
     clock: Clock | None = None,
 ) -> bool:
     """`duly.newer`, awaited."""
-    asked, where = advance(scope, resource, version, tie), Where(prefix, schema, clock)
+    asked, where = (
+        version_advance(scope, resource, version, tie),
+        JoinOptions(prefix, schema, clock),
+    )
     if (store := as_store(target, where)) is not None:
         return await newer_committed(store.awaited, asked)
-    return await newer_joined(joined(target, where, colour="async", verb="newer"), asked)
+    return await newer_joined(join_transaction(target, where, mode="async", verb="newer"), asked)
 
 
 async def prune(
@@ -259,17 +270,17 @@ async def prune(
 ) -> int:
     """`duly.prune`, awaited."""
     checked_count("limit", limit, most=1_000_000)
-    where = Where(prefix, schema, clock)
+    where = JoinOptions(prefix, schema, clock)
     if (store := as_store(target, where)) is not None:
         return await prune_committed(store.awaited, limit)
-    return await prune_joined(joined(target, where, colour="async", verb="prune"), limit)
+    return await prune_joined(join_transaction(target, where, mode="async", verb="prune"), limit)
 
 
 async def migrate(
     target: object, *, prefix: str | None = None, schema: str | None = None
 ) -> list[str]:
     """`duly.migrate`, awaited."""
-    where = Where(prefix, schema)
+    where = JoinOptions(prefix, schema)
     if (store := as_store(target, where)) is not None:
         return await asyncio.to_thread(store.migrate)
-    return await apply_all(joined(target, where, colour="async", verb="migrate"))
+    return await apply_all(join_transaction(target, where, mode="async", verb="migrate"))

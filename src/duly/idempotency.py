@@ -14,21 +14,21 @@ from duly.core.errors import Misuse, WrongColour
 from duly.core.onestep import finish
 from duly.core.validation import checked_count, checked_work
 from duly.ledger import dedup as dedups
-from duly.ledger.arguments import advance, ask, batch_ask
+from duly.ledger.arguments import batch_claim_request, claim_request, version_advance
 from duly.ledger.once import InTransaction, UnderLease
 from duly.ledger.order_guard import newer_committed, newer_joined
 from duly.ledger.prune import prune_committed, prune_joined
 from duly.ledger.turn import NOT_GIVEN, Turn
 from duly.stores.sql.migrations import apply_all
 from duly.stores.targets import (
-    Where,
+    JoinOptions,
     as_store,
     custom_answer,
     custom_record,
-    joined,
+    join_transaction,
     leased_store,
-    needs_store,
-    plain_connection,
+    require_store,
+    session_for_mark,
 )
 
 if TYPE_CHECKING:
@@ -68,13 +68,16 @@ def dedup(
     ``body`` lets a later duplicate say that its body differs. ``wait`` bounds the wait for a
     concurrent first; when it is over `Held` is raised and nothing was claimed.
     """
-    asked, where = ask(scope, key, ttl, body=body, wait=wait), Where(prefix, schema, clock)
+    asked, where = (
+        claim_request(scope, key, ttl, body=body, wait=wait),
+        JoinOptions(prefix, schema, clock),
+    )
     if (store := as_store(target, where)) is not None:
         return finish(dedups.dedup_committed(store.blocking, asked))
     if (record := custom_record(target)) is not None:
         recorded = record(asked.key.digest, ttl)
         return custom_answer(refuse_awaitable(recorded, "duly.aio.dedup"))
-    return finish(dedups.dedup(joined(target, where, colour="sync", verb="dedup"), asked))
+    return finish(dedups.dedup(join_transaction(target, where, mode="sync", verb="dedup"), asked))
 
 
 def dedup_many(
@@ -93,10 +96,15 @@ def dedup_many(
     A key that is repeated in the batch is first at most once. If `Held` is raised, none of the
     batch was claimed. Batches in any order never deadlock with one another.
     """
-    asked, where = batch_ask(scope, keys, ttl, wait=wait), Where(prefix, schema, clock)
+    asked, where = (
+        batch_claim_request(scope, keys, ttl, wait=wait),
+        JoinOptions(prefix, schema, clock),
+    )
     if (store := as_store(target, where)) is not None:
         return finish(dedups.dedup_many_committed(store.blocking, asked))
-    return finish(dedups.dedup_many(joined(target, where, colour="sync", verb="dedup_many"), asked))
+    return finish(
+        dedups.dedup_many(join_transaction(target, where, mode="sync", verb="dedup_many"), asked)
+    )
 
 
 class LeasedTurn(Turn):
@@ -120,7 +128,7 @@ class LeasedTurn(Turn):
         """
         self._form.refuse_over()
         self.keep(result)
-        session = plain_connection(tx, self._store, colour="sync", verb="once")
+        session = session_for_mark(tx, self._store, mode="sync", verb="once")
         finish(self._form.mark(self.encoded, session))
         self.seal()
 
@@ -210,13 +218,13 @@ def once(
     the lease runs out and the next caller takes over; if you were only slow, marking raises
     `LeaseLost`. While the lease lives, others get `Held`.
     """
-    asked = ask(scope, key, ttl, body=body, wait=wait, lease=lease)
-    where = Where(prefix, schema, clock)
+    asked = claim_request(scope, key, ttl, body=body, wait=wait, lease=lease)
+    where = JoinOptions(prefix, schema, clock)
     if lease is not None:
         store = leased_store(target, where)
         form = UnderLease(store.blocking, asked)
         return Once(form, lambda answer: LeasedTurn(answer, form, store))
-    session = joined(target, where, colour="sync", verb="once")
+    session = join_transaction(target, where, mode="sync", verb="once")
     return Once(InTransaction(session, asked), Turn)
 
 
@@ -236,7 +244,7 @@ def fence(
     runs it again. While somebody else is running it, `Held` is raised.
     """
     run = checked_work(work, awaited="duly.aio.fence")
-    with once(needs_store(store, "fence"), scope, key, ttl, lease=lease, wait=wait) as turn:
+    with once(require_store(store, "fence"), scope, key, ttl, lease=lease, wait=wait) as turn:
         if turn.first:
             turn.result = cast("Stored", refuse_awaitable(run(), "duly.aio.fence"))
         return cast("Stored", turn.result)
@@ -267,10 +275,13 @@ def newer(
     Versions are 64-bit integers, aware datetimes, or strings compared bytewise; a resource keeps
     its first kind. Equal timestamps apply and equal sequences are skipped, unless ``tie`` says.
     """
-    asked, where = advance(scope, resource, version, tie), Where(prefix, schema, clock)
+    asked, where = (
+        version_advance(scope, resource, version, tie),
+        JoinOptions(prefix, schema, clock),
+    )
     if (store := as_store(target, where)) is not None:
         return finish(newer_committed(store.blocking, asked))
-    return finish(newer_joined(joined(target, where, colour="sync", verb="newer"), asked))
+    return finish(newer_joined(join_transaction(target, where, mode="sync", verb="newer"), asked))
 
 
 def prune(
@@ -283,10 +294,10 @@ def prune(
 ) -> int:
     """Delete up to ``limit`` claims whose time is over, and return how many went."""
     checked_count("limit", limit, most=1_000_000)
-    where = Where(prefix, schema, clock)
+    where = JoinOptions(prefix, schema, clock)
     if (store := as_store(target, where)) is not None:
         return finish(prune_committed(store.blocking, limit))
-    return finish(prune_joined(joined(target, where, colour="sync", verb="prune"), limit))
+    return finish(prune_joined(join_transaction(target, where, mode="sync", verb="prune"), limit))
 
 
 def migrate(target: object, *, prefix: str | None = None, schema: str | None = None) -> list[str]:
@@ -294,7 +305,7 @@ def migrate(target: object, *, prefix: str | None = None, schema: str | None = N
 
     On your own connection it runs in your transaction, as Alembic and Django migrations need it.
     """
-    where = Where(prefix, schema)
+    where = JoinOptions(prefix, schema)
     if (store := as_store(target, where)) is not None:
         return store.migrate()
-    return finish(apply_all(joined(target, where, colour="sync", verb="migrate")))
+    return finish(apply_all(join_transaction(target, where, mode="sync", verb="migrate")))

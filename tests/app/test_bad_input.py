@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly.app.duly import Awaited
+from duly.app.duly import AsyncDuly
 from tests.support.bad_job_values import BAD_IN_A_HANDLER, BAD_IN_A_SCHEDULE
 from tests.support.bad_values import BAD_IN_A_CALL, BAD_IN_A_SOURCE, BAD_IN_AN_APP
 from tests.support.inboxes import found
@@ -57,7 +57,7 @@ def app(request: pytest.FixtureRequest) -> Iterator[duly.Duly]:
     made.source("github", secret=SECRET, tenant=whose)
     made.on("github")(handle)
     assert made.receive("github", SIGNED.headers, BODY).status == 200
-    made.receiver.reports.flush_blocking()
+    made.receiver.metrics.flush_blocking()
     yield made
     made.close()
 
@@ -138,7 +138,7 @@ def test_every_method_refuses_what_it_cannot_use_and_writes_nothing(
     before = everything(app)
     for parameter, arguments in spoiled(name):
         refused(name, parameter, partial(call, arguments))
-    app.receiver.reports.flush_blocking()
+    app.receiver.metrics.flush_blocking()
     assert everything(app) == before
 
 
@@ -168,7 +168,7 @@ def test_an_alias_that_is_no_name_is_refused() -> None:
 def test_every_method_is_in_this_walk_and_every_parameter_has_bad_values() -> None:
     methods = {name for name in dir(duly.Duly) if not name.startswith("_")}
     assert methods == CALLS.keys() | SERVED | ABOUT_TESTS | ABOUT_JOBS | ABOUT_MESSAGES
-    awaited = {name for name in dir(Awaited) if not name.startswith("_")}
+    awaited = {name for name in dir(AsyncDuly) if not name.startswith("_")}
     assert awaited <= CALLS.keys() | ABOUT_JOBS | ABOUT_MESSAGES
     for function, values in (
         (duly.Duly, BAD_IN_AN_APP),

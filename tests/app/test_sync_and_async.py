@@ -10,9 +10,9 @@ import pytest
 
 import duly
 from duly import aio, idempotency
-from duly.app.dead import AwaitedDeadVerbs, DeadVerbs
-from duly.app.duly import Awaited
-from duly.app.outbox import AwaitedOutbox, Outbox
+from duly.app.dead import AsyncDeadVerbs, DeadVerbs
+from duly.app.duly import AsyncDuly
+from duly.app.outbox import AsyncOutbox, Outbox
 from duly.core.errors import Code, DulyError
 from duly.core.failures import Failure
 from duly.jobs.job import AsyncJob, Job
@@ -88,10 +88,10 @@ def test_turns_of_both_colours_offer_the_same() -> None:
 
 
 def test_verbs_of_an_application_have_their_twins() -> None:
-    awaited = {name for name in vars(Awaited) if not name.startswith("_")}
+    awaited = {name for name in vars(AsyncDuly) if not name.startswith("_")}
     assert awaited == {"forget", "receive"}
     for name in awaited:
-        one, other = getattr(duly.Duly, name), getattr(Awaited, name)
+        one, other = getattr(duly.Duly, name), getattr(AsyncDuly, name)
         assert shape(one, annotated=True) == shape(other, annotated=True)
         assert not inspect.iscoroutinefunction(one)
         assert inspect.iscoroutinefunction(other)
@@ -99,7 +99,7 @@ def test_verbs_of_an_application_have_their_twins() -> None:
 
 def test_verbs_about_jobs_have_their_twins() -> None:
     blocking, awaited = (
-        {name for name in dir(kind) if not name.startswith("_")} for kind in (duly.Duly, Awaited)
+        {name for name in dir(kind) if not name.startswith("_")} for kind in (duly.Duly, AsyncDuly)
     )
     # What registers, serves or closes has no colour of its own.
     assert blocking - awaited == {
@@ -108,7 +108,7 @@ def test_verbs_about_jobs_have_their_twins() -> None:
     }  # fmt: skip
     assert awaited <= blocking
     for name in ("enqueue", "enqueue_many", "transaction", "work", "send", "relay"):
-        one, other = getattr(duly.Duly, name), getattr(Awaited, name)
+        one, other = getattr(duly.Duly, name), getattr(AsyncDuly, name)
         assert colourless(one) == colourless(other)
         assert not inspect.iscoroutinefunction(one)
         assert inspect.iscoroutinefunction(other) == (name != "transaction")
@@ -125,22 +125,22 @@ def test_jobs_of_both_colours_offer_the_same() -> None:
 
 
 def test_verbs_about_dead_letters_have_their_twins() -> None:
-    awaited = {name for name in vars(AwaitedDeadVerbs) if not name.startswith("_")}
+    awaited = {name for name in vars(AsyncDeadVerbs) if not name.startswith("_")}
     assert awaited == {name for name in vars(DeadVerbs) if not name.startswith("_")}
     assert awaited == {"dead", "discard", "replay", "resolve", "stats"}
     for name in awaited:
-        one, other = getattr(DeadVerbs, name), getattr(AwaitedDeadVerbs, name)
+        one, other = getattr(DeadVerbs, name), getattr(AsyncDeadVerbs, name)
         assert shape(one, annotated=True) == shape(other, annotated=True)
         assert not inspect.iscoroutinefunction(one)
         assert inspect.iscoroutinefunction(other)
 
 
 def test_verbs_about_dead_messages_have_their_twins() -> None:
-    awaited = {name for name in vars(AwaitedOutbox) if not name.startswith("_")}
+    awaited = {name for name in vars(AsyncOutbox) if not name.startswith("_")}
     assert awaited == {name for name in vars(Outbox) if not name.startswith("_")}
     assert awaited == {"dead", "discard", "find", "replay", "stats"}
     for name in awaited:
-        one, other = getattr(Outbox, name), getattr(AwaitedOutbox, name)
+        one, other = getattr(Outbox, name), getattr(AsyncOutbox, name)
         assert shape(one, annotated=True) == shape(other, annotated=True)
         assert not inspect.iscoroutinefunction(one)
         assert inspect.iscoroutinefunction(other)

@@ -15,14 +15,14 @@ import pytest
 
 import duly
 from duly.cli.main import COMMANDS, main
-from duly.stores.sql.migrations import latest, migrations
+from duly.stores.sql.migrations import latest_version, migrations
 from tests.support.catalogs import catalog, facts
 from tests.support.migrators import later_migration, migrated
 
 DULY = [sys.executable, "-m", "duly"]
 SECRET = "hunter2"
 AT_ONCE = timedelta(microseconds=1)
-CURRENT = latest("sqlite")
+CURRENT = latest_version("sqlite")
 MIGRATIONS = [migration.name for migration in migrations("sqlite")]
 
 

@@ -14,9 +14,9 @@ import pytest
 import duly
 from duly.cli.main import main
 from duly.testing.sending.copies import Burst
-from duly.testing.sending.events import Event
-from duly.testing.sending.parcels import Parcel
-from duly.testing.sending.posting import Answer, Line
+from duly.testing.sending.events import EventToSign
+from duly.testing.sending.parcels import ProviderDelivery
+from duly.testing.sending.posting import DeliveryAnswer, ReceiverConnection
 from duly.webhooks import Secret, provider_named
 from tests.support.processes import until
 from tests.support.receivers import Inbox, Receiver, Seen, receiving, told
@@ -35,10 +35,12 @@ def send(provider: str, receiver: Receiver | str, *options: str) -> int:
     return main(["send", provider, url, "--secret", keys(provider).sender, *options])
 
 
-def parcel_to(url: str) -> Parcel:
+def parcel_to(url: str) -> ProviderDelivery:
     """A delivery ready to be sent."""
-    event, secret = Event(b'{"id":"evt_1"}'), Secret(keys("stripe").sender)
-    return Parcel(provider_named("stripe"), secret, url, event, {}, "genuine", timedelta(0))
+    event, secret = EventToSign(b'{"id":"evt_1"}'), Secret(keys("stripe").sender)
+    return ProviderDelivery(
+        provider_named("stripe"), secret, url, event, {}, "genuine", timedelta(0)
+    )
 
 
 def ok(_: Seen) -> tuple[int, bytes]:
@@ -92,14 +94,14 @@ def test_concurrent_copies_are_on_their_way_at_the_same_instant(capsys: Output) 
 
 
 def test_no_copy_is_sent_before_all_of_them_are_connected(monkeypatch: pytest.MonkeyPatch) -> None:
-    connect, one, let_go = Line.open, threading.Semaphore(1), threading.Event()
+    connect, one, let_go = ReceiverConnection.open, threading.Semaphore(1), threading.Event()
 
-    def open_late(line: Line) -> Answer | None:
+    def open_late(line: ReceiverConnection) -> DeliveryAnswer | None:
         if one.acquire(blocking=False):
             assert let_go.wait(20)
         return connect(line)
 
-    monkeypatch.setattr(Line, "open", open_late)
+    monkeypatch.setattr(ReceiverConnection, "open", open_late)
     with receiving(ok) as receiver:
         burst = Burst(parcel_to(receiver.url), 5, 10.0)
         burst.start()

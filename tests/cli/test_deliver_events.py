@@ -9,8 +9,8 @@ import pytest
 
 import duly
 from duly.core.errors import Misuse
-from duly.testing.sending.events import Event, Wish, event_of
-from duly.testing.sending.parcels import Parcel, altered
+from duly.testing.sending.events import EventRequest, EventToSign, event_of
+from duly.testing.sending.parcels import ProviderDelivery, tamper_body
 from duly.webhooks import Secret, provider_named
 from tests.webhooks.genuine import PROVIDERS, keys
 
@@ -21,17 +21,17 @@ URL = "http://127.0.0.1:8000/hook"
 TWO_PARTS = {"github", "linear"}
 
 
-def made(provider: str, **wish: object) -> Event:
-    return event_of(provider_named(provider), Wish(**wish), NOW)  # type: ignore[arg-type]
+def made(provider: str, **wish: object) -> EventToSign:
+    return event_of(provider_named(provider), EventRequest(**wish), NOW)  # type: ignore[arg-type]
 
 
-def arrived(provider: str, event: Event) -> duly.Verified:
+def arrived(provider: str, event: EventToSign) -> duly.Verified:
     """The event on the other side."""
     profile, pair = provider_named(provider), keys(provider)
-    parcel = Parcel(profile, Secret(pair.sender), URL, event, {}, "genuine", timedelta(0))
-    sent = parcel.attempt()
+    parcel = ProviderDelivery(profile, Secret(pair.sender), URL, event, {}, "genuine", timedelta(0))
+    sent = parcel.sign_attempt()
     there = duly.verify(duly.Source(provider, pair.receiver), sent.headers, sent.body, url=sent.url)
-    assert [one.id for one in parcel.facts()] == [one.id for one in there.items]
+    assert [one.id for one in parcel.event_fields()] == [one.id for one in there.items]
     return there
 
 
@@ -98,7 +98,7 @@ def test_events_of_one_batch_keep_their_order_and_their_bytes() -> None:
     hour = NOW.replace(minute=0, second=0, microsecond=0)
     assert second["occurredAt"] == int(hour.timestamp()) * 1000 + 500
     for one, old in ((first, b"1600000000000"), (second, b"1600000001500")):
-        event = Event(event.body.replace(str(one["occurredAt"]).encode(), old))
+        event = EventToSign(event.body.replace(str(one["occurredAt"]).encode(), old))
     assert event.body == body
 
 
@@ -215,7 +215,7 @@ def test_a_file_can_be_given_an_id_and_a_type(provider: str) -> None:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_an_id_sent_again_within_the_hour_is_a_retry_and_no_conflict(provider: str) -> None:
     hour = datetime(2026, 11, 16, 10, tzinfo=UTC)
-    profile, wish = provider_named(provider), Wish(id="mine")
+    profile, wish = provider_named(provider), EventRequest(id="mine")
     first, second = (event_of(profile, wish, hour + n * MINUTE) for n in (5, 55))
     assert first == second
 
@@ -225,9 +225,11 @@ def test_what_is_changed_is_one_byte_of_what_is_signed_and_the_body_stays_sound(
     provider: str,
 ) -> None:
     event, secret = made(provider), Secret(keys(provider).sender)
-    parcel = Parcel(provider_named(provider), secret, URL, event, {}, "genuine", timedelta(0))
-    sent = parcel.attempt()
-    changed = altered(sent, parcel.scheme, parcel.provider)
+    parcel = ProviderDelivery(
+        provider_named(provider), secret, URL, event, {}, "genuine", timedelta(0)
+    )
+    sent = parcel.sign_attempt()
+    changed = tamper_body(sent, parcel.scheme, parcel.provider)
     [where] = [
         n for n, pair in enumerate(zip(sent.body, changed.body, strict=True)) if len(set(pair)) > 1
     ]
@@ -236,10 +238,12 @@ def test_what_is_changed_is_one_byte_of_what_is_signed_and_the_body_stays_sound(
 
 
 def test_a_change_leaves_json_that_can_be_read() -> None:
-    event = Event(b'{"id":"evt_1","paid":true}')
+    event = EventToSign(b'{"id":"evt_1","paid":true}')
     secret = Secret(keys("stripe").sender)
-    parcel = Parcel(provider_named("stripe"), secret, URL, event, {}, "tampered", timedelta(0))
-    changed = json.loads(parcel.attempt().body)
+    parcel = ProviderDelivery(
+        provider_named("stripe"), secret, URL, event, {}, "tampered", timedelta(0)
+    )
+    changed = json.loads(parcel.sign_attempt().body)
     assert changed != json.loads(event.body)
 
 

@@ -18,7 +18,7 @@ import pytest
 import duly
 from duly.cli import messages
 from duly.cli.main import main
-from duly.core.failures import plain
+from duly.core.failures import reason_record
 from duly.ledger import replay
 from tests.support.inboxes import found
 from tests.support.processes.forked import run_forked
@@ -251,7 +251,7 @@ def test_a_reason_has_no_type_that_nobody_could_import_and_shows_where_it_is_cut
         (ids["mail"][0], "duly.Answered", long),
         (ids["sms"][0], "duly.TimedOut", "there was no answer"),
     ):
-        change(app, message, plain(told, 1, kind))
+        change(app, message, reason_record(told, 1, kind))
     assert f"\nerror     {long}\n" in run("show", ids["mail"][0])
     text = run("dead")
     assert re.search(r"mail         the receiver answered 302 x+ … x+\n", text)
@@ -263,7 +263,7 @@ def test_a_reason_has_no_type_that_nobody_could_import_and_shows_where_it_is_cut
 def test_a_narrow_terminal_has_the_reason_on_a_line_of_its_own(
     app: duly.Duly, ids: dict[str, list[str]]
 ) -> None:
-    change(app, ids["mail"][0], plain(f"{'word ' * 20}end", 1, "OSError"))
+    change(app, ids["mail"][0], reason_record(f"{'word ' * 20}end", 1, "OSError"))
     lines = on_a_terminal(80, "outbox", "dead", app.store.url)
     assert max(map(len, lines)) <= 80
     assert lines[0].split() == ["ID", "DIED", "ATTEMPTS"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.cli.dead_letters import moment
+from duly.cli.dead_letters import parse_time
 from duly.cli.main import main
 from duly.ledger import replay
 from tests.support.inboxes import done, found
@@ -323,9 +323,9 @@ def test_times_are_written_as_people_do() -> None:
         "1w": 7 * 86400,
         "9s": 9,
     }.items():
-        assert abs(now - moment("since", text) - timedelta(seconds=ago)) < timedelta(minutes=1)
-    assert moment("since", "2026-01-31") == datetime(2026, 1, 31, tzinfo=UTC)
-    assert moment("since", "2026-01-31T12:00:00+02:00") == datetime(2026, 1, 31, 10, tzinfo=UTC)
+        assert abs(now - parse_time("since", text) - timedelta(seconds=ago)) < timedelta(minutes=1)
+    assert parse_time("since", "2026-01-31") == datetime(2026, 1, 31, tzinfo=UTC)
+    assert parse_time("since", "2026-01-31T12:00:00+02:00") == datetime(2026, 1, 31, 10, tzinfo=UTC)
 
 
 def test_an_effect_that_nobody_knew_of_is_resolved_from_the_shell(

@@ -16,7 +16,7 @@ from duly import NotStorable, WrongColour
 from duly.core import json_bytes, versions
 from duly.core.clock import from_microseconds, to_microseconds
 from duly.core.ids import new_token, uuid7
-from duly.core.keys import digest, key_of, readable
+from duly.core.keys import digest, key_of, readable_text
 from duly.core.onestep import finish
 
 SCALAR = (
@@ -152,7 +152,7 @@ def test_different_scopes_and_keys_never_share_a_digest(
 
 @given(some.binary(max_size=2000))
 def test_the_text_of_a_key_is_short_and_any_terminal_and_database_can_take_it(raw: bytes) -> None:
-    text = readable(raw)
+    text = readable_text(raw)
     assert text.isascii()
     assert text.isprintable()
     assert len(text) <= 10 * 120
@@ -160,7 +160,7 @@ def test_the_text_of_a_key_is_short_and_any_terminal_and_database_can_take_it(ra
 
 @given(some.integers(versions.LEAST, versions.MOST), some.integers(versions.LEAST, versions.MOST))
 def test_numbers_keep_their_order_as_bytes(one: int, other: int) -> None:
-    ordered = versions.comparable(one).order < versions.comparable(other).order
+    ordered = versions.to_comparable(one).order < versions.to_comparable(other).order
     assert ordered == (one < other)
 
 
@@ -171,13 +171,13 @@ AWARE = some.datetimes(timezones=some.timezones())
 def test_moments_keep_their_order_as_bytes_whatever_their_time_zone(
     one: datetime, other: datetime
 ) -> None:
-    ordered = versions.comparable(one).order < versions.comparable(other).order
+    ordered = versions.to_comparable(one).order < versions.to_comparable(other).order
     assert ordered == (one.astimezone(UTC) < other.astimezone(UTC))
 
 
 @given(some.text(min_size=1, max_size=200), some.text(min_size=1, max_size=200))
 def test_text_versions_compare_bytewise(one: str, other: str) -> None:
-    ordered = versions.comparable(one).order < versions.comparable(other).order
+    ordered = versions.to_comparable(one).order < versions.to_comparable(other).order
     assert ordered == (one.encode() < other.encode())
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from duly import Misuse
 from duly.core.errors import FOR_RECEIVERS
-from duly.core.failures import Failure, described, plain, read, shorten
+from duly.core.failures import Failure, decode_failure, exception_record, reason_record, shorten
 from duly.core.redaction import MARK, REACH
 from duly.core.retry import Dead
 from duly.core.validation import checked_clock
@@ -46,7 +46,7 @@ SECRETS = some.text(
 
 
 def kept(problem: BaseException, *secrets: str) -> Failure:
-    failure = read(described(problem, 3, secrets))
+    failure = decode_failure(exception_record(problem, 3, secrets))
     assert failure is not None
     return failure
 
@@ -89,13 +89,13 @@ def test_a_failure_keeps_its_type_message_traceback_and_attempt() -> None:
 
 
 def test_it_is_stored_as_a_json_object_with_four_fields() -> None:
-    assert list(json.loads(described(ValueError("é"), 1))) == [
+    assert list(json.loads(exception_record(ValueError("é"), 1))) == [
         "type",
         "message",
         "traceback",
         "attempt",
     ]
-    assert json.loads(plain("too slow", 2, "timeout")) == {
+    assert json.loads(reason_record("too slow", 2, "timeout")) == {
         "type": "timeout",
         "message": "too slow",
         "traceback": None,
@@ -140,7 +140,7 @@ def test_a_cause_shows_no_secret_and_is_bounded() -> None:
 
 
 def test_a_record_without_a_cause_is_read_as_one() -> None:
-    assert read(b'{"type":"A","message":"b","traceback":null,"attempt":1}') == Failure(
+    assert decode_failure(b'{"type":"A","message":"b","traceback":null,"attempt":1}') == Failure(
         "A", "b", None, 1
     )
 
@@ -172,7 +172,7 @@ def test_types_have_the_names_they_are_imported_by() -> None:
     assert kept(Local()).type.startswith("shop.orders.test_types_have_the_names")
     assert kept(Dead("gone")).type == "duly.Dead"
     assert kept(Misuse("x")).type == "duly.Misuse"
-    assert read(plain("gone", 1)) == Failure("duly.Dead", "gone", None, 1)
+    assert decode_failure(reason_record("gone", 1)) == Failure("duly.Dead", "gone", None, 1)
 
 
 def test_the_frames_of_duly_before_the_handler_are_left_out() -> None:
@@ -372,7 +372,7 @@ def test_what_looks_like_a_secret_is_redacted(said: str, secret: str, left: str)
     failure = kept(ValueError(said))
     assert failure.message == left
     assert secret not in str(failure.traceback).partition("ValueError: ")[2]
-    assert read(plain(said, 1)) == Failure("duly.Dead", left, None, 1)
+    assert decode_failure(reason_record(said, 1)) == Failure("duly.Dead", left, None, 1)
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_secrets_are_redacted_in_types_notes_members_causes_and_source_lines() -
         raise ExceptionGroup(open_sesame, [inner]) from inner
 
     problem = raised(handler)
-    stored = described(problem, 1, ["hocus-pocus", "hocus-pocus\nline"])
+    stored = exception_record(problem, 1, ["hocus-pocus", "hocus-pocus\nline"])
     assert b"hocus" not in stored
     assert stored.count(MARK.encode()) >= 6
     assert problem.__cause__ is not None
@@ -431,14 +431,14 @@ def test_no_half_of_a_secret_survives_where_a_text_is_cut(secret: str) -> None:
         for offset in (2, len(secret) - 2):
             filler = "." * max(edge - offset, 0)
             for said in (filler + secret + "." * 60_000, "." * 60_000 + secret + filler):
-                assert b"nter" not in plain(said, 1, secrets=known)
+                assert b"nter" not in reason_record(said, 1, secrets=known)
 
 
 def test_no_half_of_a_secret_survives_where_a_traceback_is_cut() -> None:
     for length in range(1_000, 1_090, 9):  # five notes: one of the secrets is at each cut
         problem = ValueError("." * length)
         problem.__notes__ = [("." * 9 + "hunter22") * 110] * 5
-        stored = described(problem, 1, ["hunter22"])
+        stored = exception_record(problem, 1, ["hunter22"])
         assert b"characters left out" in stored
         assert b"nter" not in stored
         assert 7_900 < len(trace(problem, "hunter22")) <= 8_000
@@ -464,7 +464,7 @@ def test_a_message_of_a_megabyte_costs_no_more_than_a_quarter_of_it_whatever_it_
         return ValueError(unit * (size // len(unit)))
 
     def describe(error: Exception) -> None:
-        described(error, 1, ["xxxx", "hunter22"])
+        exception_record(error, 1, ["xxxx", "hunter22"])
 
     assert growth(problem, describe, 1_000_000) < CONSTANT
 
@@ -491,8 +491,8 @@ def test_no_given_secret_is_ever_shown(
 def test_whatever_is_recorded_is_read_back_as_text_that_can_be_stored(
     said: str, attempt: int
 ) -> None:
-    for stored in (described(ValueError(said), attempt), plain(said, attempt)):
-        failure = read(memoryview(stored))
+    for stored in (exception_record(ValueError(said), attempt), reason_record(said, attempt)):
+        failure = decode_failure(memoryview(stored))
         assert failure is not None
         assert failure.attempt == attempt
         assert b"\\u0000" not in stored.replace(b"\\\\", b"")
@@ -505,11 +505,11 @@ def test_whatever_is_recorded_is_read_back_as_text_that_can_be_stored(
                b'{"type":"x","message":"y","traceback":null,"attempt":Infinity}']
 )  # fmt: skip
 def test_a_record_that_somebody_else_wrote_is_shown_and_breaks_nothing(stored: bytes) -> None:
-    failure = read(stored)
+    failure = decode_failure(stored)
     assert failure is not None
     assert (failure.type, failure.attempt) == ("unknown", 0)
     assert failure.message[:1_000] == stored[:1_000].decode("utf-8", "backslashreplace")
 
 
 def test_no_record_is_no_failure() -> None:
-    assert read(None) is None
+    assert decode_failure(None) is None

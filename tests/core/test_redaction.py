@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import pytest
 
 import duly
-from duly.core.redaction import MARK, places, shown
+from duly.core.redaction import MARK, redact_and_trim, secret_spans
 from tests.stores.join.places import Place
 from tests.support.growth import LINEAR, growth
 
@@ -32,13 +32,13 @@ QUOTED = quote(PASSWORD, safe="")
     ],
 )
 def test_keys_that_are_known_by_their_form_are_hidden(said: str, left: str) -> None:
-    assert shown(said, (), 1000, 0) == left
+    assert redact_and_trim(said, (), 1000, 0) == left
 
 
 def test_the_key_of_a_storage_account_is_hidden() -> None:
     said = "DefaultEndpointsProtocol=https;AccountName=shop;AccountKey=abcd1234abcd1234=="
 
-    found = shown(said, (), 1000, 0)
+    found = redact_and_trim(said, (), 1000, 0)
 
     assert "abcd1234" not in found
     assert found.startswith("DefaultEndpointsProtocol=https;AccountName=shop;AccountKey=")
@@ -59,7 +59,7 @@ PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{LETTERS}\n{LETTERS}=\n-----END RSA PRI
     ],
 )
 def test_keys_in_marked_lines_and_headers_in_pairs_are_hidden(said: str) -> None:
-    found = shown(said, (), 1000, 0)
+    found = redact_and_trim(said, (), 1000, 0)
     assert MARK in found
     assert LETTERS not in found
 
@@ -73,7 +73,7 @@ def test_keys_in_marked_lines_and_headers_in_pairs_are_hidden(said: str) -> None
     ],
 )
 def test_what_only_looks_a_little_like_a_key_is_kept(said: str) -> None:
-    assert shown(said, (), 1000, 0) == said
+    assert redact_and_trim(said, (), 1000, 0) == said
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_no_text_makes_the_search_for_secrets_grow_faster_than_itself(
         return begun + unit * (size // len(unit))
 
     def search(text: str) -> None:
-        list(places(text, []))
+        list(secret_spans(text, []))
 
     assert growth(made, search, 80_000) < LINEAR
 

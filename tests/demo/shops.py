@@ -14,19 +14,19 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import duly
-from duly.demo.books import FIRST, SENT, Books
+from duly.demo.books import FIRST, SENT, SenderLog
 from duly.demo.crew import Faults
 from duly.demo.databases import SqliteDatabase
-from duly.demo.deliveries import Delivery, Writer
-from duly.demo.downstream import Reading, Receiver
-from duly.demo.events import HUB_SOURCE, Catalog, Event, Kind
-from duly.demo.evidence import gathered
+from duly.demo.deliveries import PlannedDelivery, Writer
+from duly.demo.downstream import DownstreamConnection, Receiver
+from duly.demo.events import HUB_SOURCE, Catalog, EventKind, StormEvent
+from duly.demo.evidence import gather_evidence
 from duly.demo.journal import Journal
-from duly.demo.ledger import audited
+from duly.demo.ledger import audit_ledger
 from duly.demo.sender import FLAGS
 from duly.demo.settings import Settings, file_url
-from duly.demo.shared import Place, Shared
-from duly.demo.shop import Handling, shop
+from duly.demo.shared import CounterIndex, SharedCounters
+from duly.demo.shop import ShopHandlers, shop
 from duly.demo.traffic import SECOND
 
 if TYPE_CHECKING:
@@ -48,17 +48,17 @@ def read(request: bytes) -> tuple[dict[str, str], bytes]:
     return headers, body
 
 
-def events() -> list[Event]:
+def events() -> list[StormEvent]:
     """A few of every kind that does not wait, and does not kill."""
     every = [CATALOG.event(number) for number in range(3000)]
-    plain = [event for event in every if event.kind is Kind.PLAIN]
+    plain = [event for event in every if event.kind is EventKind.PLAIN]
     return [
         *plain[:20],
         *[event for event in plain[20:] if event.gift][:2],
         *[event for event in plain[20:] if event.source == HUB_SOURCE][:2],
-        *[event for event in every if event.kind is Kind.POISON][:2],
-        *[event for event in every if event.kind is Kind.CHANGED][:2],
-        *[event for event in every if event.kind is Kind.CONFLICT][:2],
+        *[event for event in every if event.kind is EventKind.POISON][:2],
+        *[event for event in every if event.kind is EventKind.CHANGED][:2],
+        *[event for event in every if event.kind is EventKind.CONFLICT][:2],
     ]
 
 
@@ -68,29 +68,29 @@ class SmallShop:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.settings = Settings(file_url(folder / "storm.db"), folder, SEED, 100, None)
-        self.books = Books(calm_from=0)
+        self.books = SenderLog(calm_from=0)
 
     def run(self) -> None:
         """Deliver, work, relay."""
-        shared = Shared()
-        shared[Place.CALM] = 1
+        shared = SharedCounters()
+        shared[CounterIndex.CALM] = 1
         SqliteDatabase(self.settings).prepare()
         listener = socket.create_server(("127.0.0.1", 0))
         downstream = f"http://127.0.0.1:{listener.getsockname()[1]}"
         journal = Journal(self.folder / "worker-0.journal")
-        handling = Handling(
+        handling = ShopHandlers(
             self.settings, shared, journal, slot=0, downstream=f"{downstream}/messages"
         )
         with closing(shop(self.settings, self.settings.url, downstream, handling)) as app:
             for event in events():
-                self.deliver(app, Delivery(event))
+                self.deliver(app, PlannedDelivery(event))
                 for sort in SECOND.get(event.kind, []):
-                    self.deliver(app, Delivery(event, sort))
+                    self.deliver(app, PlannedDelivery(event, sort))
             app.work()
             with self.listening(shared, listener):
                 app.relay()
 
-    def deliver(self, app: duly.Duly, delivery: Delivery) -> None:
+    def deliver(self, app: duly.Duly, delivery: PlannedDelivery) -> None:
         """Deliver, and enter it into the books as the sender does."""
         event, sort = delivery
         reply = app.receive(event.source, *read(Writer(SEED).request(delivery)))
@@ -100,7 +100,7 @@ class SmallShop:
         self.books.mark(event.number, SENT | FLAGS[sort] | (FIRST if told == "accepted" else 0))
 
     @contextmanager
-    def listening(self, shared: Shared, listener: socket.socket) -> Iterator[None]:
+    def listening(self, shared: SharedCounters, listener: socket.socket) -> Iterator[None]:
         """The receiver downstream, on a thread of its own."""
         up = threading.Event()
         over = asyncio.Event()
@@ -111,7 +111,9 @@ class SmallShop:
             with closing(
                 Receiver(self.settings, shared, self.folder / "downstream.db")
             ) as receiver:
-                server = await loops[0].create_server(lambda: Reading(receiver), sock=listener)
+                server = await loops[0].create_server(
+                    lambda: DownstreamConnection(receiver), sock=listener
+                )
                 async with server:
                     up.set()
                     await over.wait()
@@ -149,12 +151,12 @@ class SmallShop:
 
     def unbalanced(self, killed: set[int] | None = None, replayed: int = 0) -> set[str]:
         """The lines of the ledger that do not hold."""
-        evidence = gathered(
+        evidence = gather_evidence(
             SqliteDatabase(self.settings),
             self.folder,
             killed or set(),
             lambda number: CATALOG.event(number).amount,
         )
         evidence.replayed = replayed
-        lines = audited(evidence, self.books, CATALOG, Faults())
+        lines = audit_ledger(evidence, self.books, CATALOG, Faults())
         return {f"{line.left} = {line.right}" for line in lines if not line.balances}

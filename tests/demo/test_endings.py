@@ -109,9 +109,9 @@ def refused(arguments: list[str]) -> int | str | None:
 
 def test_the_first_ctrl_c_hurries_and_the_second_quits() -> None:
     with Signals() as signals:
-        assert not signals.hurried()
+        assert not signals.is_interrupted()
         signal.raise_signal(signal.SIGINT)
-        assert signals.hurried()
+        assert signals.is_interrupted()
         with pytest.raises(Quit) as quitting:
             signal.raise_signal(signal.SIGINT)
     assert quitting.value.code == 128 + signal.SIGINT

@@ -11,7 +11,7 @@ import pytest
 from duly.demo import shop
 from duly.demo.books import ACKNOWLEDGED
 from duly.demo.databases import SqliteDatabase
-from duly.demo.events import Kind
+from duly.demo.events import EventKind
 from duly.demo.operator import replay_victims
 from tests.demo.shops import AT_ONCE, SmallShop, events
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 FIRST = next(event for event in events() if event.tells)
 GIFT = next(event for event in events() if event.gift)
-POISON = next(event for event in events() if event.kind is Kind.POISON)
+POISON = next(event for event in events() if event.kind is EventKind.POISON)
 IT = f"event = '{FIRST.id}'"
 ITS_ROW = f"event_id = '{FIRST.id}'"
 ITS_JOB = f"job = (SELECT job FROM effects WHERE {IT})"
@@ -151,7 +151,7 @@ def test_an_event_that_was_never_acknowledged_does_not_balance(honest: SmallShop
 
 def test_a_forgery_that_was_taken_does_not_balance(honest: SmallShop) -> None:
     honest.books.not_genuine["accepted"] += 1
-    honest.books.complain("evt_1: was told accepted")
+    honest.books.record_wrong_answer("evt_1: was told accepted")
 
     assert honest.unbalanced() == {
         "forged or too old = refused or no reply",
@@ -219,7 +219,7 @@ def test_a_job_that_lost_its_workers_by_no_fault_of_its_own_is_replayed_and_no_o
     assert "forbidden transitions = allowed" not in honest.unbalanced(replayed=1)
     assert "replayed = dead letters that came back" not in honest.unbalanced(replayed=1)
     assert "replayed = dead letters that came back" in honest.unbalanced()
-    ready = database.asked("SELECT id FROM {jobs} WHERE state = 'ready'")
+    ready = database.query("SELECT id FROM {jobs} WHERE state = 'ready'")
     assert [job for (job,) in ready] == [VICTIM]
     # One that died of its own errors stays dead, and the books do not balance for it.
     assert "poison and killers = dead" in honest.unbalanced()

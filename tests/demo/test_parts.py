@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.demo.crew import Faults, Role, Slot, State
-from duly.demo.databases import Look
-from duly.demo.deliveries import Delivery, Sort, Writer
-from duly.demo.display import Phase, PlainDisplay, Scene, display_for
-from duly.demo.events import HUB_SOURCE, SHARES, SHOP, WHOLE, Catalog, Kind
-from duly.demo.ledger import Line, Unit
+from duly.demo.crew import Faults, ProcessState, Role, Slot
+from duly.demo.databases import Progress
+from duly.demo.deliveries import DeliveryKind, PlannedDelivery, Writer
+from duly.demo.display import Phase, PlainDisplay, Snapshot, display_for
+from duly.demo.events import HUB_SOURCE, SHARES, SHOP, WHOLE, Catalog, EventKind
+from duly.demo.ledger import LedgerLine, Unit
 from duly.demo.report import marks, row, verdict
 from duly.demo.settings import Settings
-from duly.demo.shared import Place, Shared
+from duly.demo.shared import CounterIndex, SharedCounters
 from duly.demo.shop import key_of, secret_of
 from duly.demo.traffic import Traffic
-from duly.demo.wires import Answer, Wire
+from duly.demo.wires import DeliveryAnswer, SenderConnection
 from tests.demo.shops import read
 
 if TYPE_CHECKING:
-    from duly.demo.events import Event
+    from duly.demo.events import StormEvent
 
 pytestmark = pytest.mark.slow
 
@@ -50,10 +50,10 @@ def test_one_seed_gives_one_set_of_events_of_every_kind() -> None:
 def test_no_event_kills_from_where_it_is_calm() -> None:
     calm = Catalog(SEED, calm_from=0)
 
-    assert all(calm.event(number).kind is not Kind.KILLER for number in range(5000))
+    assert all(calm.event(number).kind is not EventKind.KILLER for number in range(5000))
 
 
-def one_of(kind: Kind, source: str = SHOP) -> Event:
+def one_of(kind: EventKind, source: str = SHOP) -> StormEvent:
     catalog = Catalog(SEED)
     return next(
         event
@@ -69,12 +69,13 @@ HUB = duly.Source("github", key_of(SEED, HUB_SOURCE).hex())
 @pytest.mark.parametrize(
     ("sort", "genuine"),
     [
-        (Sort.GENUINE, True), (Sort.CHANGED, True), (Sort.FORGED, False), (Sort.STALE, False),
+        (DeliveryKind.GENUINE, True), (DeliveryKind.CHANGED, True),
+        (DeliveryKind.FORGED, False), (DeliveryKind.STALE, False),
     ],
 )  # fmt: skip
-def test_a_delivery_is_what_it_is_said_to_be(sort: Sort, genuine: bool) -> None:
-    event = one_of(Kind.CHANGED)
-    headers, body = read(Writer(SEED).request(Delivery(event, sort)))
+def test_a_delivery_is_what_it_is_said_to_be(sort: DeliveryKind, genuine: bool) -> None:
+    event = one_of(EventKind.CHANGED)
+    headers, body = read(Writer(SEED).request(PlannedDelivery(event, sort)))
 
     if not genuine:
         with pytest.raises(duly.Rejected):
@@ -82,20 +83,20 @@ def test_a_delivery_is_what_it_is_said_to_be(sort: Sort, genuine: bool) -> None:
         return
     found = duly.verify(SHOP_SOURCE, headers, body)
     assert (found.id, found.type) == (event.id, event.type)
-    assert (body == event.body()) == (sort is Sort.GENUINE)
+    assert (body == event.body()) == (sort is DeliveryKind.GENUINE)
 
 
 def test_a_conflict_has_the_same_id_and_a_replay_the_same_body() -> None:
-    event = one_of(Kind.CONFLICT, HUB_SOURCE)
+    event = one_of(EventKind.CONFLICT, HUB_SOURCE)
     found = {}
-    for sort in (Sort.GENUINE, Sort.CONFLICT, Sort.REPLAYED):
-        headers, body = read(Writer(SEED).request(Delivery(event, sort)))
+    for sort in (DeliveryKind.GENUINE, DeliveryKind.CONFLICT, DeliveryKind.REPLAYED):
+        headers, body = read(Writer(SEED).request(PlannedDelivery(event, sort)))
         found[sort] = (duly.verify(HUB, headers, body).id, body)
 
-    assert found[Sort.CONFLICT][0] == found[Sort.GENUINE][0] == event.id
-    assert found[Sort.CONFLICT][1] != found[Sort.GENUINE][1]
-    assert found[Sort.REPLAYED][0] != event.id
-    assert found[Sort.REPLAYED][1] == found[Sort.GENUINE][1]
+    assert found[DeliveryKind.CONFLICT][0] == found[DeliveryKind.GENUINE][0] == event.id
+    assert found[DeliveryKind.CONFLICT][1] != found[DeliveryKind.GENUINE][1]
+    assert found[DeliveryKind.REPLAYED][0] != event.id
+    assert found[DeliveryKind.REPLAYED][1] == found[DeliveryKind.GENUINE][1]
 
 
 def test_traffic_is_copied_shuffled_and_not_all_genuine() -> None:
@@ -106,19 +107,19 @@ def test_traffic_is_copied_shuffled_and_not_all_genuine() -> None:
         assert delivery is not None
         sent.append(delivery)
     traffic.close()
-    while traffic.planned:
+    while traffic.planned_count:
         delivery = traffic.next(11.0, new=True)
         assert delivery is not None
         sent.append(delivery)
 
-    genuine = [one.event.number for one in sent if one.sort is Sort.GENUINE]
+    genuine = [one.event.number for one in sent if one.sort is DeliveryKind.GENUINE]
     copies = Counter(genuine)
     assert len(copies) == 2000
     assert 0.25 < sum(count > 1 for count in copies.values()) / 2000 < 0.35
     assert genuine != sorted(genuine)
     sorts = Counter(one.sort for one in sent)
-    assert sorts[Sort.FORGED] > 0
-    assert sorts[Sort.STALE] > 0
+    assert sorts[DeliveryKind.FORGED] > 0
+    assert sorts[DeliveryKind.STALE] > 0
     assert traffic.next(99.0, new=True) is None
 
 
@@ -126,16 +127,16 @@ class Told:
     """Whoever has a connection, and what it was told."""
 
     def __init__(self) -> None:
-        self.answers: list[Answer | None] = []
+        self.answers: list[DeliveryAnswer | None] = []
         self.freed = 0
 
-    def free(self, wire: Wire) -> None:
+    def on_connection_free(self, wire: SenderConnection) -> None:
         self.freed += 1
 
-    def answered(self, delivery: Delivery, answer: Answer | None) -> None:
+    def on_answer(self, delivery: PlannedDelivery, answer: DeliveryAnswer | None) -> None:
         self.answers.append(answer)
 
-    def lost(self, wire: Wire) -> None:
+    def on_connection_lost(self, wire: SenderConnection) -> None:
         return None
 
 
@@ -145,21 +146,21 @@ REPLY = b'HTTP/1.1 200 OK\r\nContent-Length: 22\r\n\r\n{"status": "accepted"}'
 def test_an_answer_counts_once_it_is_whole() -> None:
     for cut in range(1, len(REPLY)):
         told = Told()
-        wire = Wire(told)
-        wire.delivery = Delivery(one_of(Kind.PLAIN))
+        wire = SenderConnection(told)
+        wire.delivery = PlannedDelivery(one_of(EventKind.PLAIN))
 
         wire.data_received(REPLY[:cut])
         assert told.answers == []
         wire.data_received(REPLY[cut:])
 
-        assert told.answers == [Answer(200, "accepted")]
+        assert told.answers == [DeliveryAnswer(200, "accepted")]
         assert told.freed == 1
 
 
 def test_half_an_answer_is_none() -> None:
     told = Told()
-    wire = Wire(told)
-    wire.delivery = Delivery(one_of(Kind.PLAIN))
+    wire = SenderConnection(told)
+    wire.delivery = PlannedDelivery(one_of(EventKind.PLAIN))
 
     wire.data_received(REPLY[:-1])
     wire.connection_lost(None)
@@ -167,17 +168,19 @@ def test_half_an_answer_is_none() -> None:
     assert told.answers == [None]
 
 
-def scene(phase: Phase = Phase.STORM, *, number: int = 1_234_567) -> Scene:
+def scene(phase: Phase = Phase.STORM, *, number: int = 1_234_567) -> Snapshot:
     """Everything as long as it can be."""
-    shared = Shared()
-    for place in Place:
+    shared = SharedCounters()
+    for place in CounterIndex:
         shared[place] = number
     settings = Settings("sqlite:///storm.db", Path("storm"), 1, None, 20.0)
     roles = [Role.INGRESS] * 4 + [Role.WORKER] * 8 + [Role.RELAY]
     slots = [Slot(role.value, role, int, at) for at, role in enumerate(roles)]
-    slots[0].state, slots[1].state = State.STOPPED, State.ENDING
+    slots[0].state, slots[1].state = ProcessState.STOPPED, ProcessState.ENDING
     faults = Faults(kills=12_345, fallen=12_345, stops=12_345, restarts=12_345)
-    return Scene(phase, 9_999.0, settings, slots, shared, 12_345.0, faults, Look(number, number))
+    return Snapshot(
+        phase, 9_999.0, settings, slots, shared, 12_345.0, faults, Progress(number, number)
+    )
 
 
 @pytest.mark.parametrize("width", [76, 80, 120])
@@ -225,17 +228,17 @@ def test_a_terminal_without_rich_gets_plain_lines(monkeypatch: pytest.MonkeyPatc
 def test_a_terminal_that_cannot_show_a_check_mark_gets_words() -> None:
     output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
 
-    assert row(Line("a", 1, "b", 1), marks(output)).endswith("  ok")
-    assert row(Line("a", 1, "b", 2), marks(output)).endswith("  WRONG")
+    assert row(LedgerLine("a", 1, "b", 1), marks(output)).endswith("  ok")
+    assert row(LedgerLine("a", 1, "b", 2), marks(output)).endswith("  WRONG")
 
 
 def test_a_long_name_does_not_move_the_numbers_of_its_line() -> None:
-    lines = [Line("a", 1, "b", 1), Line("a", 1, "dead letters that came back", 10)]
+    lines = [LedgerLine("a", 1, "b", 1), LedgerLine("a", 1, "dead letters that came back", 10)]
     assert len({len(row(line, ("+", "-"))) for line in lines}) == 1
 
 
 def test_the_money_of_a_million_events_fits_the_table() -> None:
-    line = Line("amounts of those done", 350_000_000, "balance", 350_000_000, unit=Unit.CENTS)
+    line = LedgerLine("amounts of those done", 350_000_000, "balance", 350_000_000, unit=Unit.CENTS)
 
     assert len(row(line, ("✓", "✗"))) <= 80
 

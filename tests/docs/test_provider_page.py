@@ -23,8 +23,8 @@ from duly.webhooks import (
     provider_named,
     provider_names,
 )
-from duly.webhooks.examples import example_of, outcome, program
-from duly.webhooks.wording import duration, handshake, in_short
+from duly.webhooks.examples import example_of, expected_output, program
+from duly.webhooks.wording import describe_handshake, duration, in_short
 
 PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
 
@@ -74,7 +74,7 @@ def test_a_provider_has_its_facts_its_link_and_a_working_program(name: str) -> N
     assert f"- **Retries for:** {duration(provider.retry_horizon)}" in text or (
         not provider.retry_horizon and "- **Retries for:** none known" in text
     )
-    assert outcome(example_of(provider)).startswith(f"{provider.success} ")
+    assert expected_output(example_of(provider)).startswith(f"{provider.success} ")
     assert "duly.Source(" in program(example_of(provider))
     assert max(map(len, program(example_of(provider)).splitlines())) <= 100
 
@@ -132,9 +132,9 @@ def test_a_handshake_is_told_as_a_question_and_its_answer() -> None:
         signed=False,
         method="GET",
     )
-    assert handshake(echoed) == (
+    assert describe_handshake(echoed) == (
         "for a GET request where `query:mode` is `subscribe` and `query:challenge` is there "
         "(not signed), the answer is 200 with what `query:challenge` holds"
     )
     proven = Handshake(when={"body:crc": None}, reply={"answer": Mac("body:crc", prefix="sha256=")})
-    assert handshake(proven).endswith("with `answer`: the HMAC-SHA256, hex, of `body:crc`")
+    assert describe_handshake(proven).endswith("with `answer`: the HMAC-SHA256, hex, of `body:crc`")

@@ -11,9 +11,9 @@ import httpx
 import uvloop
 
 import duly
-from duly.http_client.async_transport import AsyncGuarded
+from duly.http_client.async_transport import AsyncGuardedTransport
 from duly.http_client.connect import resolve
-from duly.http_client.sync_transport import Guarded
+from duly.http_client.sync_transport import GuardedTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -39,11 +39,13 @@ def call(
 ) -> list[httpx.Response]:
     """Make calls one after another through one guarded transport; their answers, read."""
     if colour == "sync":
-        with httpx.Client(transport=Guarded(egress, resolver=resolver), timeout=None) as client:
+        with httpx.Client(
+            transport=GuardedTransport(egress, resolver=resolver), timeout=None
+        ) as client:
             return [client.request(method, url, content=content) for url in urls]
 
     async def awaited() -> list[httpx.Response]:
-        guarded = AsyncGuarded(egress, resolver=resolver)
+        guarded = AsyncGuardedTransport(egress, resolver=resolver)
         async with httpx.AsyncClient(transport=guarded, timeout=None) as client:
             return [await client.request(method, url, content=content) for url in urls]
 
@@ -65,13 +67,13 @@ def problems(colour: str, egress: Egress, urls: list[str]) -> list[object]:
             return problem
 
     async def awaited() -> list[object]:
-        async with httpx.AsyncClient(transport=AsyncGuarded(egress)) as client:
+        async with httpx.AsyncClient(transport=AsyncGuardedTransport(egress)) as client:
             calls = (client.get(url) for url in urls)
             return list(await asyncio.gather(*calls, return_exceptions=True))
 
     if colour == "async":
         return asyncio.run(awaited())
-    with httpx.Client(transport=Guarded(egress)) as client:
+    with httpx.Client(transport=GuardedTransport(egress)) as client:
         return [asked(client, url) for url in urls]
 
 

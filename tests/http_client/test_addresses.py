@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from duly.http_client.connect import checked
+from duly.http_client.connect import allowed_addresses
 from duly.outbox.egress import Egress, EgressRefused
 from duly.outbox.networks import REFUSED, REFUSED_SIX, Address, refusal
 from tests.http_client.names import answer
@@ -37,7 +37,9 @@ GUARD = Egress()
 def dialled(guard: Egress, *addresses: str) -> list[str]:
     """What is dialled where a name leads to these."""
     target = guard.check("https://example.com/")
-    return checked(guard, target, "example.com", [answer(address) for address in addresses])
+    return allowed_addresses(
+        guard, target, "example.com", [answer(address) for address in addresses]
+    )
 
 
 def refused(text: str) -> None:

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from duly import Egress
-from duly.http_client.async_transport import AsyncGuarded
+from duly.http_client.async_transport import AsyncGuardedTransport
 from duly.http_client.pool import MOST_FREE
-from duly.http_client.sync_transport import Guarded
+from duly.http_client.sync_transport import GuardedTransport
 from tests.http_client.callers import COLOURS
 from tests.http_client.villains import OK, Connection, Den, answers_every_request, living
 from tests.support.processes.leading import PATIENCE
@@ -52,7 +52,10 @@ def test_free_connections_are_bounded_and_closed_after_a_while(colour: str) -> N
 
 
 def blocking(egress: Egress, dens: list[Den], other: Den) -> None:
-    with httpx.Client(transport=Guarded(egress)) as client, ThreadPoolExecutor(EACH) as pool:
+    with (
+        httpx.Client(transport=GuardedTransport(egress)) as client,
+        ThreadPoolExecutor(EACH) as pool,
+    ):
         for den in dens:
             list(pool.map(client.get, [den.url] * EACH))
         for most in (MOST_FREE, 0):
@@ -64,7 +67,7 @@ def blocking(egress: Egress, dens: list[Den], other: Den) -> None:
 
 
 async def awaited(egress: Egress, dens: list[Den], other: Den) -> None:
-    async with httpx.AsyncClient(transport=AsyncGuarded(egress)) as client:
+    async with httpx.AsyncClient(transport=AsyncGuardedTransport(egress)) as client:
         for den in dens:
             await asyncio.gather(*(client.get(den.url) for _ in range(EACH)))
         for most in (MOST_FREE, 0):

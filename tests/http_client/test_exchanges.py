@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from duly import Egress
-from duly.http_client.async_transport import AsyncGuarded
+from duly.http_client.async_transport import AsyncGuardedTransport
 from duly.http_client.stream import MOST_GATHERED, MOST_KEPT
-from duly.http_client.sync_transport import Guarded
+from duly.http_client.sync_transport import GuardedTransport
 from tests.http_client.callers import WAYS, call, run_on
 from tests.http_client.villains import OK, Connection, answers_every_request, living
 
@@ -107,13 +107,13 @@ def test_a_request_that_is_made_bit_by_bit_is_written_bit_by_bit(colour: str) ->
     headers = {"Content-Length": str(len(LARGE))}
 
     async def sent(egress: Egress, url: str) -> httpx.Response:
-        async with httpx.AsyncClient(transport=AsyncGuarded(egress)) as client:
+        async with httpx.AsyncClient(transport=AsyncGuardedTransport(egress)) as client:
             return await client.put(url, content=awaited(), headers=headers)
 
     with living(answers_every_request) as den:
         egress = Egress(allow=[den.origin])
         if colour == "sync":
-            with httpx.Client(transport=Guarded(egress)) as client:
+            with httpx.Client(transport=GuardedTransport(egress)) as client:
                 answer = client.put(den.url, content=blocking(), headers=headers)
         else:
             answer = run_on(colour, sent(egress, den.url))

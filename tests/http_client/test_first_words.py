@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from duly import Egress
-from duly.http_client.async_transport import AsyncGuarded
+from duly.http_client.async_transport import AsyncGuardedTransport
 from tests.http_client.callers import WAYS, call, run_on
 from tests.http_client.certificates import Authority
 from tests.http_client.villains import OK, Connection, Den, answers_every_request, living
@@ -79,7 +79,7 @@ def asked(colour: str, egress: Egress, url: str) -> None:
         return
 
     async def awaited() -> None:
-        async with httpx.AsyncClient(transport=AsyncGuarded(egress)) as client:
+        async with httpx.AsyncClient(transport=AsyncGuardedTransport(egress)) as client:
             await client.get(url)
 
     run_on(colour, hindered(awaited()))
@@ -114,17 +114,17 @@ def test_a_connection_that_ends_under_our_hands_costs_a_message_nothing(
     leaver = Leaver()
 
     async def twice(den: Den) -> list[int]:
-        guarded = AsyncGuarded(Egress(allow=[den.origin]))
+        guarded = AsyncGuardedTransport(Egress(allow=[den.origin]))
         async with httpx.AsyncClient(transport=guarded) as client:
             first = await client.post(den.url, headers={"Idempotency-Key": "one"})
-            taken, _ = guarded._heap.take((b"http", b"127.0.0.1", den.port))
+            taken, _ = guarded._pool.acquire((b"http", b"127.0.0.1", den.port))
             assert taken is not None
             leaver.leave.set()
             while taken.reusable:  # noqa: ASYNC110 - it is the socket that tells
                 await asyncio.sleep(0.001)
             # It was good when it was taken: as if the other side had left a moment later.
             found: Iterator[Any] = iter([(taken, []), (None, [])])
-            monkeypatch.setattr(guarded._heap, "take", lambda _: next(found))
+            monkeypatch.setattr(guarded._pool, "acquire", lambda _: next(found))
             second = await client.post(den.url, headers={"Idempotency-Key": "two"})
             return [first.status_code, second.status_code]
 
@@ -142,7 +142,7 @@ def test_half_an_answer_that_was_closed_here_does_not_pass_for_all_of_it(
         connection.wait()
 
     async def read(den: Den) -> None:
-        guarded = AsyncGuarded(Egress(allow=[den.origin], deadline=timedelta(seconds=60)))
+        guarded = AsyncGuardedTransport(Egress(allow=[den.origin], deadline=timedelta(seconds=60)))
         response = await guarded.handle_async_request(httpx.Request("GET", den.url))
         parts: list[bytes] = []
 
@@ -154,7 +154,7 @@ def test_half_an_answer_that_was_closed_here_does_not_pass_for_all_of_it(
         await (response.aclose() if closer == "answer" else guarded.aclose())
         with pytest.raises(httpx.ReadError):
             await reader
-        assert not guarded._heap._busy
+        assert not guarded._pool._busy
         await guarded.aclose()
 
     with living(says_half) as den:
@@ -172,7 +172,7 @@ def test_an_answer_that_is_closed_twice_leaves_the_next_call_alone(colour: str) 
         connection.write(b"ok")
 
     async def closed_twice(den: Den) -> list[int]:
-        guarded = AsyncGuarded(Egress(allow=[den.origin]))
+        guarded = AsyncGuardedTransport(Egress(allow=[den.origin]))
         first = await guarded.handle_async_request(httpx.Request("GET", den.url))
         await first.aread()
         second = await guarded.handle_async_request(httpx.Request("GET", den.url))
@@ -192,18 +192,18 @@ def test_who_is_cancelled_while_others_are_closed_keeps_no_connection(
     colour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def cancelled(den: Den) -> int:
-        guarded = AsyncGuarded(Egress(allow=[den.origin]))
+        guarded = AsyncGuardedTransport(Egress(allow=[den.origin]))
         async with httpx.AsyncClient(transport=guarded) as client:
             await client.get(den.url)
-            found, _ = guarded._heap.take((b"http", b"127.0.0.1", den.port))
+            found, _ = guarded._pool.acquire((b"http", b"127.0.0.1", den.port))
             assert found is not None
-            monkeypatch.setattr(guarded._heap, "take", lambda _: (found, [found]))
+            monkeypatch.setattr(guarded._pool, "acquire", lambda _: (found, [found]))
             call = asyncio.ensure_future(client.get(den.url))
             await asyncio.sleep(0)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            return len(guarded._heap._busy)
+            return len(guarded._pool._busy)
 
     with living(answers_every_request) as den:
         assert run_on(colour, cancelled(den)) == 0

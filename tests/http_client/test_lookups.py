@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from duly import Egress
-from duly.http_client.async_transport import AsyncGuarded
+from duly.http_client.async_transport import AsyncGuardedTransport
 from tests.http_client.callers import COLOURS, call, in_a_job, sent
 from tests.http_client.names import Names, as_the_system
 from tests.http_client.villains import answers_every_request, living
@@ -84,7 +84,7 @@ def test_names_that_hang_keep_no_other_name_waiting(hang: Hanging) -> None:
         return hang()
 
     async def crowd(egress: Egress, good: str, names: Names) -> int:
-        guarded = AsyncGuarded(egress, resolver=names)
+        guarded = AsyncGuardedTransport(egress, resolver=names)
         async with httpx.AsyncClient(transport=guarded, timeout=None) as client:
             urls = [f"https://slow{number}.example/" for number in range(SLOW)]
             slow = [asyncio.create_task(client.get(url)) for url in urls]

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from duly import Egress
-from duly.http_client.async_transport import AsyncGuarded
+from duly.http_client.async_transport import AsyncGuardedTransport
 from tests.http_client.callers import COLOURS, call, in_a_job, sent
 from tests.http_client.certificates import DAY, Authority
 from tests.http_client.names import Names, as_the_system
@@ -121,7 +121,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_handshake_that_is_given_up_leaves_no_connection_open(authority: Authority) -> None:
-    async def give_up(guarded: AsyncGuarded, url: str, den: Den) -> None:
+    async def give_up(guarded: AsyncGuardedTransport, url: str, den: Den) -> None:
         call = asyncio.create_task(guarded.handle_async_request(httpx.Request("GET", url)))
         await asyncio.to_thread(wait_until, lambda: bool(den.connections))
         call.cancel()
@@ -133,7 +133,7 @@ def test_a_handshake_that_is_given_up_leaves_no_connection_open(authority: Autho
     try:
         with living(never_answers, deaf=True) as den:
             url = f"https://shop.example:{den.port}"
-            asyncio.run(give_up(AsyncGuarded(Egress(allow=[url])), url, den))
+            asyncio.run(give_up(AsyncGuardedTransport(Egress(allow=[url])), url, den))
             assert den.open == 0
     finally:
         gc.enable()

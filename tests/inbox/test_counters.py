@@ -10,7 +10,7 @@ import duly
 from duly.core.clock import to_microseconds
 from duly.core.onestep import finish
 from duly.inbox.accept import receive_many
-from duly.inbox.counters import NOTES_FOR_EVENT, NOTES_KEPT, Tally, flush
+from duly.inbox.counters import NOTES_FOR_EVENT, NOTES_KEPT, PendingCounters, flush
 from tests.conftest import HandClock
 from tests.support.inboxes import arrival, found
 
@@ -35,8 +35,8 @@ def notes(store: duly.Store) -> list[str]:
     return [outcome for (outcome,) in found(store, query)]
 
 
-def counted(**counts: int) -> Tally:
-    tally = Tally()
+def counted(**counts: int) -> PendingCounters:
+    tally = PendingCounters()
     for name, number in counts.items():
         for _ in range(number):
             tally.count("shop", name)
@@ -66,7 +66,7 @@ async def test_sums_are_written_in_the_other_colour_too(store: duly.Store) -> No
 
 
 def test_an_empty_tally_is_nothing_to_write_home_about() -> None:
-    assert not Tally()
+    assert not PendingCounters()
     assert counted(accepted=1)
 
 
@@ -75,7 +75,7 @@ def test_a_copy_of_a_known_event_is_noted_at_the_time_it_came(
 ) -> None:
     first = arrival(scope, "evt_1", remote="192.0.2.1")
     finish(receive_many(store.blocking, [first]))
-    tally = Tally()
+    tally = PendingCounters()
     at = to_microseconds(clock()) + 60_000_000
     tally.note(arrival(scope, "evt_1", remote="192.0.2.2", secret="new"), "duplicate", at)
     tally.note(arrival(scope, "unknown"), "duplicate", at)
@@ -91,7 +91,7 @@ def test_a_storm_of_copies_fills_neither_memory_nor_the_table(
     store: duly.Store, scope: str
 ) -> None:
     finish(receive_many(store.blocking, [arrival(scope, "evt_1")]))
-    tally = Tally()
+    tally = PendingCounters()
     for _ in range(NOTES_KEPT + 100):
         tally.note(arrival(scope, "evt_1"), "duplicate", 0)
         tally.count(scope, "duplicate")
@@ -103,7 +103,7 @@ def test_a_storm_of_copies_fills_neither_memory_nor_the_table(
 
 
 def test_what_could_not_be_written_is_added_back_oldest_notes_first(scope: str) -> None:
-    kept, newer = Tally(), Tally()
+    kept, newer = PendingCounters(), PendingCounters()
     for number in range(NOTES_KEPT - 1):
         kept.note(arrival(scope, "evt_1"), f"kept {number}", 0)
     for number in range(3):

@@ -15,7 +15,7 @@ from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.inbox.accept import receive_alone, receive_many
 from duly.inbox.forget import StillAtWork, forget
-from duly.inbox.new_event import Outcome, Status, event_digest
+from duly.inbox.new_event import EventOutcome, Status, event_digest
 from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG
 from duly.jobs.statements import JOBS_OF_EVENT
 from tests.support.inboxes import a_job, arrival, found
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from duly.core.session import Session
     from duly.inbox.forget import Forgotten
-    from duly.inbox.new_event import Arrival
+    from duly.inbox.new_event import NewEvent
     from tests.conftest import HandClock
 
 JOBS = "SELECT count(*) FROM duly_jobs AS job JOIN duly_events AS event ON event.id = job.event"
@@ -51,7 +51,7 @@ class Interrupted:
         return await self._session.rows(statement, **values)
 
 
-def delivered(store: duly.Store, event: Arrival) -> Outcome:
+def delivered(store: duly.Store, event: NewEvent) -> EventOutcome:
     """Receive an event as the edge does: with others, and alone if that cannot be."""
     [outcome] = finish(receive_many(store.blocking, [event]))
     if outcome is not None:
@@ -69,7 +69,7 @@ def test_a_redelivery_in_the_middle_of_a_forget_is_accepted_once(
         arrival(scope, "evt_1", replay=replay, signed=signed, jobs=jobs)
         for jobs in [(), (a_job(),), (a_job(),)]
     )
-    redelivered: list[Future[Outcome]] = []
+    redelivered: list[Future[EventOutcome]] = []
 
     def redeliver() -> None:
         if not redelivered:  # a forget that met a deadlock is run again

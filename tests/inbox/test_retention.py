@@ -14,8 +14,8 @@ from duly.cli.main import main
 from duly.core.clock import MICROSECOND
 from duly.core.onestep import finish
 from duly.inbox.accept import receive_alone, receive_many
-from duly.inbox.counters import Tally, flush
-from duly.inbox.new_event import Arrival, Flag, Status
+from duly.inbox.counters import PendingCounters, flush
+from duly.inbox.new_event import Flag, NewEvent, Status
 from duly.inbox.retention import prune_bodies, prune_counters, prune_events
 from tests.conftest import HandClock
 from tests.support.inboxes import DAY, a_job, arrival, done, found
@@ -33,7 +33,7 @@ class Inbox:
         self.clock = clock
         self.runner = store.blocking if colour == "sync" else store.awaited
 
-    async def receive(self, *arrivals: Arrival) -> None:
+    async def receive(self, *arrivals: NewEvent) -> None:
         """Receive events that nobody had."""
         outcomes = await receive_many(self.runner, arrivals)
         assert [outcome and outcome.status for outcome in outcomes] == [
@@ -83,7 +83,7 @@ async def an_inbox(url: str, colour: Colour) -> AsyncIterator[Inbox]:
         store.close()
 
 
-def plain(event_id: str, **changes: Any) -> Arrival:
+def plain(event_id: str, **changes: Any) -> NewEvent:
     """An event without work left."""
     return arrival("shop", event_id, **{"jobs": ()} | changes)
 
@@ -242,9 +242,9 @@ async def test_rows_that_somebody_has_locked_are_left_for_the_next_time(
         assert (await inbox.bodies(), await inbox.events()) == (1, 1)
 
 
-def counted(*names: str) -> Tally:
+def counted(*names: str) -> PendingCounters:
     """One of each, in the present minute."""
-    tally = Tally()
+    tally = PendingCounters()
     for name in names:
         tally.count("shop", name)
     return tally

@@ -14,7 +14,7 @@ from duly.inbox.route import (
     checked_limit,
     checked_name,
     kept_headers,
-    needed,
+    shortest_retention,
 )
 from duly.webhooks import Hmac, SharedToken, provider_named
 from tests.webhooks.genuine import PROVIDERS, keys, source
@@ -59,7 +59,7 @@ def test_every_provider_has_its_figure_here() -> None:
 def test_no_source_may_forget_an_event_that_its_provider_may_still_repeat(provider: str) -> None:
     mine, least = source(provider), LEAST[provider]
     profile = provider_named(provider)
-    assert needed(mine) == least
+    assert shortest_retention(mine) == least
     assert least >= profile.retry_horizon
     assert checked_keep(least, mine) == least // MICROSECOND
     with pytest.raises(duly.Misuse, match="is too short for") as caught:
@@ -80,9 +80,9 @@ def test_a_source_remembers_for_thirty_days_or_longer_if_its_provider_needs_that
 
 def test_a_longer_tolerance_needs_a_longer_memory() -> None:
     stripe = source("stripe", tolerance=2 * DAYS)
-    assert needed(stripe) == 5 * DAYS
-    assert needed(source("stripe", tolerance=4 * DAYS)) == 4 * DAYS
-    assert needed(source("stripe", tolerance=None)) == 3 * DAYS
+    assert shortest_retention(stripe) == 5 * DAYS
+    assert shortest_retention(source("stripe", tolerance=4 * DAYS)) == 4 * DAYS
+    assert shortest_retention(source("stripe", tolerance=None)) == 3 * DAYS
     assert (
         checked_keep(AS_NEEDED, source("stripe", tolerance=40 * DAYS)) == 40 * DAYS // MICROSECOND
     )

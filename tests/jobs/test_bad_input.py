@@ -10,7 +10,7 @@ import pytest
 
 import duly
 from duly.jobs.job import AsyncJob, Job
-from duly.stores.join.drivers import Colour
+from duly.stores.join.drivers import Mode
 from tests.jobs.enqueue.desks import Desk
 from tests.support.bad_job_values import BAD_IN_A_HANDLER, BAD_IN_A_JOB
 from tests.support.bad_values import CANARY, ODDITIES
@@ -24,7 +24,7 @@ CALLS: dict[str, dict[str, object]] = {
     "enqueue_many": {"job": "send", "payloads": [1, 2]},
     "work": {},
 }
-COLOURS: tuple[Colour, ...] = ("sync", "async")
+COLOURS: tuple[Mode, ...] = ("sync", "async")
 FUNCTIONS: list[object] = [0, True, CANARY, *ODDITIES]
 
 
@@ -137,7 +137,7 @@ def charge_job(job: duly.Job) -> None:
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_an_effect_refuses_what_it_cannot_use_and_takes_no_step(
-    colour: Colour, sqlite_url: str
+    colour: Mode, sqlite_url: str
 ) -> None:
     desk = Desk(sqlite_url, colour, None)
     desk.job(lambda _: None)

@@ -111,7 +111,7 @@ def test_callables_without_a_name_are_handlers_under_the_name_they_are_given(
     with pytest.raises(duly.Misuse, match="give it name="):
         handler_of(call, None)
     handler = handler_of(call, "mail")
-    assert (handler.name, set(handler.wants), str(handler.colour)) == ("mail", wants, colour)
+    assert (handler.name, set(handler.wants), str(handler.mode)) == ("mail", wants, colour)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_callables_without_a_name_are_handlers_under_the_name_they_are_given(
 def test_the_colour_of_a_handler_is_that_of_its_definition(
     call: Callable[..., Any], colour: str
 ) -> None:
-    assert handler_of(call, None).colour == colour
+    assert handler_of(call, None).mode == colour
 
 
 def test_a_decorated_handler_is_asked_what_the_function_inside_wants() -> None:
@@ -129,7 +129,7 @@ def test_a_decorated_handler_is_asked_what_the_function_inside_wants() -> None:
     async def timed(*positional: Any, **named: Any) -> None: ...
 
     handler = handler_of(timed, None)
-    assert (handler.name, handler.colour) == ("awaited", "async")
+    assert (handler.name, handler.mode) == ("awaited", "async")
     assert handler.wants == {"event", "tx"}
 
 
@@ -270,7 +270,7 @@ def test_types_that_a_sender_makes_up_do_not_fill_memory() -> None:
     for number in range(3000):
         handlers.matching(f"made.up.{number}")
         handlers.matching(f"made.up.{number}" + "x" * 500)
-    assert handlers._known.cache_info().currsize == 1024
+    assert handlers._matching_cached.cache_info().currsize == 1024
     assert all(len(handlers.matching(made_up)) == 1 for made_up in ("made.up.1", "x" * 10**6))
 
 

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 import duly
-from duly.core.session import Opened
+from duly.core.session import OpenedTransaction
 from duly.jobs.handlers import handler_of
-from duly.jobs.invoke import HandlerFailed, run_inside
+from duly.jobs.invoke import HandlerFailed, run_in_transaction
 from duly.jobs.registry import Registry
 
 # No handler here asks for a statement.
 NO_SESSION: Any = None
-OPENED = Opened(NO_SESSION, None)
+OPENED = OpenedTransaction(NO_SESSION, None)
 
 
 async def run(*calls: Callable[..., Any]) -> None:
     """Run handlers that are named by their place."""
     handlers = [handler_of(call, str(place)) for place, call in enumerate(calls, start=1)]
-    await run_inside(handlers, "the event", OPENED, Registry())
+    await run_in_transaction(handlers, "the event", OPENED, Registry())
 
 
 async def test_a_handler_that_raises_is_told_by_its_name_with_the_cause() -> None:

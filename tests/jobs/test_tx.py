@@ -10,9 +10,9 @@ import pytest
 import duly
 from duly.core.onestep import finish
 from duly.jobs.handlers import handler_of
-from duly.jobs.invoke import HandlerFailed, run_inside
+from duly.jobs.invoke import HandlerFailed, run_in_transaction
 from duly.jobs.registry import Registry
-from duly.jobs.tx import ENDINGS, AsyncTx, Tx, checked_statement, unending
+from duly.jobs.tx import ENDINGS, AsyncTx, Tx, checked_statement, refuse_ending
 from tests.support.growth import LINEAR, growth
 from tests.support.inboxes import done, found
 from tests.support.openings import WRITE, Colour, Site, a_site
@@ -42,7 +42,9 @@ async def handling(url: str, colour: Colour) -> AsyncIterator[tuple[Site, Callab
 
         async def handle(call: Callable[..., Any]) -> None:
             async with site.opened() as opened:
-                await run_inside([handler_of(call, "handler")], "the event", opened, Registry())
+                await run_in_transaction(
+                    [handler_of(call, "handler")], "the event", opened, Registry()
+                )
 
         yield site, handle
 
@@ -226,7 +228,7 @@ class Target:
 
 def test_the_calls_that_end_a_transaction_are_back_afterwards_whatever_happened() -> None:
     target = Target()
-    with pytest.raises(KeyError), unending(target):
+    with pytest.raises(KeyError), refuse_ending(target):
         for name in ENDINGS:
             with pytest.raises(duly.Misuse, match="ended by duly"):
                 getattr(target, name)()
@@ -269,7 +271,7 @@ def repeated(begun: str, unit: str, size: int) -> str:
 
 def test_what_takes_no_attributes_is_left_alone() -> None:
     for target in (None, object(), 7):
-        with unending(target):
+        with refuse_ending(target):
             pass
 
 
@@ -281,7 +283,7 @@ def test_a_blocking_transaction_never_waits(sqlite_url: str) -> None:
         async def handle() -> None:
             async with site.opened() as opened:
                 handlers = [handler_of(written("sync"), "handler")]
-                await run_inside(handlers, "event", opened, Registry())
+                await run_in_transaction(handlers, "event", opened, Registry())
 
         finish(handle())
         assert site.notes() == ["a"]

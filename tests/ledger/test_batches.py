@@ -14,12 +14,12 @@ import duly
 from duly import Held, StoreRefused
 from duly.core.keys import key_of
 from duly.core.onestep import finish
-from duly.inbox.accept import Leaders, accept, receive_many
-from duly.inbox.new_event import Outcome, Status, event_digest
+from duly.inbox.accept import UniqueByKey, accept, receive_many
+from duly.inbox.new_event import EventOutcome, Status, event_digest
 from duly.ledger.claims import Terms, claim_many
 from duly.ledger.statements import CLAIMS_READ, CLAIMS_RETAKE
 from duly.stores.postgres import runners
-from duly.stores.postgres.deadlines import PatientConnection
+from duly.stores.postgres.deadlines import DeadlineConnection
 from tests.support.inboxes import arrival, found
 from tests.support.processes.leading import PATIENCE, until
 from tests.support.watching import waits
@@ -79,11 +79,11 @@ def test_expired_claims_are_taken_over_in_one_order_whatever_the_order_they_are_
 def test_a_rerun_that_is_held_gives_back_what_its_first_run_committed(
     postgres_url: str, scope: str, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = PatientConnection.transaction
+    plain = DeadlineConnection.transaction
     losses = iter([True])
 
     @contextmanager
-    def losing(connection: PatientConnection) -> Iterator[None]:
+    def losing(connection: DeadlineConnection) -> Iterator[None]:
         """The first COMMIT goes through, its reply is lost, and meanwhile "old" is leased."""
         with plain(connection):
             yield
@@ -99,7 +99,7 @@ def test_a_rerun_that_is_held_gives_back_what_its_first_run_committed(
         duly.store(postgres_url, clock=clock) as other,
     ):
         duly.dedup(store, scope, "old", HOUR)
-        monkeypatch.setattr(PatientConnection, "transaction", losing)
+        monkeypatch.setattr(DeadlineConnection, "transaction", losing)
         with pytest.raises(Held):
             duly.dedup_many(store, scope, ["new", "old"])
         monkeypatch.undo()
@@ -111,10 +111,10 @@ def test_a_body_is_never_claimed_without_its_event(
 ) -> None:
     monkeypatch.setattr(runners, "BATCH_WAIT", timedelta(seconds=PATIENCE))
     late = arrival(scope, "late", replay=event_digest(scope, "its body"), signed=False)
-    batch = Leaders([late, arrival(scope, "neighbour")])
+    batch = UniqueByKey([late, arrival(scope, "neighbour")])
     claims = f"SELECT key_text FROM duly_claims WHERE scope = '{scope}' ORDER BY 1"
 
-    def accepted() -> dict[bytes, Outcome]:
+    def accepted() -> dict[bytes, EventOutcome]:
         return finish(store.blocking.run_batch(lambda session: accept(session, batch)))
 
     with (
@@ -131,6 +131,6 @@ def test_a_body_is_never_claimed_without_its_event(
         assert found(store, claims) == [("claimed",)]
         # Whoever tries again sees the other's claim first, and does not touch the body.
         told = dict(zip(batch, finish(receive_many(store.blocking, batch)), strict=True))
-        assert told[late] == Outcome(Status.DUPLICATE)
-        assert set(told.values()) == {Outcome(Status.DUPLICATE), Outcome(Status.ACCEPTED)}
+        assert told[late] == EventOutcome(Status.DUPLICATE)
+        assert set(told.values()) == {EventOutcome(Status.DUPLICATE), EventOutcome(Status.ACCEPTED)}
         assert found(store, claims) == [("claimed",), ("neighbour",)]

@@ -12,16 +12,16 @@ from duly.core.ids import new_id
 from duly.core.onestep import finish
 from duly.outbox.lease import (
     MOST_RESCUES,
+    DestinationDemand,
     LeasedMessage,
-    Settled,
-    Want,
-    removed,
+    MessageSettlement,
+    remove_settled,
     rescue,
     settle,
-    staged,
+    stage_due,
     take,
 )
-from duly.outbox.outcome import RELEASED, SENT, Ended
+from duly.outbox.outcome import RELEASED, SENT, MessageOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,8 +38,8 @@ OTHER_TOKEN = b"o" * 16
 # Longer than the longest wait after a rescue.
 BACK = timedelta(minutes=5)
 LEASE = timedelta(hours=1)
-AGAIN = Ended("again", delay=HOUR, burnt=1, error=b'{"why":"busy"}')
-BURIED = Ended("dead", burnt=1, error=b'{"why":"gone"}')
+AGAIN = MessageOutcome("again", delay=HOUR, attempts_used=1, error=b'{"why":"busy"}')
+BURIED = MessageOutcome("dead", attempts_used=1, error=b'{"why":"gone"}')
 
 
 class Bench:
@@ -60,18 +60,18 @@ class Bench:
     def take(self) -> LeasedMessage:
         """Lease the message."""
         leased: LeasedMessage
-        [leased] = self.run(lambda session: take(session, [Want(THERE, 10)], HOUR))
+        [leased] = self.run(lambda session: take(session, [DestinationDemand(THERE, 10)], HOUR))
         assert leased.id == self.message
         return leased
 
-    def settle(self, leased: LeasedMessage, ended: Ended) -> None:
+    def settle(self, leased: LeasedMessage, ended: MessageOutcome) -> None:
         """End the lease."""
-        done = self.run(lambda session: settle(session, [Settled(leased, ended, 0)]))
+        done = self.run(lambda session: settle(session, [MessageSettlement(leased, ended, 0)]))
         assert done == {self.message}
 
     def stage(self) -> None:
         """Move what has come due to where relays look."""
-        assert self.run(staged) == 1
+        assert self.run(stage_due) == 1
 
     def attempt(self, name: str, leased: LeasedMessage) -> bool:
         """Try to move the message, with the lease that the caller believes in."""
@@ -100,7 +100,7 @@ async def insert(session: Session, message: str, delay: int = 0) -> Any:
 
 async def discard(session: Session, message: str) -> bool:
     gone = await session.rows("outbox_discard", id=message)
-    await removed(session, [row["id"] for row in gone])
+    await remove_settled(session, [row["id"] for row in gone])
     return bool(gone)
 
 
@@ -111,15 +111,17 @@ class Attempt(NamedTuple):
     make: Callable[[Session, LeasedMessage], Any]
 
 
-def settling(ended: Ended) -> Callable[[Session, LeasedMessage], Any]:
+def settling(ended: MessageOutcome) -> Callable[[Session, LeasedMessage], Any]:
     """An end that is written by the relay, with those of others."""
-    return lambda session, leased: settle(session, [Settled(leased, ended, 0)])
+    return lambda session, leased: settle(session, [MessageSettlement(leased, ended, 0)])
 
 
 ATTEMPTS: Mapping[str, Attempt] = {
     "insert": Attempt("outbox_insert", lambda session, leased: insert(session, leased.id)),
-    "stage": Attempt("outbox_stage", lambda session, _: staged(session)),
-    "take": Attempt("outbox_take", lambda session, _: take(session, [Want(THERE, 10)], HOUR)),
+    "stage": Attempt("outbox_stage", lambda session, _: stage_due(session)),
+    "take": Attempt(
+        "outbox_take", lambda session, _: take(session, [DestinationDemand(THERE, 10)], HOUR)
+    ),
     "sent": Attempt("outbox_sent", settling(SENT)),
     "again": Attempt("outbox_return", settling(AGAIN)),
     "release": Attempt("outbox_return", settling(RELEASED)),
@@ -165,7 +167,7 @@ def leased(bench: Bench) -> LeasedMessage:
     return bench.take()
 
 
-def returned(bench: Bench, ended: Ended) -> LeasedMessage:
+def returned(bench: Bench, ended: MessageOutcome) -> LeasedMessage:
     """Taken, and its lease ended."""
     lease = leased(bench)
     bench.settle(lease, ended)

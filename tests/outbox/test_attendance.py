@@ -19,7 +19,7 @@ from duly.core.onestep import finish
 from duly.outbox.relay_liveness import NO_RELAY
 from duly.receiver import metrics
 from duly.relay.settings import RelaySettings
-from duly.server.relay_plan import hosted_relay
+from duly.server.relay_plan import relay_service
 from duly.service import maintenance
 from duly.testing import isolated
 from tests.support.processes.leading import PATIENCE, until
@@ -82,14 +82,14 @@ def warnings(caplog: pytest.LogCaptureFixture) -> int:
 
 def unattended(app: duly.Duly) -> bool:
     """What the next look would find."""
-    look = app.jobs.outgoing.attendance.look
-    return finish(app.store.blocking.run_single(look, wait=WAIT))
+    look = app.jobs.outgoing.relay_liveness.is_unattended
+    return finish(app.store.blocking.run_autocommit(look, wait=WAIT))
 
 
 @contextmanager
 def relaying(app: duly.Duly) -> Iterator[None]:
     """A relay that sends until the end of the block, and is known to be alive."""
-    relay = hosted_relay(app, RelaySettings(), over=lambda: None)
+    relay = relay_service(app, RelaySettings(), over=lambda: None)
     relay.start()
     try:
         until(lambda: app.outbox.stats().relays or None)
@@ -105,7 +105,7 @@ def test_a_caller_that_stages_without_a_relay_is_warned_once(
     app.send(ADDRESS)
     until(lambda: warnings(caplog) or None)
     app.send(ADDRESS)
-    assert not app.jobs.outgoing.attendance.look_is_wanted()
+    assert not app.jobs.outgoing.relay_liveness.wants_check()
     assert warnings(caplog) == 1
 
 
@@ -198,5 +198,5 @@ def test_a_test_is_not_warned_that_no_relay_is_alive(
     app: duly.Duly, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), isolated(app) as trial:
-        trial.app.jobs.outgoing.attendance.tell(unattended=True)
+        trial.app.jobs.outgoing.relay_liveness.warn_if_unattended(unattended=True)
     assert not warnings(caplog)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly.app.outbox import AwaitedOutbox, Outbox
+from duly.app.outbox import AsyncOutbox, Outbox
 from tests.support.bad_outbox_values import (
     BAD_IN_A_GUARD,
     BAD_IN_A_LETTER,
@@ -274,7 +274,7 @@ def test_every_verb_is_in_this_walk_and_every_parameter_has_bad_values() -> None
         (duly.Egress, BAD_IN_A_GUARD),
     ):
         assert inspect.signature(function).parameters.keys() - {"self"} == values.keys()
-    for outbox in (Outbox, AwaitedOutbox):
+    for outbox in (Outbox, AsyncOutbox):
         verbs = {name for name in vars(outbox) if not name.startswith("_")}
         assert verbs == {*LETTERS, "stats"}  # which takes nothing
         for name in LETTERS:

@@ -13,8 +13,8 @@ import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.ledger import replay
-from duly.outbox.lease import MOST_RESCUES, Want, rescue, take
-from duly.outbox.lease import staged as due
+from duly.outbox.lease import MOST_RESCUES, DestinationDemand, rescue, take
+from duly.outbox.lease import stage_due as due
 from tests.outbox.offices import STORES, an_office
 from tests.outbox.receivers import Receiver
 
@@ -369,7 +369,7 @@ async def test_a_replayed_message_has_all_its_rescues_before_it(
     async with an_office(case, place, clock) as office:
         staged = await office.send()
         runner, minute = office.app.store.blocking, MINUTE // timedelta(microseconds=1)
-        wants = [Want(office.message(staged.id).destination, 1)]
+        wants = [DestinationDemand(office.message(staged.id).destination, 1)]
         for _ in range(MOST_RESCUES):
             finish(runner.run(due, wait=WAIT))
             assert finish(runner.run(lambda session: take(session, wants, minute), wait=WAIT))

@@ -142,12 +142,12 @@ async def test_a_destination_that_keeps_failing_is_left_alone_and_its_messages_u
         await office.send_many(20, "mail:ann")
         await office.send_many(20)
         relayed = await office.relay()
-        assert (relayed.sent, relayed.again, relayed.dead) == (20, destination.ILL, 0)
-        assert len(moody.calls) == destination.ILL
+        assert (relayed.sent, relayed.again, relayed.dead) == (20, destination.UNHEALTHY_AFTER, 0)
+        assert len(moody.calls) == destination.UNHEALTHY_AFTER
         left = [row for row in office.messages() if row.destination == "mail"]
         assert len(left) == 20
         assert {row.state for row in left} == {"ready"}
-        assert sum(row.attempts for row in left) == destination.ILL
+        assert sum(row.attempts for row in left) == destination.UNHEALTHY_AFTER
         assert sum(row.rescues for row in left) == 0
         assert len(office.there.requests) == 20
 
@@ -164,10 +164,10 @@ async def test_a_destination_that_recovers_is_tried_with_one_message_and_then_ge
         await office.send_many(40, "mail:ann")
         async with relaying(office) as relay:
             # Those that ran beside the fifth failure, and then one each time.
-            await seen(lambda: len(moody.calls) >= destination.ILL + 4 + 3)
+            await seen(lambda: len(moody.calls) >= destination.UNHEALTHY_AFTER + 4 + 3)
             moody.ill = False
             await seen(lambda: office.messages() == [])
-        probes = moody.calls[destination.ILL + 4 : destination.ILL + 4 + 3]
+        probes = moody.calls[destination.UNHEALTHY_AFTER + 4 : destination.UNHEALTHY_AFTER + 4 + 3]
         gaps = [after - before for before, after in pairwise(probes)]
         assert all(gap > 0.09 for gap in gaps), gaps
         assert relay.relayed.sent == 40
@@ -195,8 +195,10 @@ async def test_an_answer_that_is_about_one_message_says_nothing_of_its_destinati
 ) -> None:
     async with an_office(case, place) as office:
         office.there.answer("/refused", status)
-        await office.send_many(destination.ILL + 1, "/refused")
+        await office.send_many(destination.UNHEALTHY_AFTER + 1, "/refused")
         await office.send_many(5)
         relayed = await office.relay(per_destination=1)
         assert relayed.sent == 5
-        assert relayed.dead + relayed.again >= destination.ILL + 1  # some come due again at once
+        assert (
+            relayed.dead + relayed.again >= destination.UNHEALTHY_AFTER + 1
+        )  # some come due again at once

@@ -10,7 +10,7 @@ import pytest
 import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
-from duly.outbox.lease import Want, take
+from duly.outbox.lease import DestinationDemand, take
 from tests.outbox.offices import an_office
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ async def test_a_message_on_its_way_keeps_its_key_beyond_the_window(
 ) -> None:
     async with an_office(case, place, clock) as office:
         first = await office.send(key="paid-7")
-        wants = [Want(office.message(first.id).destination, 1)]
+        wants = [DestinationDemand(office.message(first.id).destination, 1)]
         runner = office.app.store.blocking
         week = 7 * DAY // timedelta(microseconds=1)
         assert finish(runner.run(lambda session: take(session, wants, week), wait=WAIT))

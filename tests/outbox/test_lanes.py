@@ -12,10 +12,18 @@ import duly
 from duly.outbox.egress import EgressRefused
 from duly.outbox.lease import LeasedMessage
 from duly.outbox.message import BACKOFF
-from duly.outbox.outcome import RELEASED, SENT, Answered, Circumstances, Ended, Unsigned, judged
+from duly.outbox.outcome import (
+    RELEASED,
+    SENT,
+    Answered,
+    AttemptContext,
+    MessageOutcome,
+    Unsigned,
+    outcome_of_attempt,
+)
 from duly.relay import destination
-from duly.relay.destination import ILL, Lane
-from duly.relay.in_flight import Parcel
+from duly.relay.destination import UNHEALTHY_AFTER, Destination
+from duly.relay.in_flight import InFlight
 from tests.outbox.offices import an_office, relaying
 from tests.worker.subjects import Case, DatabaseOf, seen
 
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
 
 THERE = "https://example.com"
 AT_ONCE = 10
-BAD = Ended("again", burnt=1, ill=True)
+BAD = MessageOutcome("again", attempts_used=1, unhealthy=True)
 SECOND = 1_000_000
 DAY = 24 * 3600
 FIVE_MINUTES = 300.0
@@ -56,30 +64,30 @@ def leased(attempts: int = 0) -> LeasedMessage:
     )  # fmt: skip
 
 
-def lane_with(waiting: int = 0) -> Lane:
-    lane = Lane(THERE, AT_ONCE)
-    lane.waiting.extend(Parcel(leased(), 0.0) for _ in range(waiting))
+def lane_with(waiting: int = 0) -> Destination:
+    lane = Destination(THERE, AT_ONCE)
+    lane.waiting.extend(InFlight(leased(), 0.0) for _ in range(waiting))
     return lane
 
 
-def started(lane: Lane) -> int:
+def started(lane: Destination) -> int:
     """Begin whatever may be begun; how many."""
     begun = 0
-    while (parcel := lane.next()) is not None:
+    while (parcel := lane.pop_next()) is not None:
         lane.running.add(parcel)
         begun += 1
     return begun
 
 
-def ended(problem: Exception) -> Ended:
+def ended(problem: Exception) -> MessageOutcome:
     """How an attempt ends that met this."""
-    return judged(leased(), BACKOFF, problem, Circumstances(0, 0.5))
+    return outcome_of_attempt(leased(), BACKOFF, problem, AttemptContext(0, 0.5))
 
 
-def closed_by_failures() -> Lane:
+def closed_by_failures() -> Destination:
     lane = lane_with()
-    for _ in range(ILL):
-        lane.hear(BAD)
+    for _ in range(UNHEALTHY_AFTER):
+        lane.record_result(BAD)
     assert lane.closed
     return lane
 
@@ -88,19 +96,19 @@ def test_a_few_failures_are_an_accident_and_an_answer_between_them_begins_the_co
     hours: Hours,
 ) -> None:
     lane = lane_with(1)
-    for end in [BAD] * (ILL - 1) + [SENT] + [BAD] * (ILL - 1):
-        assert not lane.hear(end)
+    for end in [BAD] * (UNHEALTHY_AFTER - 1) + [SENT] + [BAD] * (UNHEALTHY_AFTER - 1):
+        assert not lane.record_result(end)
     assert started(lane) == 1
-    assert lane.hear(BAD)
+    assert lane.record_result(BAD)
 
 
-@pytest.mark.parametrize("flying", [ILL, AT_ONCE, 100])
+@pytest.mark.parametrize("flying", [UNHEALTHY_AFTER, AT_ONCE, 100])
 def test_whatever_was_on_its_way_a_lane_closes_for_the_first_step_only(
     hours: Hours, flying: int
 ) -> None:
     lane = lane_with()
-    told = [lane.hear(BAD) for _ in range(flying)]
-    assert told == [False] * (ILL - 1) + [True] + [False] * (flying - ILL)
+    told = [lane.record_result(BAD) for _ in range(flying)]
+    assert told == [False] * (UNHEALTHY_AFTER - 1) + [True] + [False] * (flying - UNHEALTHY_AFTER)
     assert 1.0 <= lane.reopens_in <= 2.0
     assert (lane.closed, lane.room) == (True, 0)
 
@@ -111,7 +119,7 @@ def test_the_steps_double_up_to_five_minutes(hours: Hours) -> None:
         steps.append(lane.reopens_in)
         hours.now += lane.reopens_in
         assert not lane.closed
-        assert lane.hear(BAD)
+        assert lane.record_result(BAD)
     longest = [min(2.0**step, FIVE_MINUTES) for step in range(1, 13)]
     assert all(most / 2 <= step <= most for step, most in zip(steps, longest, strict=True)), steps
 
@@ -120,15 +128,15 @@ def test_after_a_pause_one_message_goes_first_and_the_others_follow_when_it_arri
     hours: Hours,
 ) -> None:
     lane = closed_by_failures()
-    lane.waiting.extend(Parcel(leased(), 0.0) for _ in range(2 * AT_ONCE))
+    lane.waiting.extend(InFlight(leased(), 0.0) for _ in range(2 * AT_ONCE))
     assert started(lane) == 0
     hours.now += lane.reopens_in
     assert started(lane) == 1
     lane.running.clear()
-    lane.hear(SENT)
+    lane.record_result(SENT)
     assert started(lane) == AT_ONCE
-    for _ in range(ILL):
-        lane.hear(BAD)
+    for _ in range(UNHEALTHY_AFTER):
+        lane.record_result(BAD)
     assert lane.reopens_in <= 2.0  # the steps begin anew, too
 
 
@@ -137,7 +145,7 @@ def test_a_wish_for_a_day_closes_a_lane_for_five_minutes_and_its_message_waits_a
 ) -> None:
     lane, end = lane_with(1), ended(Answered(429, str(DAY), None))
     assert end.delay >= DAY * SECOND
-    assert lane.hear(end)
+    assert lane.record_result(end)
     assert lane.reopens_in == FIVE_MINUTES
     hours.now += FIVE_MINUTES
     assert started(lane) == 1  # another message, long before tomorrow
@@ -145,24 +153,24 @@ def test_a_wish_for_a_day_closes_a_lane_for_five_minutes_and_its_message_waits_a
 
 def test_what_arrives_although_a_lane_is_closed_for_its_failures_opens_it(hours: Hours) -> None:
     lane = closed_by_failures()
-    lane.waiting.extend(Parcel(leased(), 0.0) for _ in range(AT_ONCE))
-    assert not lane.hear(SENT)
+    lane.waiting.extend(InFlight(leased(), 0.0) for _ in range(AT_ONCE))
+    assert not lane.record_result(SENT)
     assert started(lane) == AT_ONCE
 
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("on_its_way", [SENT, ended(Answered(404, None, None)), BAD])
 def test_a_pause_that_was_asked_for_lasts_whatever_was_on_its_way_before(
-    hours: Hours, status: int, on_its_way: Ended
+    hours: Hours, status: int, on_its_way: MessageOutcome
 ) -> None:
     lane = lane_with(AT_ONCE)
-    assert lane.hear(ended(Answered(status, "120", None)))
-    assert not lane.hear(on_its_way)
+    assert lane.record_result(ended(Answered(status, "120", None)))
+    assert not lane.record_result(on_its_way)
     hours.now += 119.0
     assert (lane.closed, lane.room, started(lane)) == (True, 0, 0)
     hours.now += 1.0
     assert started(lane) == 1  # one goes first
-    lane.hear(SENT)
+    lane.record_result(SENT)
     lane.running.clear()
     assert started(lane) == AT_ONCE - 1
 
@@ -171,10 +179,12 @@ def test_a_wish_that_comes_while_a_lane_is_closed_is_heard_and_outlasts_an_answe
     hours: Hours,
 ) -> None:
     lane = closed_by_failures()
-    lane.hear(ended(Answered(429, "120", None)))
+    lane.record_result(ended(Answered(429, "120", None)))
     assert lane.reopens_in == 120.0
-    lane.hear(ended(Answered(429, "60", None)))  # the shorter of two wishes shortens nothing
-    lane.hear(SENT)
+    lane.record_result(
+        ended(Answered(429, "60", None))
+    )  # the shorter of two wishes shortens nothing
+    lane.record_result(SENT)
     assert lane.reopens_in == 120.0
 
 
@@ -183,12 +193,12 @@ def test_an_answer_ends_what_a_lane_is_closed_for_beyond_the_pause_that_was_aske
 ) -> None:
     lane = lane_with()
     for _ in range(9):
-        for _ in range(ILL):
-            lane.hear(BAD)
+        for _ in range(UNHEALTHY_AFTER):
+            lane.record_result(BAD)
         hours.now += lane.reopens_in
-    assert lane.hear(ended(Answered(503, "7", None)))
+    assert lane.record_result(ended(Answered(503, "7", None)))
     assert lane.reopens_in > 100.0
-    lane.hear(SENT)
+    lane.record_result(SENT)
     assert lane.reopens_in == 7.0
 
 
@@ -198,8 +208,8 @@ def test_an_answer_about_one_message_closes_nothing(
     hours: Hours, status: int, retry_after: str | None
 ) -> None:
     lane = lane_with(1)
-    for _ in range(2 * ILL):
-        assert not lane.hear(ended(Answered(status, retry_after, None)))
+    for _ in range(2 * UNHEALTHY_AFTER):
+        assert not lane.record_result(ended(Answered(status, retry_after, None)))
     assert started(lane) == 1
 
 
@@ -209,16 +219,16 @@ def test_an_answer_about_one_message_closes_nothing(
     ids=["given back", "not signed", "refused by the guard"],
 )
 def test_what_was_never_sent_tells_nothing_of_a_destination(
-    hours: Hours, never_sent: Ended
+    hours: Hours, never_sent: MessageOutcome
 ) -> None:
     lane = lane_with()
-    for _ in range(2 * ILL):
-        assert not lane.hear(never_sent)
-    for _ in range(ILL - 1):
-        lane.hear(BAD)
-        lane.hear(never_sent)
-    assert lane.hear(BAD)  # the fifth in a row
-    lane.hear(never_sent)
+    for _ in range(2 * UNHEALTHY_AFTER):
+        assert not lane.record_result(never_sent)
+    for _ in range(UNHEALTHY_AFTER - 1):
+        lane.record_result(BAD)
+        lane.record_result(never_sent)
+    assert lane.record_result(BAD)  # the fifth in a row
+    lane.record_result(never_sent)
     assert lane.closed
 
 
@@ -226,10 +236,10 @@ def test_a_lane_is_forgotten_when_nothing_is_left_to_know_of_it(hours: Hours) ->
     assert lane_with().forgettable
     assert not lane_with(1).forgettable
     lane = lane_with()
-    lane.begin_anew()
+    lane.restart_scan()
     assert not lane.forgettable  # there may be more to send
     lane = lane_with()
-    lane.hear(BAD)
+    lane.record_result(BAD)
     assert not lane.forgettable
     hours.now += FIVE_MINUTES
     assert lane.forgettable
@@ -261,6 +271,6 @@ async def test_a_relay_forgets_destinations_that_failed_and_have_nothing_more_to
             for number in range(1, 200):
                 await office.send()
                 await seen(lambda number=number: relay.relayed.sent == number)  # type: ignore[misc]
-                if len(relay._dispatcher.depot.lanes) == 1:
+                if len(relay._dispatcher.destinations.by_name) == 1:
                     break
-            assert list(relay._dispatcher.depot.lanes) == [office.there.url]
+            assert list(relay._dispatcher.destinations.by_name) == [office.there.url]

@@ -12,7 +12,7 @@ import pytest
 import duly
 from duly.core.ids import new_id
 from duly.core.retry import RESCUE_BACKOFF
-from duly.outbox.lease import Settled, Want, rescue, settle, take
+from duly.outbox.lease import DestinationDemand, MessageSettlement, rescue, settle, take
 from duly.outbox.outcome import RELEASED, SENT
 from tests.conftest import HandClock
 from tests.outbox.moving import (
@@ -147,11 +147,11 @@ def test_a_replay_begins_anew_with_the_same_id_and_key(bench: Bench) -> None:
 def test_a_batch_settles_what_is_held_and_names_what_is_lost(bench: Bench) -> None:
     messages = [bench.message, *(new_id() for _ in range(5))]
     bench.run(lambda session: insert_all(session, messages))
-    leases = bench.run(lambda session: take(session, [Want(THERE, 10)], HOUR))
+    leases = bench.run(lambda session: take(session, [DestinationDemand(THERE, 10)], HOUR))
     ends = [SENT, AGAIN, BURIED, SENT, AGAIN, BURIED]
     stale = {one.id for one in leases[3:]}
     each = [
-        Settled(lease._replace(epoch=9) if lease.id in stale else lease, end, 0)
+        MessageSettlement(lease._replace(epoch=9) if lease.id in stale else lease, end, 0)
         for lease, end in zip(leases, ends, strict=True)
     ]
     held = bench.run(lambda session: settle(session, each))
@@ -165,7 +165,7 @@ def test_a_batch_settles_what_is_held_and_names_what_is_lost(bench: Bench) -> No
 def test_rescued_messages_come_back_each_at_a_moment_of_its_own(bench: Bench) -> None:
     messages = [bench.message, *(new_id() for _ in range(19))]
     bench.run(lambda session: insert_all(session, messages))
-    bench.run(lambda session: take(session, [Want(THERE, 20)], HOUR))
+    bench.run(lambda session: take(session, [DestinationDemand(THERE, 20)], HOUR))
     bench.clock.advance(LEASE)
     rows = bench.run(rescue)
     assert {row["id"] for row in rows} == set(messages)
@@ -215,12 +215,12 @@ def test_each_destination_is_taken_for_itself_and_the_oldest_first(bench: Bench)
     for message in messages:
         bench.run(lambda session, one=message: insert(session, one))  # type: ignore[misc]
         bench.clock.advance(timedelta(seconds=1))
-    assert bench.run(lambda s: take(s, [Want("https://example.org", 10)], HOUR)) == []
-    wanted = [Want("https://example.org", 10), Want(THERE, 2)]
+    assert bench.run(lambda s: take(s, [DestinationDemand("https://example.org", 10)], HOUR)) == []
+    wanted = [DestinationDemand("https://example.org", 10), DestinationDemand(THERE, 2)]
     found = bench.run(lambda session: take(session, wanted, HOUR))
     assert [one.id for one in found] == messages[:2]
     inserted(bench)
-    beyond = Want(THERE, 10, found[-1].run_at, found[-1].id)
+    beyond = DestinationDemand(THERE, 10, found[-1].run_at, found[-1].id)
     rest = bench.run(lambda session: take(session, [beyond], HOUR))
     assert [one.id for one in rest] == [messages[2], bench.message]
 

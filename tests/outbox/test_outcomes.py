@@ -14,7 +14,14 @@ import duly
 from duly.core.clock import to_microseconds
 from duly.outbox.lease import LeasedMessage
 from duly.outbox.message import BACKOFF
-from duly.outbox.outcome import LONGEST_PAUSE, Answered, Circumstances, Ended, judged, pause_of
+from duly.outbox.outcome import (
+    LONGEST_PAUSE,
+    Answered,
+    AttemptContext,
+    MessageOutcome,
+    outcome_of_attempt,
+    pause_of,
+)
 from tests.outbox.offices import STORES, an_office
 from tests.outbox.receivers import Receiver
 
@@ -243,11 +250,13 @@ LEASE = LeasedMessage(
 )
 
 
-def ended(status: int, *, attempt: int = 1, draw: float = 0.5, retry: str | None = None) -> Ended:
+def ended(
+    status: int, *, attempt: int = 1, draw: float = 0.5, retry: str | None = None
+) -> MessageOutcome:
     """What follows from one answer."""
-    at = Circumstances(to_microseconds(NOW), draw)
+    at = AttemptContext(to_microseconds(NOW), draw)
     message = LEASE._replace(attempts=attempt - 1)
-    return judged(message, BACKOFF, Answered(status, retry, None), at)
+    return outcome_of_attempt(message, BACKOFF, Answered(status, retry, None), at)
 
 
 @pytest.mark.parametrize("attempt", range(1, 20))

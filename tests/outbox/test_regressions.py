@@ -16,15 +16,15 @@ import pytest
 import duly
 from duly.core.defaults import Names
 from duly.outbox.egress import Egress
-from duly.outbox.lease import STAGED, outlook, take
+from duly.outbox.lease import STAGED, peek_outbox, take
 from duly.outbox.message import request_bytes
 from duly.outbox.outcome import RELEASED
 from duly.relay import dispatcher, fetcher, poller
 from duly.relay import sender as sending
-from duly.relay.destination import ILL
+from duly.relay.destination import UNHEALTHY_AFTER
 from duly.relay.settings import RelaySettings
 from duly.stores.sql.placeholders import prepare
-from duly.stores.sql.statements import fill, statement_text
+from duly.stores.sql.statements import fill_slots, statement_text
 from tests.outbox.moving import Bench
 from tests.outbox.offices import AT_ONCE, STORES, an_office, relaying
 from tests.outbox.receivers import PATIENCE, Receiver
@@ -233,12 +233,12 @@ async def test_a_request_that_cannot_be_written_closes_no_destination(
 ) -> None:
     """An older version has staged what is refused today."""
     async with an_office(case, place) as office:
-        ids = await office.send_many(ILL + 1, "/padded", attempts=1)
+        ids = await office.send_many(UNHEALTHY_AFTER + 1, "/padded", attempts=1)
         padded = request_bytes("POST", f"{office.there.url}/padded", {"X-Pad": " padded "})
         office.records.run(f"UPDATE duly_outbox SET request = X'{padded.hex()}'")
         await office.send("/plain")
         relayed = await office.relay(per_destination=1)
-        assert (relayed.sent, relayed.dead) == (1, ILL + 1)
+        assert (relayed.sent, relayed.dead) == (1, UNHEALTHY_AFTER + 1)
         assert [one.path for one in office.there.requests] == ["/plain"]
         error = office.message(ids[0]).error
         assert error is not None
@@ -251,10 +251,10 @@ async def test_an_answer_about_one_message_holds_up_no_other(case: Case, place: 
     async with an_office(case, place) as office:
         for status in (409, 425):
             office.there.answer(f"/{status}", status, headers={"Retry-After": "3600"})
-        await office.send_all(["/409", "/425"] * ILL)
-        await office.send_many(ILL)
+        await office.send_all(["/409", "/425"] * UNHEALTHY_AFTER)
+        await office.send_many(UNHEALTHY_AFTER)
         relayed = await office.relay(per_destination=1)
-        assert (relayed.sent, relayed.again) == (ILL, 2 * ILL)
+        assert (relayed.sent, relayed.again) == (UNHEALTHY_AFTER, 2 * UNHEALTHY_AFTER)
 
 
 @alone
@@ -471,17 +471,21 @@ async def test_a_dear_look_is_taken_seldom(
 
     async def dear(session: Any) -> Any:
         time.sleep(0.1)  # noqa: ASYNC251  # on the thread of the store
-        return await outlook(session)
+        return await peek_outbox(session)
 
     async with an_office(case, place) as office:
         relay = office.app.relaying(RelaySettings())
-        lookout = relay._lookout
-        assert lookout.patience(poller.LOOK) == poller.LOOK
-        monkeypatch.setattr(poller, "outlook", dear)
+        lookout = relay._poller
+        assert lookout.pause_between_polls(poller.POLL_INTERVAL) == poller.POLL_INTERVAL
+        monkeypatch.setattr(poller, "peek_outbox", dear)
         await relay.run("idle")
-        assert 10 * 0.1 <= lookout.patience(poller.LOOK) <= poller.SELDOM
-        lookout._dear = 60.0
-        assert lookout.patience(poller.LOOK) == poller.SELDOM
+        assert (
+            10 * 0.1
+            <= lookout.pause_between_polls(poller.POLL_INTERVAL)
+            <= poller.LONGEST_POLL_PAUSE
+        )
+        lookout._poll_seconds = 60.0
+        assert lookout.pause_between_polls(poller.POLL_INTERVAL) == poller.LONGEST_POLL_PAUSE
 
 
 @alone
@@ -585,7 +589,7 @@ def read_by(
     connection: psycopg.Connection[Any], name: str, values: dict[str, object], mode: str
 ) -> int:
     """How many rows and pages a statement looks at, by every step of its plan."""
-    text = prepare(fill(statement_text("postgres", name), "postgres", Names()), "dollar")
+    text = prepare(fill_slots(statement_text("postgres", name), "postgres", Names()), "dollar")
     given = ", ".join(str(values.get(one, "NULL")) for one in text.order)
     connection.execute(f"SET plan_cache_mode = {mode}")
     connection.execute(f"PREPARE looked AS {text.text}")

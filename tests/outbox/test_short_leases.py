@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.core.defaults import WAIT
-from duly.outbox.lease import Want, take
+from duly.outbox.lease import DestinationDemand, take
 from duly.relay.settings import RelaySettings
 from tests.outbox.offices import an_office
 from tests.worker.subjects import Case
@@ -27,15 +27,19 @@ async def test_a_message_is_begun_only_where_its_lease_lasts_for_the_call(
     async with an_office(case, place) as office:
         staged = await office.send()
         dispatcher = office.app.relaying(RelaySettings())._dispatcher
-        wants = [Want(dispatcher.depot.lane(office.message(staged.id).destination).destination, 1)]
-        seconds = dispatcher.term.seconds
+        wants = [
+            DestinationDemand(
+                dispatcher.destinations.get_or_create(office.message(staged.id).destination).name, 1
+            )
+        ]
+        seconds = dispatcher.lease_clock.seconds
         leases = await office.app.store.awaited.run(
             lambda session: take(session, wants, int(seconds * 1_000_000)), wait=WAIT
         )
         # The event loop was busy with others since it was leased.
-        dispatcher.depot.took(wants, leases, time.monotonic() - seconds + left)
+        dispatcher.destinations.record_batch(wants, leases, time.monotonic() - seconds + left)
         assert dispatcher.start() == begun
-        assert len(dispatcher.depot.running()) == begun
+        assert len(dispatcher.destinations.list_running()) == begun
         await dispatcher.abandon()
         # Neither had its first byte sent, so both are given back at no cost.
         assert office.message(staged.id).counted == ("ready", 0, 0)

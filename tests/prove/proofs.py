@@ -6,21 +6,21 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duly.app.loading import loaded
+from duly.app.loading import load_app
 from duly.core.defaults import names
 from duly.prove.asks import EventAsk
-from duly.prove.playing import Wishes
+from duly.prove.playing import ProofRequest
 from duly.prove.recording import by_http_client, by_httpx, by_outbox, by_smtplib  # noqa: F401
-from duly.prove.trace import named
-from duly.prove.trial import Manner, tried
-from duly.prove.where import Subject, named_site
+from duly.prove.trace import names_by_statement
+from duly.prove.trial import ProofOptions, prove_handler
+from duly.prove.where import Subject, load_site
 
 if TYPE_CHECKING:
     from duly.prove.proof import Verdict
     from duly.prove.where import Load
 
 # Read and imported once, before the forks.
-named(names())
+names_by_statement(names())
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "mistakes" / "shop.py"
 EVENTS = ROOT / "examples" / "mistakes" / "events"
@@ -32,8 +32,8 @@ def shop(file: Path, database: str, site: str | None = None) -> Load:
 
     def load() -> Subject:
         os.environ["SHOP_DATABASE"] = database
-        app = loaded(f"{file}:app")
-        return Subject(app, None if site is None else named_site(f"{file.stem}:{site}"))
+        app = load_app(f"{file}:app")
+        return Subject(app, None if site is None else load_site(f"{file.stem}:{site}"))
 
     return load
 
@@ -47,5 +47,5 @@ def proof(load: Load, *names: str, path: str | None = None, **wishes: Any) -> Ve
     """The verdict on how an application handles sample events."""
     asks = tuple(event(name, path) for name in names)
     # A busy machine may take its time.
-    manner = Manner(disposable=True, patience=200)
-    return tried(load, Wishes(asks, **wishes), manner, lambda _: None)
+    manner = ProofOptions(disposable=True, patience=200)
+    return prove_handler(load, ProofRequest(asks, **wishes), manner, lambda _: None)

@@ -18,10 +18,10 @@ import pytest
 import duly
 from duly.prove.asks import EventAsk
 from duly.prove.asserting import assert_effectively_once
-from duly.prove.playing import Wishes
+from duly.prove.playing import ProofRequest
 from duly.prove.proof import Verdict
 from duly.prove.showing import verdict_document, verdict_text
-from duly.prove.trial import Manner, tried
+from duly.prove.trial import ProofOptions, prove_handler
 from duly.prove.where import Subject
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def test_a_handler_that_only_stages_a_message_has_statements(tmp_path: Path) -> 
         tx.send("https://shop.example/paid", json={"order": "o-1"})
 
     app = shop(tmp_path / "shop.db", handler)
-    wishes = Wishes((EventAsk("shop", json.dumps(EVENT).encode()),), only="twice")
-    verdict = tried(lambda: Subject(app, None), wishes, Manner(), lambda _: None)
+    wishes = ProofRequest((EventAsk("shop", json.dumps(EVENT).encode()),), only="twice")
+    verdict = prove_handler(lambda: Subject(app, None), wishes, ProofOptions(), lambda _: None)
     app.close()
     assert verdict.finding is None
     assert not [note for note in verdict.notes if "no statement" in note]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from duly.prove.calls import Call, changed, effective
+from duly.prove.calls import Call, changed_repeats, effective_calls
 from duly.prove.talks import CallMasks
 
 pytestmark = pytest.mark.slow
@@ -28,14 +28,14 @@ def labelled(body: str) -> Call:
 
 
 def test_two_calls_with_the_same_key_to_the_same_url_are_one() -> None:
-    assert len(effective([post(key="k"), post(key="k")])) == 1
+    assert len(effective_calls([post(key="k"), post(key="k")])) == 1
 
 
 @pytest.mark.parametrize(
     "body", [{"idempotency_key": "k"}, {"variables": [{"idempotencyKey": "k"}]}]
 )
 def test_a_key_is_known_by_its_name_in_the_body(body: object) -> None:
-    assert len(effective([post(body), post(body)])) == 1
+    assert len(effective_calls([post(body), post(body)])) == 1
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_key_is_known_by_its_name_in_the_body(body: object) -> None:
     ],
 )
 def test_calls_that_the_other_side_cannot_know_again_are_two(calls: list[Call]) -> None:
-    assert len(effective(calls)) == 2
+    assert len(effective_calls(calls)) == 2
 
 
 @pytest.mark.parametrize(
@@ -74,26 +74,26 @@ def test_nothing_of_a_query_is_lost(one: str, other: str) -> None:
 
 def test_a_key_is_known_in_a_body_that_urllib_has_labelled() -> None:
     twice = [labelled('{"idempotency_key": "k"}'), labelled('{"idempotency_key": "k"}')]
-    assert len(effective(twice)) == 1
+    assert len(effective_calls(twice)) == 1
     assert labelled("idempotency_key=k&amount=20").key == "k"
 
 
 def test_a_repeat_under_one_key_with_another_body_is_named() -> None:
-    assert changed([post({"n": 1}, "k"), post({"n": 1}, "k"), post({"n": 2})]) == []
-    assert changed([post({"n": 1}, "k"), post({"n": 2}, "k")]) == [f"POST {URL}"]
+    assert changed_repeats([post({"n": 1}, "k"), post({"n": 1}, "k"), post({"n": 2})]) == []
+    assert changed_repeats([post({"n": 1}, "k"), post({"n": 2}, "k")]) == [f"POST {URL}"]
 
 
 def test_reading_is_no_effect_and_the_same_put_is_one() -> None:
     got, put = Call("http", "GET", URL), Call("http", "PUT", URL, "{}")
-    assert effective([got, got, put, put]) == [put]
-    assert len(effective([put, Call("http", "PUT", f"{URL}/2", "{}")])) == 2
+    assert effective_calls([got, got, put, put]) == [put]
+    assert len(effective_calls([put, Call("http", "PUT", f"{URL}/2", "{}")])) == 2
 
 
 def test_of_what_sets_an_address_the_last_counts() -> None:
     first, second = (Call("http", "PUT", URL, json.dumps({"n": n})) for n in (1, 2))
     gone = Call("http", "DELETE", URL)
-    assert effective([first, second, first]) == [first]
-    assert effective([second, gone]) == [gone]
+    assert effective_calls([first, second, first]) == [first]
+    assert effective_calls([second, gone]) == [gone]
     known = CallMasks([first, second], [[first, second]])
     assert known.first_difference([first, second], [first, first, second]) is None
     found = known.first_difference([first, second], [second, first])
@@ -103,7 +103,7 @@ def test_of_what_sets_an_address_the_last_counts() -> None:
 
 def test_a_message_is_known_by_its_id() -> None:
     one, other = (Call("message", "POST", URL, "{}", id=id) for id in ("m1", "m2"))
-    assert len(effective([one, one, other])) == 2
+    assert len(effective_calls([one, one, other])) == 2
 
 
 def mail(id: str, text: str = "Hooray!") -> Call:
@@ -126,7 +126,7 @@ def test_what_differs_between_two_single_runs_is_not_compared() -> None:
     known = CallMasks(one, [other])
     assert known.first_difference(one, [post({"n": 1, "ref": "c"})]) is None
     assert known.first_difference(one, [post({"n": 2, "ref": "c"})]) is not None
-    assert known.told() == [f"body.ref of POST {URL}"]
+    assert known.describe_hidden() == [f"body.ref of POST {URL}"]
 
 
 def test_an_address_that_is_new_each_time_is_told_by_its_host() -> None:
@@ -134,7 +134,7 @@ def test_an_address_that_is_new_each_time_is_told_by_its_host() -> None:
     known = CallMasks(one, [other])
     assert known.first_difference(one, [post(url=f"{URL}/3")]) is None
     assert known.first_difference(one, [post(url="https://other.example/1")]) is not None
-    assert known.told() == [f"the address of POST {URL}/1"]
+    assert known.describe_hidden() == [f"the address of POST {URL}/1"]
 
 
 def test_a_call_that_was_not_made_is_a_difference() -> None:

@@ -18,10 +18,10 @@ from sqlalchemy.orm import sessionmaker
 import duly
 from duly.prove.asks import EventAsk
 from duly.prove.asserting import assert_effectively_once
-from duly.prove.clocks import Time, time_for
+from duly.prove.clocks import ProofTime, time_for
 from duly.prove.moments import Span, is_moment
-from duly.prove.playing import Wishes
-from duly.prove.trial import Manner, tried
+from duly.prove.playing import ProofRequest
+from duly.prove.trial import ProofOptions, prove_handler
 from duly.prove.where import Subject
 from duly.testing import HandClock, isolated, test_database
 from tests.prove.test_assert import EVENT, SECRET, failure, right, shop
@@ -127,9 +127,9 @@ def paid(created: int) -> EventAsk:
 
 def test_an_event_that_was_recorded_long_ago_is_proved_at_its_own_time(tmp_path: Path) -> None:
     app = with_stripe(tmp_path / "shop.db")
-    wishes = Wishes((paid(1000),), only="kill:4")
+    wishes = ProofRequest((paid(1000),), only="kill:4")
 
-    verdict = tried(lambda: Subject(app, None), wishes, Manner(), lambda _: None)
+    verdict = prove_handler(lambda: Subject(app, None), wishes, ProofOptions(), lambda _: None)
 
     app.close()
     assert verdict.finding is None
@@ -140,10 +140,10 @@ def test_an_event_that_was_recorded_long_ago_is_proved_at_its_own_time(tmp_path:
 
 def test_events_that_are_too_far_apart_are_refused_with_the_limit(tmp_path: Path) -> None:
     app = with_stripe(tmp_path / "shop.db")
-    wishes = Wishes((paid(1000), paid(1_000_000_000)), only="reordered")
+    wishes = ProofRequest((paid(1000), paid(1_000_000_000)), only="reordered")
 
     with pytest.raises(duly.Misuse, match="choose events that are closer together"):
-        tried(lambda: Subject(app, None), wishes, Manner(), lambda _: None)
+        prove_handler(lambda: Subject(app, None), wishes, ProofOptions(), lambda _: None)
 
     app.close()
 
@@ -151,5 +151,5 @@ def test_events_that_are_too_far_apart_are_refused_with_the_limit(tmp_path: Path
 def test_an_event_of_today_is_proved_at_the_time_of_the_machine(tmp_path: Path) -> None:
     app = with_stripe(tmp_path / "shop.db")
     today = replace(paid(int(time.time())), source="stripe")
-    assert time_for(app, [today]) == Time(None)
+    assert time_for(app, [today]) == ProofTime(None)
     app.close()

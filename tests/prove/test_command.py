@@ -17,7 +17,7 @@ import pytest
 import duly
 from duly.cli import main
 from duly.prove.databases.files import LIST
-from duly.prove.databases.sqlite import BESIDE
+from duly.prove.databases.sqlite import COPY_SUFFIX
 from tests.prove.proofs import EVENTS, EXAMPLE
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def test_after_a_proof_that_was_killed_a_person_decides_which_state_is_kept(
         connection.execute("INSERT INTO accounts VALUES (7, 41)")
     words = [sys.executable, "-m", "duly", "prove", APP, "--event", POINTS]
     running = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    beside = database.with_name(f"{database.name}{BESIDE}")
+    beside = database.with_name(f"{database.name}{COPY_SUFFIX}")
     names = database.with_name(f"{database.name}{LIST}")
     until = time.monotonic() + 100
     while not (names.exists() and names.read_text()) and time.monotonic() < until:
@@ -172,7 +172,7 @@ def test_a_file_that_somebody_has_open_is_left_alone(
         holder.stdout.readline()
         assert main.main(["prove", APP, "--event", POINTS]) == 2
         assert f"in use by process {holder.pid}" in capsys.readouterr().err
-    assert not database.with_name(f"{database.name}{BESIDE}").exists()
+    assert not database.with_name(f"{database.name}{COPY_SUFFIX}").exists()
 
 
 def test_a_proof_that_is_told_to_end_puts_back_what_there_was(database: Path) -> None:

@@ -18,8 +18,8 @@ import pytest
 import duly
 from duly.prove.asks import EventAsk
 from duly.prove.asserting import assert_effectively_once
-from duly.prove.playing import Wishes
-from duly.prove.trial import Manner, tried
+from duly.prove.playing import ProofRequest
+from duly.prove.trial import ProofOptions, prove_handler
 from duly.prove.where import Subject
 
 if TYPE_CHECKING:
@@ -142,8 +142,8 @@ def test_a_clock_that_ticks_after_the_single_runs_is_no_mistake(database: Path) 
         tx.execute("INSERT INTO orders VALUES ('o-1', :tick)", tick=tick)
 
     app = shop(database, "CREATE TABLE orders (id TEXT, expires_at INTEGER)", handler)
-    wishes = Wishes((EventAsk("shop", json.dumps(EVENT).encode()),), only="twice")
-    verdict = tried(lambda: Subject(app), wishes, Manner(), lambda _: None)
+    wishes = ProofRequest((EventAsk("shop", json.dumps(EVENT).encode()),), only="twice")
+    verdict = prove_handler(lambda: Subject(app), wishes, ProofOptions(), lambda _: None)
     assert verdict.finding is None
     assert verdict.hidden == ["orders.expires_at"]
 

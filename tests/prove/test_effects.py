@@ -10,10 +10,10 @@ import pytest
 
 from duly.prove import mistakes as known
 from duly.prove.asks import EventAsk
-from duly.prove.databases import Left
-from duly.prove.parking import waits
-from duly.prove.playing import Wishes
-from duly.prove.trial import Manner, tried
+from duly.prove.databases import UnfinishedWork
+from duly.prove.parking import waits_for_person
+from duly.prove.playing import ProofRequest
+from duly.prove.trial import ProofOptions, prove_handler
 from duly.prove.where import Subject
 from tests.prove.test_assert import EVENT, shop
 from tests.prove.test_stories import mail
@@ -31,7 +31,9 @@ pytestmark = pytest.mark.slow
 def proved(path: Path, handler: Callable[..., Any], only: str | None = None) -> Verdict:
     app = shop(path, handler)
     ask = EventAsk("shop", json.dumps(EVENT).encode())
-    verdict = tried(lambda: Subject(app, None), Wishes((ask,), only=only), Manner(), lambda _: None)
+    verdict = prove_handler(
+        lambda: Subject(app, None), ProofRequest((ask,), only=only), ProofOptions(), lambda _: None
+    )
     app.close()
     return verdict
 
@@ -71,8 +73,10 @@ def test_an_effect_that_is_taken_again_is_found(tmp_path: Path) -> None:
 
 
 def test_only_a_question_to_a_person_is_such_an_ending() -> None:
-    asks = Left("job", "handler", "dead", "Dead: nobody knows whether effect 'mail' happened (…)")
-    assert waits([asks])
-    assert not waits([])
-    assert not waits([asks, asks._replace(error="ValueError: the order is unknown")])
-    assert not waits([asks._replace(state="ready")])
+    asks = UnfinishedWork(
+        "job", "handler", "dead", "Dead: nobody knows whether effect 'mail' happened (…)"
+    )
+    assert waits_for_person([asks])
+    assert not waits_for_person([])
+    assert not waits_for_person([asks, asks._replace(error="ValueError: the order is unknown")])
+    assert not waits_for_person([asks._replace(state="ready")])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.prove.databases.numbering import moved_on
+from duly.prove.databases.numbering import shift_all_numbers
 from duly.prove.databases.sqlite import connect
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def next_number(path: Path, declaration: str) -> int:
     with closing(connect(path)) as connection:
         connection.execute(declaration)
         connection.execute("INSERT INTO t (a) VALUES ('old')")
-        moved_on(connection)
+        shift_all_numbers(connection)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT a FROM t").fetchall() == [("old",)]
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -61,6 +61,6 @@ def test_a_table_whose_key_is_no_number_of_a_row_is_left_alone(
 def test_a_table_that_never_had_a_row_is_moved_on_as_well(tmp_path: Path) -> None:
     with closing(connect(tmp_path / "a.db")) as connection:
         connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT, a)")
-        moved_on(connection)
+        shift_all_numbers(connection)
         [(number,)] = connection.execute("INSERT INTO t (a) VALUES (1) RETURNING id").fetchall()
     assert number > 1000

@@ -16,10 +16,10 @@ import duly
 from duly.prove.asks import EventAsk
 from duly.prove.databases import using
 from duly.prove.databases.files import LIST
-from duly.prove.databases.sqlite import BESIDE
-from duly.prove.playing import Wishes
-from duly.prove.trial import Manner, tried
-from duly.prove.where import as_it_is
+from duly.prove.databases.sqlite import COPY_SUFFIX
+from duly.prove.playing import ProofRequest
+from duly.prove.trial import ProofOptions, prove_handler
+from duly.prove.where import from_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +56,10 @@ def proof(
     app: duly.Duly, *types: str, only: str | None = None, show: Callable[[str], None] | None = None
 ) -> Verdict:
     asks = tuple(EventAsk("shop", f'{{"type": "{type}"}}'.encode()) for type in types)
-    wishes = Wishes(asks, only=only)
-    return tried(as_it_is(app), wishes, Manner(patience=200), show or (lambda _: None))
+    wishes = ProofRequest(asks, only=only)
+    return prove_handler(
+        from_object(app), wishes, ProofOptions(patience=200), show or (lambda _: None)
+    )
 
 
 def log(folder: Path) -> list[str]:
@@ -129,7 +131,7 @@ def test_a_state_that_was_kept_is_never_written_over(folder: Path) -> None:
         except duly.Misuse:  # it must not help to look away
             written(folder / "audit.db", "DELETE FROM log")
 
-    kept = folder / f"audit.db{BESIDE}"
+    kept = folder / f"audit.db{COPY_SUFFIX}"
     kept.write_text("all that is left of it")
 
     with pytest.raises(duly.Misuse, match="is there already"):
@@ -228,7 +230,7 @@ def test_another_file_that_somebody_has_open_is_left_alone(folder: Path) -> None
         proof(app, "a")
 
     assert log(folder) == ["precious", "theirs"]
-    assert not (folder / f"audit.db{BESIDE}").exists()
+    assert not (folder / f"audit.db{COPY_SUFFIX}").exists()
 
 
 @SEEN
@@ -247,7 +249,7 @@ def test_what_somebody_writes_during_a_proof_is_not_taken_away(folder: Path) -> 
     [other] = others
     other.communicate()
     assert "theirs" in log(folder)
-    with closing(sqlite3.connect(folder / f"audit.db{BESIDE}")) as connection:
+    with closing(sqlite3.connect(folder / f"audit.db{COPY_SUFFIX}")) as connection:
         assert connection.execute("SELECT line FROM log").fetchall() == [("precious",)]
     assert (folder / f"shop.db{LIST}").exists()
     with pytest.raises(duly.Misuse, match="ended in the middle"):

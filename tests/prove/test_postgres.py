@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 import duly
 from duly.core.defaults import names
 from duly.prove.asserting import assert_effectively_once
-from duly.prove.databases.postgres import PostgresBase, aside
+from duly.prove.databases.postgres import RestorablePostgres, aside_name
 from tests.prove.expected import MISTAKES, RIGHT, Mistaken
 from tests.prove.proofs import APPS, EVENTS, proof, shop
 from tests.support.servers.databases import database_of, on_database
@@ -72,24 +72,24 @@ def accounts(url: str) -> list[tuple[int, int]]:
 
 
 def test_what_is_kept_of_a_failed_case_takes_the_place_of_nothing(own_postgres_url: str) -> None:
-    known = PostgresBase(own_postgres_url, names(), disposable=True)
+    known = RestorablePostgres(own_postgres_url, names(), disposable=True)
     known.put_back()
     try:
-        assert known.keep(Path()) == f"the database {known.name}_failed"
-        assert known.keep(Path()) == f"the database {known.name}_failed_2"
+        assert known.save_copy(Path()) == f"the database {known.name}_failed"
+        assert known.save_copy(Path()) == f"the database {known.name}_failed_2"
     finally:
-        known.end()
+        known.restore_original()
 
 
 def test_a_table_that_only_begins_like_those_of_duly_is_compared(own_postgres_url: str) -> None:
     with psycopg.connect(own_postgres_url) as connection:
         connection.execute("CREATE TABLE duly_points (n integer)")
-    known = PostgresBase(own_postgres_url, names(), disposable=True)
+    known = RestorablePostgres(own_postgres_url, names(), disposable=True)
     known.put_back()
     try:
         assert [table.name for table, _ in known.contents(None)] == ["duly_points"]
     finally:
-        known.end()
+        known.restore_original()
 
 
 def test_the_database_is_put_back_as_it_was(own_postgres_url: str) -> None:
@@ -106,23 +106,23 @@ def test_after_a_proof_that_was_killed_a_person_decides_which_state_is_kept(
     own_postgres_url: str,
 ) -> None:
     with_account(own_postgres_url)
-    killed = PostgresBase(own_postgres_url, names(), disposable=True)
+    killed = RestorablePostgres(own_postgres_url, names(), disposable=True)
     killed.put_back()
     killed._turn.close()  # as its death would
 
     with pytest.raises(duly.Misuse, match="ended in the middle"):
-        PostgresBase(own_postgres_url, names(), disposable=True)
+        RestorablePostgres(own_postgres_url, names(), disposable=True)
 
-    killed.end()
+    killed.restore_original()
     assert accounts(own_postgres_url) == [(7, 41)]
 
 
 def test_one_proof_of_a_database_at_a_time(own_postgres_url: str) -> None:
     with_account(own_postgres_url)
-    first = PostgresBase(own_postgres_url, names(), disposable=True)
+    first = RestorablePostgres(own_postgres_url, names(), disposable=True)
     with pytest.raises(duly.Misuse, match="another proof"):
-        PostgresBase(own_postgres_url, names(), disposable=True)
-    first.end()
+        RestorablePostgres(own_postgres_url, names(), disposable=True)
+    first.restore_original()
     assert accounts(own_postgres_url) == [(7, 41)]
 
 
@@ -143,11 +143,13 @@ def test_ctrl_c_again_and_again_puts_the_database_back(
 
     assert running.returncode in (130, -signal.SIGINT)
     assert accounts(own_postgres_url) == [(7, 41)]
-    PostgresBase(own_postgres_url, names(), disposable=True).end()  # nothing stands aside
+    RestorablePostgres(
+        own_postgres_url, names(), disposable=True
+    ).restore_original()  # nothing stands aside
 
 
 def test_long_names_that_begin_alike_do_not_meet_aside() -> None:
-    names = {aside("test_" + "a" * 50 + ending) for ending in ("_eu", "_us")}
+    names = {aside_name("test_" + "a" * 50 + ending) for ending in ("_eu", "_us")}
     assert len(names) == 2
     assert {len(name) <= 63 for name in names} == {True}
 
@@ -156,7 +158,7 @@ def test_a_database_that_is_not_called_one_for_tests_is_left_alone(own_postgres_
     with_account(own_postgres_url)
 
     with pytest.raises(duly.Misuse, match="--database-is-disposable"):
-        PostgresBase(own_postgres_url, names(), disposable=False)
+        RestorablePostgres(own_postgres_url, names(), disposable=False)
 
     assert accounts(own_postgres_url) == [(7, 41)]
 
@@ -165,7 +167,7 @@ def test_a_database_that_others_use_is_left_alone(own_postgres_url: str) -> None
     with_account(own_postgres_url)
 
     with psycopg.connect(own_postgres_url), pytest.raises(duly.Misuse, match="close your own"):
-        PostgresBase(own_postgres_url, names(), disposable=True)
+        RestorablePostgres(own_postgres_url, names(), disposable=True)
 
     assert accounts(own_postgres_url) == [(7, 41)]
 
@@ -179,14 +181,14 @@ def test_columns_that_the_server_fills_in_and_keys_are_known(own_postgres_url: s
             " PRIMARY KEY (a, b))"
         )
         connection.execute("INSERT INTO side.things (a, b) VALUES (1, 2)")
-    base = PostgresBase(own_postgres_url, names(), disposable=True)
+    base = RestorablePostgres(own_postgres_url, names(), disposable=True)
     base.put_back()
 
     [(table, rows)] = base.contents(("things",))
-    base.end()
+    base.restore_original()
 
     assert (table.name, table.key) == ("side.things", ("a", "b"))
-    assert table.made == {"n", "u", "i"}
+    assert table.generated_columns == {"n", "u", "i"}
     assert [(row["a"], row["b"]) for row in rows] == [(1, 2)]
 
 

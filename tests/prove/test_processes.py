@@ -12,11 +12,11 @@ import pytest
 
 import duly
 from duly.prove.asks import EventAsk
-from duly.prove.fresh import Named
+from duly.prove.fresh import ImportableApp
 from duly.prove.mistakes import DELTA, NEW_KEY
-from duly.prove.playing import Wishes
-from duly.prove.trial import Manner, tried
-from duly.prove.where import as_it_is, by_name
+from duly.prove.playing import ProofRequest
+from duly.prove.trial import ProofOptions, prove_handler
+from duly.prove.where import by_name, from_object
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,9 +68,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def proof(type: str, only: str, patience: float) -> Verdict:
-    wishes = Wishes((EventAsk("", f'{{"type": "{type}"}}'.encode()),), only=only)
+    wishes = ProofRequest((EventAsk("", f'{{"type": "{type}"}}'.encode()),), only=only)
     load = by_name("shop_with_connection:app")
-    return tried(load, wishes, Manner(patience=patience), lambda _: None)
+    return prove_handler(load, wishes, ProofOptions(patience=patience), lambda _: None)
 
 
 # Four single runs, and one case of two processes; and once to see what there is.
@@ -123,9 +123,11 @@ def test_a_key_that_another_process_would_not_make_again_is_found(
 ) -> None:
     (tmp_path / "shop_with_keys.py").write_text(textwrap.dedent(KEYS))
     monkeypatch.chdir(tmp_path)
-    wishes = Wishes((EventAsk("", f'{{"type": "{type}"}}'.encode()),), only="kill:4")
+    wishes = ProofRequest((EventAsk("", f'{{"type": "{type}"}}'.encode()),), only="kill:4")
 
-    verdict = tried(Named("shop_with_keys:app"), wishes, Manner(patience=200), lambda _: None)
+    verdict = prove_handler(
+        ImportableApp("shop_with_keys:app"), wishes, ProofOptions(patience=200), lambda _: None
+    )
 
     assert (verdict.finding and verdict.finding.mistake.name) == mistake
 
@@ -151,9 +153,9 @@ def test_a_handler_dies_or_stops_with_the_child_that_it_has_forked(
     app = duly.Duly(f"sqlite:///{path}")
     app.source("shop", provider="standard-webhooks", secret="whsec_" + "A" * 32)
     app.on("shop", "points.earned", name="handler")(handler)
-    wishes = Wishes((EventAsk("", b'{"type": "points.earned"}'),), only=case)
+    wishes = ProofRequest((EventAsk("", b'{"type": "points.earned"}'),), only=case)
 
-    verdict = tried(as_it_is(app), wishes, Manner(patience=30), lambda _: None)
+    verdict = prove_handler(from_object(app), wishes, ProofOptions(patience=30), lambda _: None)
 
     app.close()
     assert verdict.finding is not None

@@ -15,8 +15,8 @@ from starlette.routing import Route
 import duly
 from duly.prove.asks import EventAsk
 from duly.prove.asserting import assert_effectively_once
-from duly.prove.playing import Wishes
-from duly.prove.trial import Manner, tried
+from duly.prove.playing import ProofRequest
+from duly.prove.trial import ProofOptions, prove_handler
 from duly.prove.where import Subject
 from duly.receiver.integrations import starlette
 from duly.webhooks.examples import ED25519_PRIVATE, ED25519_PUBLIC
@@ -48,8 +48,11 @@ def test_a_source_that_answers_without_a_body_can_be_proved(tmp_path: Path) -> N
     app = with_discord(tmp_path / "shop.db")
     ask = EventAsk("discord", INSTALLED, secret=ED25519_PRIVATE)
 
-    verdict = tried(
-        lambda: Subject(app, None), Wishes((ask,), only="twice"), Manner(), lambda _: None
+    verdict = prove_handler(
+        lambda: Subject(app, None),
+        ProofRequest((ask,), only="twice"),
+        ProofOptions(),
+        lambda _: None,
     )
 
     app.close()

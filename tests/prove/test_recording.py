@@ -18,7 +18,7 @@ import requests
 
 import duly
 from duly.prove.calls import read_calls
-from duly.prove.recording import Answers, Net, Recorder, recording
+from duly.prove.recording import CannedAnswers, NetworkGuard, Recorder, recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,8 +32,8 @@ ANSWERS = {"POST https://bank.example*": {"status": 201, "json": {"id": "ch_1"}}
 
 @contextmanager
 def recorded(path: Path, allowed: frozenset[tuple[str, int]] = frozenset()) -> Iterator[None]:
-    recorder, net = Recorder(lambda _: nullcontext()), Net()
-    recorder.begin(path, Answers(ANSWERS))
+    recorder, net = Recorder(lambda _: nullcontext()), NetworkGuard()
+    recorder.begin(path, CannedAnswers(ANSWERS))
     net.close(allowed)
     with recording(recorder, net):
         yield
@@ -233,4 +233,4 @@ def test_an_address_that_was_named_is_let_through(tmp_path: Path) -> None:
 )
 def test_answers_that_cannot_be_read_are_refused(given: object) -> None:
     with pytest.raises(duly.Misuse):
-        Answers(given)
+        CannedAnswers(given)

@@ -19,7 +19,7 @@ import pytest
 
 import duly
 from duly.prove.asserting import assert_effectively_once
-from duly.prove.recording import Net
+from duly.prove.recording import NetworkGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -170,7 +170,7 @@ def test_a_socket_that_is_a_file_is_refused_unless_it_was_named(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names without a file are Linux's")
 def test_a_socket_without_a_file_is_refused_by_its_name() -> None:
-    net = Net()
+    net = NetworkGuard()
     net.close(frozenset({("@named", 0)}))
     net.check(socket.AF_UNIX, b"\0named")
     with pytest.raises(OSError, match="--let-through @other "):
@@ -179,7 +179,7 @@ def test_a_socket_without_a_file_is_refused_by_its_name() -> None:
 
 @pytest.mark.parametrize("host", ["/run/postgresql", "localhost"])
 def test_the_socket_of_dulys_own_server_is_let_through(host: str) -> None:
-    net = Net()
+    net = NetworkGuard()
     net.close(frozenset({(host, 5432)}))
     net.check(socket.AF_UNIX, "/run/postgresql/.s.PGSQL.5432")
     with pytest.raises(OSError, match="may not connect to"):

@@ -17,7 +17,7 @@ from duly.prove.asserting import assert_effectively_once
 from duly.prove.mistakes import MARK_FIRST
 from duly.prove.recording import Refusals
 from duly.prove.steps import Step, watching
-from duly.prove.trace import Notes, Wording, read_marks
+from duly.prove.trace import MarkLog, StatementNames, read_marks
 from duly.prove.watch import Watch
 from tests.prove.proofs import proof, shop
 from tests.prove.test_frameworks import DJANGO
@@ -116,7 +116,7 @@ def test_what_is_written_beside_rows_that_are_not_fetched_is_over_with_them(
 
 def test_nobody_is_paused_between_the_rows_of_a_statement(database: Path, tmp_path: Path) -> None:
     watch = Watch(Refusals())
-    watch.begin(Wording(names()), Notes(tmp_path / "marks"), None)
+    watch.begin(StatementNames(names()), MarkLog(tmp_path / "marks"), None)
     watch.phase = "work"
     with watching(watch), closing(connected(database)) as connection:
         rows = connection.execute(TWO)

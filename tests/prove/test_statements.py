@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from duly.prove.statements import is_delta, read_tables, shortened, verb_of, written_table
+from duly.prove.statements import is_delta, read_tables, shorten, verb_of, written_table
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,7 @@ def test_only_a_statement_that_writes_nothing_is_a_look() -> None:
 
 
 def test_a_long_statement_is_told_in_one_line() -> None:
-    told = shortened("SELECT  a,\n       b\n  FROM " + "x" * 200)
+    told = shorten("SELECT  a,\n       b\n  FROM " + "x" * 200)
     assert told.startswith("SELECT a, b FROM xxx")
     assert len(told) == 100
     assert told.endswith("…")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from duly.prove.comparing import Difference
+from duly.prove.comparing import TableDifference
 from duly.prove.databases import Column, Table
 from duly.prove.moments import Span, is_moment
-from duly.prove.states import Masks, Spot, State
+from duly.prove.states import ColumnMasks, DatabaseState, TableId
 
 pytestmark = pytest.mark.slow
 
@@ -22,14 +22,18 @@ NAMED = Table("accounts", (Column("name"), Column("n"), Column("at")), ("name",)
 LOOSE = Table("log", (Column("line"),), ())
 
 
-def state(table: Table, *rows: tuple[Any, ...]) -> State:
+def state(table: Table, *rows: tuple[Any, ...]) -> DatabaseState:
     names = [column.name for column in table.columns]
-    spot = Spot(0, "", table.name)
-    return State({spot: table}, {spot: [dict(zip(names, row, strict=True)) for row in rows]})
+    spot = TableId(0, "", table.name)
+    return DatabaseState(
+        {spot: table}, {spot: [dict(zip(names, row, strict=True)) for row in rows]}
+    )
 
 
-def masks(table: Table, start: State, one: State, other: State | None = None) -> Masks:
-    return Masks(start, one, [one if other is None else other])
+def masks(
+    table: Table, start: DatabaseState, one: DatabaseState, other: DatabaseState | None = None
+) -> ColumnMasks:
+    return ColumnMasks(start, one, [one if other is None else other])
 
 
 def test_a_row_that_is_there_twice_is_a_difference_although_its_number_is_new() -> None:
@@ -37,7 +41,7 @@ def test_a_row_that_is_there_twice_is_a_difference_although_its_number_is_new() 
     found = masks(NUMBERED, state(NUMBERED), single).first_difference(
         single, state(NUMBERED, (1, "paid", None), (2, "paid", None))
     )
-    assert isinstance(found, Difference)
+    assert isinstance(found, TableDifference)
     assert (found.column, found.expected, found.actual) == (None, 1, 2)
     assert found.row["text"] == "paid"
 
@@ -53,7 +57,7 @@ def test_a_column_that_differs_between_two_single_runs_is_not_compared() -> None
     one, other = state(NAMED, ("a", "x1", None)), state(NAMED, ("a", "x2", None))
     known = masks(NAMED, start, one, other)
     assert known.first_difference(one, state(NAMED, ("a", "x3", None))) is None
-    assert known.told() == ["accounts.n"]
+    assert known.describe_hidden() == ["accounts.n"]
 
 
 def test_the_time_of_a_run_is_not_compared_but_whether_there_is_one_is() -> None:
@@ -70,7 +74,7 @@ def test_the_time_of_a_run_is_not_compared_but_whether_there_is_one_is() -> None
 def test_a_row_that_was_there_before_is_told_by_its_key() -> None:
     start, single = state(NAMED, ("a", 100, None)), state(NAMED, ("a", 200, None))
     found = masks(NAMED, start, single).first_difference(single, state(NAMED, ("a", 300, None)))
-    assert found == Difference("accounts", "n", {"name": "a"}, 100, 200, 300)
+    assert found == TableDifference("accounts", "n", {"name": "a"}, 100, 200, 300)
 
 
 def test_a_row_that_a_single_run_leaves_alone_must_be_left_alone() -> None:

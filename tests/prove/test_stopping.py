@@ -15,7 +15,7 @@ import pytest
 
 import duly
 from duly.prove.databases import sqlite
-from duly.prove.ending import running
+from duly.prove.ending import list_processes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,7 +119,7 @@ def left(folder: Path) -> set[str]:
 def are_gone(folder: Path) -> bool:
     """Whether every process that wrote down its number has ended."""
     numbers = {int(line) for line in (folder / "begun").read_text().split()}
-    return numbers.isdisjoint(one.number for one in running())
+    return numbers.isdisjoint(one.number for one in list_processes())
 
 
 @pytest.mark.parametrize("type", ["busy", "leaving"])
@@ -164,4 +164,4 @@ def test_a_file_that_stays_locked_is_not_waited_for_without_end(
     with closing(sqlite3.connect(folder / "audit.db")) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(duly.Misuse, match="somebody has locked"):
-            sqlite.copied(folder / "shop.db", folder / "audit.db")
+            sqlite.copy_database(folder / "shop.db", folder / "audit.db")

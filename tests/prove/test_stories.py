@@ -23,8 +23,8 @@ from starlette.routing import Route
 import duly
 from duly.prove.asks import EventAsk
 from duly.prove.asserting import assert_effectively_once
-from duly.prove.playing import Wishes
-from duly.prove.trial import Manner, tried
+from duly.prove.playing import ProofRequest
+from duly.prove.trial import ProofOptions, prove_handler
 from duly.prove.where import Subject
 from duly.receiver.integrations import starlette
 from tests.prove.test_assert import EVENT, SECRET, failure, shop
@@ -322,8 +322,8 @@ def test_a_repeat_under_one_key_with_another_body_is_noted(tmp_path: Path) -> No
         httpx.post(BANK, json={"amount": 20, "at": time.time()}, headers=headers)
 
     app = shop(tmp_path / "shop.db", handler)
-    asked = Wishes((EventAsk("shop", json.dumps(EVENT).encode()),), only="kill:3")
-    verdict = tried(lambda: Subject(app, None), asked, Manner(), lambda _: None)
+    asked = ProofRequest((EventAsk("shop", json.dumps(EVENT).encode()),), only="kill:3")
+    verdict = prove_handler(lambda: Subject(app, None), asked, ProofOptions(), lambda _: None)
     app.close()
 
     assert verdict.finding is None

@@ -10,19 +10,19 @@ import pytest
 import duly
 from duly.core.errors import StoreRefused
 from duly.core.session import Operation, Runner
-from duly.inbox.new_event import Arrival, Outcome, Status
+from duly.inbox.new_event import EventOutcome, NewEvent, Status
 from duly.receiver.commit_queue import (
     BATCH_BYTES,
     BATCH_EVENTS,
     WAITING_BYTES,
+    CommitQueue,
     Overloaded,
-    Queue,
     Ticket,
 )
-from duly.receiver.group_commit import Batcher
+from duly.receiver.group_commit import GroupCommit
 from tests.support.inboxes import arrival, found
 
-ACCEPTED, DUPLICATE = Outcome(Status.ACCEPTED), Outcome(Status.DUPLICATE)
+ACCEPTED, DUPLICATE = EventOutcome(Status.ACCEPTED), EventOutcome(Status.DUPLICATE)
 T = TypeVar("T")
 
 
@@ -31,8 +31,8 @@ def ticket(events: int = 1, size: int = 10) -> Ticket:
     return Ticket([arrival("shop", f"evt_{number}") for number in range(events)], size)
 
 
-def filled(most: int, *tickets: Ticket) -> Queue[Ticket]:
-    queue: Queue[Ticket] = Queue(most)
+def filled(most: int, *tickets: Ticket) -> CommitQueue[Ticket]:
+    queue: CommitQueue[Ticket] = CommitQueue(most)
     for one in tickets:
         queue.put(one)
     return queue
@@ -125,9 +125,9 @@ class Lane:
         self.gate = Gate(store.awaited)
         settings: dict[str, Any] = {"most": 1000, "deadline": 5.0} | options
         runner: Any = self.gate
-        self.batcher = Batcher(runner, **settings)
+        self.batcher = GroupCommit(runner, **settings)
 
-    def send(self, *arrivals: Arrival) -> asyncio.Task[list[Outcome]]:
+    def send(self, *arrivals: NewEvent) -> asyncio.Task[list[EventOutcome]]:
         """One delivery, on its way."""
         return asyncio.create_task(self.batcher.receive(arrivals))
 
@@ -137,7 +137,7 @@ class Lane:
             while not condition():  # noqa: ASYNC110  # one step of the loop at a time
                 await asyncio.sleep(0)
 
-    async def busy(self, scope: str) -> list[asyncio.Task[list[Outcome]]]:
+    async def busy(self, scope: str) -> list[asyncio.Task[list[EventOutcome]]]:
         """Two batches in flight, each of one event."""
         sent = []
         for number in (1, 2):
@@ -269,8 +269,8 @@ async def test_one_that_cannot_be_written_fails_alone(scope: str) -> None:
 
 async def test_where_there_is_no_database_everybody_is_told(scope: str) -> None:
     store = duly.store("sqlite:////there/is/no/such/folder/duly.db")
-    batcher = Batcher(store.awaited, most=10, deadline=5.0)
-    sending: list[Coroutine[Any, Any, list[Outcome]]] = [
+    batcher = GroupCommit(store.awaited, most=10, deadline=5.0)
+    sending: list[Coroutine[Any, Any, list[EventOutcome]]] = [
         batcher.receive([arrival(scope, str(number))]) for number in range(5)
     ]
     outcomes = await asyncio.gather(*sending, return_exceptions=True)

@@ -11,13 +11,13 @@ import pytest
 import duly
 from duly.core.errors import StoreRefused
 from duly.core.session import Operation, Runner
-from duly.inbox.new_event import Arrival, Outcome, Status
+from duly.inbox.new_event import EventOutcome, NewEvent, Status
 from duly.receiver.commit_queue import Overloaded
-from duly.receiver.group_commit_threads import Followers
+from duly.receiver.group_commit_threads import ThreadGroupCommit
 from tests.support.inboxes import arrival, found
 from tests.support.processes import until
 
-ACCEPTED, DUPLICATE = Outcome(Status.ACCEPTED), Outcome(Status.DUPLICATE)
+ACCEPTED, DUPLICATE = EventOutcome(Status.ACCEPTED), EventOutcome(Status.DUPLICATE)
 CROWD = 60
 T = TypeVar("T")
 
@@ -56,14 +56,14 @@ class Lane:
         self.gate = Gate(store.blocking)
         settings: dict[str, Any] = {"most": 1000, "deadline": 20.0} | options
         runner: Any = self.gate
-        self.followers = Followers(runner, **settings)
+        self.followers = ThreadGroupCommit(runner, **settings)
         self._threads = threads
 
-    def send(self, *arrivals: Arrival) -> Future[list[Outcome]]:
+    def send(self, *arrivals: NewEvent) -> Future[list[EventOutcome]]:
         """One delivery, on its way."""
         return self._threads.submit(self.followers.receive, arrivals)
 
-    def busy(self, scope: str) -> list[Future[list[Outcome]]]:
+    def busy(self, scope: str) -> list[Future[list[EventOutcome]]]:
         """Two leaders before the gate, each with one event."""
         sent = []
         for number in (1, 2):
@@ -187,7 +187,7 @@ def test_one_that_cannot_be_written_fails_alone(scope: str) -> None:
 
 def test_where_there_is_no_database_everybody_is_told_and_the_lead_goes_on(scope: str) -> None:
     store = duly.store("sqlite:////there/is/no/such/folder/duly.db")
-    followers = Followers(store.blocking, most=100, deadline=20.0)
+    followers = ThreadGroupCommit(store.blocking, most=100, deadline=20.0)
     with ThreadPoolExecutor(10) as threads:
         sent = [
             threads.submit(followers.receive, [arrival(scope, str(number))]) for number in range(30)

@@ -272,7 +272,7 @@ def test_there_are_no_more_causes_than_codes_and_kinds(shop: Shop) -> None:
     kinds = KINDS | {rejections.LARGE_BODY, rejections.NOT_DIAGNOSED, rejections.FAILED}
     assert {line[1] for line in shop.told(5)} <= set(Code)
     assert {line[2] for line in shop.lines()} <= kinds
-    assert {(cause.code, cause.kind) for cause in shop.app.receiver.rejections._told} <= {
+    assert {(cause.code, cause.kind) for cause in shop.app.receiver.rejections._logged} <= {
         (code, kind) for code in Code for kind in kinds
     }
 
@@ -287,6 +287,6 @@ def test_nothing_is_diagnosed_where_the_log_does_not_take_warnings(shop: Shop) -
 @given(st.text(st.characters(codec=None) | st.sampled_from("\x1b\r\n\u202e"), max_size=900))
 def test_what_a_sender_wrote_stays_on_one_line_and_moves_no_terminal(text: str) -> None:
     source = duly.Source(PROVIDER, SECRET)
-    said = rejections.shown(f"{text}{SECRET}{text}", [source])
+    said = rejections.loggable_sentence(f"{text}{SECRET}{text}", [source])
     assert said.isprintable()
     assert SECRET not in said

@@ -14,7 +14,7 @@ import pytest
 
 import duly
 from duly.cli.main import main
-from duly.server.logging import POOL_PAUSE, SeldomPool
+from duly.server.logging import POOL_PAUSE, PoolLogThrottle
 from tests.support.processes.forked import Forked
 from tests.support.processes.leading import until
 from tests.support.serving import clean, rows, served
@@ -128,7 +128,7 @@ def test_a_pool_says_the_same_once_a_minute_with_how_often(
     now = [0.0]
     monkeypatch.setattr("duly.server.logging.time.monotonic", lambda: now[0])
     pool = logging.getLogger("psycopg.pool")
-    seldom = SeldomPool()
+    seldom = PoolLogThrottle()
     pool.addFilter(seldom)
     try:
         for number in range(48):

@@ -10,15 +10,15 @@ import duly
 from duly.relay import relay
 from duly.relay.settings import RelaySettings
 from duly.service import service_thread
-from duly.service.service_thread import Hosted
+from duly.service.service_thread import ServiceThread
 from duly.worker import worker
-from duly.worker.settings import settings_of
+from duly.worker.settings import worker_settings
 from tests.support.processes.leading import PATIENCE, until
 
 if TYPE_CHECKING:
     import pytest
 
-SETTINGS = settings_of(2, None, timedelta(seconds=30), timedelta(seconds=30))
+SETTINGS = worker_settings(2, None, timedelta(seconds=30), timedelta(seconds=30))
 
 
 # Nobody listens there.
@@ -38,11 +38,11 @@ def test_a_worker_that_cannot_begin_begins_as_soon_as_it_can(
         ran.append(job.payload)
 
     over: list[str] = []
-    hosted = Hosted(
+    hosted = ServiceThread(
         lambda: app.worker(SETTINGS),
         app.store.aclose_loop,
-        lasting=True,
-        over=lambda: over.append("over"),
+        restart_on_error=True,
+        on_end=lambda: over.append("over"),
     )
     hosted.start()
     until(lambda: True if "the worker has ended and begins again" in caplog.text else None)
@@ -53,8 +53,8 @@ def test_a_worker_that_cannot_begin_begins_as_soon_as_it_can(
     hosted.stop()
     assert hosted.wait(PATIENCE)
     assert (ran, over, hosted.problem) == ([7], ["over"], None)
-    assert hosted.worked is not None
-    assert hosted.worked.done == 1
+    assert hosted.result is not None
+    assert hosted.result.done == 1
     app.close()
 
 
@@ -63,11 +63,11 @@ def test_the_error_of_a_worker_that_is_not_to_begin_again_is_kept(
 ) -> None:
     monkeypatch.setattr(worker, "STARTING", 0.0)
     app = duly.Duly(NOWHERE)
-    hosted = Hosted(lambda: app.worker(SETTINGS), app.store.aclose_loop)
+    hosted = ServiceThread(lambda: app.worker(SETTINGS), app.store.aclose_loop)
     hosted.start()
     assert hosted.wait(PATIENCE)
     assert isinstance(hosted.problem, duly.DulyError)
-    assert hosted.worked is None
+    assert hosted.result is None
 
 
 def test_one_that_was_told_to_stop_before_it_began_does_nothing() -> None:
@@ -75,13 +75,13 @@ def test_one_that_was_told_to_stop_before_it_began_does_nothing() -> None:
     app.job(name="noted")(noted_by_nobody)
     app.enqueue("noted")
     for stop in ("stop", "stop_now"):
-        hosted = Hosted(lambda: app.worker(SETTINGS), app.store.aclose_loop)
+        hosted = ServiceThread(lambda: app.worker(SETTINGS), app.store.aclose_loop)
         assert hosted.wait(0)  # nothing was started
         getattr(hosted, stop)()
         hosted.start()
         assert hosted.wait(PATIENCE)
-        assert hosted.worked is not None
-        assert hosted.worked.done == 0
+        assert hosted.result is not None
+        assert hosted.result.done == 0
     app.close()
 
 
@@ -97,8 +97,8 @@ def test_a_relay_that_cannot_begin_begins_as_soon_as_it_can(
     def noted(message: duly.Message) -> None:
         sent.append(message.json)
 
-    hosted = Hosted(
-        lambda: app.relaying(RelaySettings()), app.release_loop, name="relay", lasting=True
+    hosted = ServiceThread(
+        lambda: app.relaying(RelaySettings()), app.release_loop, name="relay", restart_on_error=True
     )
     hosted.start()
     until(lambda: True if "the relay has ended and begins again" in caplog.text else None)
@@ -108,8 +108,8 @@ def test_a_relay_that_cannot_begin_begins_as_soon_as_it_can(
     hosted.stop()
     assert hosted.wait(PATIENCE)
     assert (sent, hosted.problem) == ([7], None)
-    assert hosted.worked is not None
-    assert hosted.worked.sent == 1
+    assert hosted.result is not None
+    assert hosted.result.sent == 1
     app.close()
 
 
@@ -118,12 +118,14 @@ def test_a_relay_that_was_told_to_stop_before_it_began_sends_nothing() -> None:
     app.transport("noted")(sent_by_nobody)
     app.send("noted:here")
     for stop in ("stop", "stop_now"):
-        hosted = Hosted(lambda: app.relaying(RelaySettings()), app.release_loop, name="relay")
+        hosted = ServiceThread(
+            lambda: app.relaying(RelaySettings()), app.release_loop, name="relay"
+        )
         getattr(hosted, stop)()
         hosted.start()
         assert hosted.wait(PATIENCE)
-        assert hosted.worked is not None
-        assert hosted.worked.sent == 0
+        assert hosted.result is not None
+        assert hosted.result.sent == 0
     assert app.outbox.stats().ready == 1
     app.close()
 
@@ -138,14 +140,14 @@ def test_a_handler_that_holds_up_the_worker_holds_up_nobody_else() -> None:
         assert enough.wait(PATIENCE)  # as rude as that
 
     app.enqueue(rude)
-    hosted = Hosted(lambda: app.worker(SETTINGS), app.store.aclose_loop, until="idle")
+    hosted = ServiceThread(lambda: app.worker(SETTINGS), app.store.aclose_loop, until="idle")
     hosted.start()
     assert begun.wait(PATIENCE)
     assert not hosted.wait(0)
     enough.set()
     assert hosted.wait(PATIENCE)
-    assert hosted.worked is not None
-    assert hosted.worked.done == 1
+    assert hosted.result is not None
+    assert hosted.result.done == 1
     app.close()
 
 

@@ -16,7 +16,7 @@ import aiosqlite
 import pytest
 
 import duly
-from duly.stores.sqlite.thread import Thread
+from duly.stores.sqlite.thread import SqliteThread
 from tests.support.processes.leading import until
 from tests.support.watching import nobody_else_is_connected
 
@@ -109,7 +109,7 @@ async def test_the_time_in_the_queue_is_part_of_the_wait(
 
 
 async def test_a_call_cancelled_in_the_queue_is_never_made() -> None:
-    thread, made, first_may_end = Thread(), [], threading.Event()
+    thread, made, first_may_end = SqliteThread(), [], threading.Event()
     first = asyncio.create_task(thread.run(first_may_end.wait))
     await asyncio.sleep(0)
     second = asyncio.create_task(thread.run(lambda: made.append("second")))
@@ -125,7 +125,7 @@ async def test_a_call_cancelled_in_the_queue_is_never_made() -> None:
 
 
 def test_a_thread_that_is_closed_while_it_is_asked_answers_all_the_same() -> None:
-    thread, done = Thread(), threading.Event()
+    thread, done = SqliteThread(), threading.Event()
 
     def close_again_and_again() -> None:
         while not done.is_set():

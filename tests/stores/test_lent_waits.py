@@ -13,7 +13,7 @@ import duly
 from duly.core.defaults import ORDER_SCOPE
 from duly.core.onestep import finish
 from duly.ledger import order_guard
-from duly.ledger.arguments import advance
+from duly.ledger.arguments import version_advance
 from tests.support.servers import through
 from tests.webhooks.genuine import keys
 
@@ -97,10 +97,10 @@ def test_a_handler_waits_for_its_own_rows_as_long_as_it_likes(
 
 
 def test_duly_itself_still_waits_no_longer_than_its_bound(app: duly.Duly) -> None:
-    asked = advance(ORDER_SCOPE, "resource", 2, None)
+    asked = version_advance(ORDER_SCOPE, "resource", 2, None)
 
     async def advanced() -> bool:
-        async with app.store.blocking.opened(wait=SHORT) as opened:
+        async with app.store.blocking.open_transaction(wait=SHORT) as opened:
             return await order_guard.newer(opened.session, asked)
 
     with app.transaction() as holder:

@@ -15,14 +15,20 @@ import pytest
 import duly
 from duly.cli.main import main
 from duly.core.session import Dialect
-from duly.stores.sql.migrations import NAME, bare, latest, migrations, split
+from duly.stores.sql.migrations import (
+    NAME,
+    latest_version,
+    migrations,
+    split_statements,
+    strip_leading_comments,
+)
 from tests.support.catalogs import Catalog, catalog, facts, note
 from tests.support.migrators import LATER, later_migration, migrated, wait_for_waiters
 from tests.support.processes.forked import Forked
 
 DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
 ALL = ["0001_ledger", "0002_inbox", "0003_jobs", "0004_outbox", "0005_effects", "0006_first_due"]
-CURRENT, NEWER = str(latest("postgres")), str(latest("postgres") + 1)
+CURRENT, NEWER = str(latest_version("postgres")), str(latest_version("postgres") + 1)
 MIGRATOR = """
 import json, sys, duly
 print("ready", flush=True)
@@ -116,9 +122,9 @@ def test_a_script_is_cut_only_at_semicolons_that_end_a_statement() -> None:
         CREATE TABLE a (b text CHECK (b <> ';')); /* ; */ SELECT $$;$$;
         SELECT ";", E'\\';' -- the last one; has no end
     """
-    assert [one.split()[0] for one in split(script)] == ["CREATE", "/*", "SELECT"]
-    assert split("-- nothing;\n ; ;") == []
-    assert bare("-- why\n\n-- more\nSELECT 1 -- kept\n") == "SELECT 1 -- kept"
+    assert [one.split()[0] for one in split_statements(script)] == ["CREATE", "/*", "SELECT"]
+    assert split_statements("-- nothing;\n ; ;") == []
+    assert strip_leading_comments("-- why\n\n-- more\nSELECT 1 -- kept\n") == "SELECT 1 -- kept"
 
 
 def test_migrating_again_applies_nothing(url: str) -> None:
@@ -129,7 +135,7 @@ def test_migrating_again_applies_nothing(url: str) -> None:
 def test_a_store_says_once_what_it_applied(empty_url: str) -> None:
     store = duly.store(empty_url)
     assert [store.migrate(), store.migrate()] == [ALL, []]
-    assert store.version() == latest("sqlite")
+    assert store.version() == latest_version("sqlite")
     store.close()
 
 

@@ -11,7 +11,7 @@ import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.inbox.accept import receive_many
-from duly.inbox.new_event import Outcome, Status, event_digest
+from duly.inbox.new_event import EventOutcome, Status, event_digest
 from tests.support.catalogs import catalog, facts
 from tests.support.inboxes import arrival, done, found
 from tests.support.migrators import earlier_duly, migrated
@@ -101,7 +101,7 @@ def test_an_upgraded_database_receives_events(url: str, scope: str) -> None:
     migrated(url, "duly_")
     with duly.store(url) as store:
         outcomes = finish(receive_many(store.blocking, [arrival(scope, "evt_1")]))
-        assert outcomes == [Outcome(Status.ACCEPTED)]
+        assert outcomes == [EventOutcome(Status.ACCEPTED)]
         assert found(store, "SELECT event_id FROM duly_events") == [("evt_1",)]
         assert len(found(store, "SELECT id FROM duly_jobs")) == 1
 

@@ -207,7 +207,7 @@ def await_often(url: str) -> None:
 def migrate_often(url: str) -> None:
     """As a duly with many more migrations would: they all run on one connection."""
     real = migrations.migrations
-    known = migrations.latest("postgres")
+    known = migrations.latest_version("postgres")
     more = tuple(
         Migration(number, f"{number:04}_more", f"CREATE TABLE {{prefix}}more_{number} (n int);")
         for number in range(known + 1, known + OFTEN + 1)

@@ -13,7 +13,7 @@ import pytest
 import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
-from duly.stores.revocable_connection import Loan
+from duly.stores.revocable_connection import RevocableConnection
 from duly.stores.sqlite.connect import connect
 from tests.stores.join.places import Place
 from tests.support.processes.forked import run_forked
@@ -53,7 +53,7 @@ async def one(session: Session) -> int:
 @pytest.mark.parametrize("exclusive", [True, False])
 def test_a_loan_that_is_over_takes_nothing_away(exclusive: bool) -> None:
     taken: list[str] = []
-    with Loan(lambda: taken.append("away"), exclusive=exclusive) as loan:
+    with RevocableConnection(lambda: taken.append("away"), exclusive=exclusive) as loan:
         assert not loan.revoked
     loan.revoke()
 
@@ -64,7 +64,7 @@ def test_a_loan_that_is_over_takes_nothing_away(exclusive: bool) -> None:
 @pytest.mark.parametrize("exclusive", [True, False])
 def test_a_loan_that_lasts_takes_its_connection_away(exclusive: bool) -> None:
     taken: list[str] = []
-    with Loan(lambda: taken.append("away"), exclusive=exclusive) as loan:
+    with RevocableConnection(lambda: taken.append("away"), exclusive=exclusive) as loan:
         loan.revoke()
         assert taken == ["away"]
 
@@ -79,7 +79,7 @@ def test_an_exclusive_loan_does_not_end_while_it_is_revoked() -> None:
         assert taken.wait(PATIENCE)
         assert not over.is_set()
 
-    loan = Loan(take_away, exclusive=True)
+    loan = RevocableConnection(take_away, exclusive=True)
 
     def use() -> None:
         with loan:
@@ -98,11 +98,11 @@ def test_an_exclusive_loan_does_not_end_while_it_is_revoked() -> None:
 
 
 def test_a_revocation_that_comes_late_does_not_reach_the_next_user(store: duly.Store) -> None:
-    first = store.blocking.opened(wait=WAIT)
+    first = store.blocking.open_transaction(wait=WAIT)
     late = finish(first.__aenter__()).revoke
     finish(first.__aexit__(None, None, None))
 
-    second = store.blocking.opened(wait=WAIT)
+    second = store.blocking.open_transaction(wait=WAIT)
     opened = finish(second.__aenter__())
     revoking = threading.Timer(0.05, late)
     revoking.start()
@@ -117,9 +117,9 @@ def test_a_revocation_that_comes_late_does_not_reach_the_next_user(store: duly.S
 
 
 async def test_a_late_revocation_does_not_reach_the_next_one_who_awaits(store: duly.Store) -> None:
-    async with store.awaited.opened(wait=WAIT) as first:
+    async with store.awaited.open_transaction(wait=WAIT) as first:
         late = first.revoke
-    async with store.awaited.opened(wait=WAIT) as opened:
+    async with store.awaited.open_transaction(wait=WAIT) as opened:
         revoking = threading.Timer(0.05, late)
         revoking.start()
         if store.url.startswith("postgresql:"):
@@ -132,7 +132,7 @@ async def test_a_late_revocation_does_not_reach_the_next_one_who_awaits(store: d
 
 def test_whoever_comes_after_a_revocation_finds_a_sound_connection(store: duly.Store) -> None:
     for _ in range(5):
-        opening = store.blocking.opened(wait=WAIT)
+        opening = store.blocking.open_transaction(wait=WAIT)
         opened = finish(opening.__aenter__())
         opened.revoke()
         problem = ValueError("it learns too late")
@@ -157,10 +157,10 @@ def test_no_cursor_goes_into_sqlite_on_a_connection_that_was_taken_away(
     connection = connect(tmp_path / "duly.db", durable=False, wait=WAIT)
     connection.execute("CREATE TABLE stuff (x integer)")
     cursor = call(connection)
-    connection.taker = threading.get_ident() + 1  # another thread is in SQLite with it
+    connection.revoked_by = threading.get_ident() + 1  # another thread is in SQLite with it
     with pytest.raises(sqlite3.ProgrammingError, match="taken away"):
         cursor.fetchall()
-    connection.taker = None
+    connection.revoked_by = None
     connection.close()
 
 

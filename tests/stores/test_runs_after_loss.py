@@ -43,7 +43,7 @@ async def a_runner(wire: Proxy, colour: Colour) -> AsyncIterator[Runner]:
     """A store behind a wire that is about to be cut; its connections are open already."""
     async with duly.store(wire.url) as store:
         runner = store.blocking if colour == "sync" else store.awaited
-        await runner.run_single(nothing, wait=WAIT)
+        await runner.run_autocommit(nothing, wait=WAIT)
         yield runner
         store.close()
 
@@ -102,10 +102,10 @@ async def test_a_handlers_transaction_whose_commit_was_lost_is_told_and_not_run_
     async with a_runner(wire, colour) as runner:
         wire.set(Cut.REPLY, "COMMIT")
         with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
-            async with runner.opened(wait=WAIT) as opened:
+            async with runner.open_transaction(wait=WAIT) as opened:
                 await operation(opened.session)
         assert operation.runs == 1
-        async with runner.opened(wait=WAIT) as opened:
+        async with runner.open_transaction(wait=WAIT) as opened:
             await operation(opened.session)
     assert total(own_postgres_url) == 2
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 import psycopg
 
 from duly.core.session import Dialect
-from duly.stores.sql.migrations import split
+from duly.stores.sql.migrations import split_statements
 from duly.stores.sql.statements import TABLES
 from tests.support.catalogs import catalog, sqlite_path
 from tests.support.migrators import migrated
@@ -21,7 +21,7 @@ def test_the_schema_of_postgres_equals_the_sum_of_its_migrations(
     empty_postgres_url: str, own_postgres_url: str
 ) -> None:
     with psycopg.connect(empty_postgres_url) as connection:
-        for statement in split(schema("postgres")):
+        for statement in split_statements(schema("postgres")):
             connection.execute(statement.encode())
     shown = catalog(empty_postgres_url, "duly_")
     assert shown == catalog(own_postgres_url, "duly_")

@@ -12,12 +12,12 @@ import pytest
 from psycopg import sql
 
 import duly
-from duly.stores.postgres.server_checks import OLDEST, Server, refuse_unsafe
+from duly.stores.postgres.server_checks import OLDEST, ServerInfo, refuse_unsafe
 from tests.support.servers.databases import database_of
 from tests.support.servers.postgresql import Postgres, find, origins, url_at
 from tests.support.servers.running import Missing, Place, running
 
-TRUSTED = Server(version=OLDEST, standby=False, fsync=True, synchronous_commit=True, process=1)
+TRUSTED = ServerInfo(version=OLDEST, standby=False, fsync=True, synchronous_commit=True, process=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def test_a_commit_that_waits_for_the_local_disk_is_durable_enough(own_postgres_u
 
 def test_an_old_server_is_refused_by_its_version() -> None:
     refuse_unsafe(TRUSTED, "required")
-    old = Server(version=130020, standby=False, fsync=True, synchronous_commit=True, process=1)
+    old = ServerInfo(version=130020, standby=False, fsync=True, synchronous_commit=True, process=1)
     with pytest.raises(duly.UnsafeStore, match="PostgreSQL 13 is too old: duly needs 14"):
         refuse_unsafe(old, "any")
 

@@ -16,9 +16,9 @@ from duly.jobs import statements as jobs
 from duly.ledger import statements as ledger
 from duly.outbox import statements as outbox
 from duly.stores.sql import migrations as migrating_module
-from duly.stores.sql.migrations import migrations, split
+from duly.stores.sql.migrations import migrations, split_statements
 from duly.stores.sql.placeholders import names_in, prepare
-from duly.stores.sql.statements import SLOT, TABLES, fill, read, statement_text
+from duly.stores.sql.statements import SLOT, TABLES, fill_slots, read_sql_file, statement_text
 from tests.support.catalogs import sqlite_path
 from tests.support.migrators import migrated
 
@@ -74,7 +74,7 @@ def of(dialect: Dialect) -> list[str]:
 def opening(dialect: Dialect, name: str) -> str:
     """The comment that a file opens with, on one line."""
     lines = []
-    for line in read(dialect, "statements", f"{name}.sql").splitlines():
+    for line in read_sql_file(dialect, "statements", f"{name}.sql").splitlines():
         if not line.startswith("-- "):
             break
         lines.append(line.removeprefix("-- ").strip())
@@ -129,14 +129,14 @@ def test_a_file_is_named_in_plain_words_and_opens_with_its_promise(
 
 @pytest.mark.parametrize(("dialect", "name"), every_file())
 def test_the_parameters_listed_are_those_used(dialect: Dialect, name: str) -> None:
-    used = names_in(fill(statement_text(dialect, name), dialect, Names()))
+    used = names_in(fill_slots(statement_text(dialect, name), dialect, Names()))
     assert set(listed(dialect, name, "params")) == set(used)
 
 
 @pytest.mark.parametrize(("dialect", "name"), every_statement())
 def test_a_file_holds_exactly_one_statement(dialect: Dialect, name: str) -> None:
     text = statement_text(dialect, name)
-    assert split(text) == [text]
+    assert split_statements(text) == [text]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -146,18 +146,18 @@ def test_every_slot_of_statements_and_migrations_is_known(dialect: Dialect) -> N
     fragments = {name.removeprefix("_") for name in texts if name.startswith("_")}
     for name, text in texts.items():
         assert set(SLOT.findall(text)) <= {*TABLES, "prefix", "schema", *fragments}, name
-        assert SLOT.search(fill(text, dialect, Names())) is None, name
+        assert SLOT.search(fill_slots(text, dialect, Names())) is None, name
 
 
 def test_an_unknown_slot_is_an_error_of_ours_and_not_a_table() -> None:
     with pytest.raises(FileNotFoundError):
-        fill("SELECT * FROM {nothing}", "sqlite", Names())
+        fill_slots("SELECT * FROM {nothing}", "sqlite", Names())
 
 
 def test_the_columns_listed_are_those_postgres_returns(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         for name in of("postgres"):
-            text = fill(statement_text("postgres", name), "postgres", Names())
+            text = fill_slots(statement_text("postgres", name), "postgres", Names())
             server = connection.pgconn
             prepared = server.prepare(name.encode(), prepare(text, "dollar").text.encode())
             assert prepared.status == ExecStatus.COMMAND_OK, (name, prepared.error_message)
@@ -174,7 +174,7 @@ def test_the_columns_listed_are_those_sqlite_returns(sqlite_url: str) -> None:
     connection = sqlite3.connect(sqlite_path(sqlite_url), isolation_level=None)
     for name in of("sqlite"):
         connection.execute("BEGIN")
-        text = fill(statement_text("sqlite", name), "sqlite", Names())
+        text = fill_slots(statement_text("sqlite", name), "sqlite", Names())
         cursor = connection.execute(text, VALUES)
         columns = [column[0] for column in cursor.description]
         cursor.close()

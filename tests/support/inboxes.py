@@ -11,8 +11,8 @@ import psycopg
 
 import duly
 from duly.core.ids import new_id
-from duly.core.keys import as_bytes, readable
-from duly.inbox.new_event import Arrival, Flag, Status, event_digest
+from duly.core.keys import as_bytes, readable_text
+from duly.inbox.new_event import Flag, NewEvent, Status, event_digest
 from duly.jobs.enqueue import EventJob
 from duly.stores.sqlite.store import MemoryStore
 
@@ -20,14 +20,14 @@ DAY = 24 * 60 * 60 * 1_000_000
 BODY = b'{"type": "invoice.paid"}'
 
 
-def arrival(scope: str, event_id: str, **changes: Any) -> Arrival:
+def arrival(scope: str, event_id: str, **changes: Any) -> NewEvent:
     """One event that nobody had before, remembered for thirty days, with one job."""
     body: bytes = changes.get("body", BODY)
-    made = Arrival(
+    made = NewEvent(
         id=new_id(),
         scope=scope,
         digest=event_digest(scope, event_id),
-        key_text=readable(as_bytes(event_id)),
+        key_text=readable_text(as_bytes(event_id)),
         replay=None,
         signed=True,
         source="shop",

@@ -18,13 +18,13 @@ import pytest
 import duly
 from duly.core.session import Row, Value
 from duly.stores.postgres import store as postgres_store
-from duly.stores.postgres.psycopg_adapters import BlockingWire as PostgresWire
+from duly.stores.postgres.psycopg_adapters import PsycopgAdapter as PostgresWire
 from duly.stores.postgres.session import Values
 from duly.stores.sql import migrations
 from duly.stores.sql.migrations import Migration
 from duly.stores.sql.placeholders import Prepared
 from duly.stores.sqlite import writer as sqlite_writer
-from duly.stores.sqlite.adapters import BlockingWire as SqliteWire
+from duly.stores.sqlite.adapters import Sqlite3Adapter as SqliteWire
 
 # Steps before and after each statement are numbered on: statement n has 2n before, 2n + 1 after.
 Order = tuple[str, str, int]
@@ -81,7 +81,7 @@ def trapped(trap: Trap) -> Iterator[None]:
             trap.step()
             return rows
 
-        async def plain(self, text: str) -> None:
+        async def execute_raw(self, text: str) -> None:
             trap.step()
             await super().plain(text)
             trap.step()
@@ -94,8 +94,8 @@ def trapped(trap: Trap) -> Iterator[None]:
             return rows
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(postgres_store, "BlockingWire", TrappedPostgres)
-        patch.setattr(sqlite_writer, "BlockingWire", TrappedSqlite)
+        patch.setattr(postgres_store, "PsycopgAdapter", TrappedPostgres)
+        patch.setattr(sqlite_writer, "Sqlite3Adapter", TrappedSqlite)
         yield
 
 

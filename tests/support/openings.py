@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Literal
 
 import duly
-from duly.core.session import Opened
+from duly.core.session import OpenedTransaction
 from tests.support.inboxes import done, found
 
 Colour = Literal["sync", "async"]
@@ -23,9 +23,9 @@ class Site:
         self.store = store
         self.runner = store.blocking if colour == "sync" else store.awaited
 
-    def opened(self, wait: timedelta = SOON) -> AbstractAsyncContextManager[Opened]:
+    def opened(self, wait: timedelta = SOON) -> AbstractAsyncContextManager[OpenedTransaction]:
         """A transaction for the user's code."""
-        return self.runner.opened(wait=wait)
+        return self.runner.open_transaction(wait=wait)
 
     async def write(self, note: str, wait: timedelta = SOON) -> None:
         """One whole transaction."""

@@ -9,8 +9,8 @@ from psycopg.sql import SQL, Identifier
 
 import duly
 from duly.testing import Databases, Deliver, RunJobs, RunRelay, isolated, test_database
-from duly.testing.databases import on_database
-from duly.testing.guarding import NotATestDatabase, is_tests, place
+from duly.testing.databases import url_of_database
+from duly.testing.guarding import NotATestDatabase, database_identity, is_for_tests
 from tests.support.servers import database
 from tests.testing.shops import PAID, a_shop, payments, tables
 
@@ -37,11 +37,11 @@ def test_a_file_is_made_for_a_test_and_gone_with_it() -> None:
     with Databases().fresh() as url:
         with duly.store(url) as store:
             assert store.version() > 0
-        file = Path(place(url)[1])
+        file = Path(database_identity(url)[1])
         assert file.exists()
-        assert is_tests(url)
+        assert is_for_tests(url)
     assert not file.parent.exists()
-    assert not is_tests(url)
+    assert not is_for_tests(url)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_file_is_made_for_a_test_and_gone_with_it() -> None:
     ],
 )
 def test_a_server_may_be_named_without_a_host(server: str, expected: str) -> None:
-    assert on_database(server, "shop") == expected
+    assert url_of_database(server, "shop") == expected
 
 
 def test_the_databases_of_two_tests_are_two(shop: duly.Duly) -> None:
@@ -155,9 +155,11 @@ def test_a_database_that_somebody_calls_a_tests_may_be_written_to(
 
 def test_one_database_is_known_however_its_address_is_written(tmp_path: Path) -> None:
     spelled = "postgresql://ann:secret@db.example:5432/shop"
-    assert place(spelled) == place("postgres://ann@/shop?host=db.example&connect_timeout=5")
-    assert place(spelled) != place("postgresql://ann@db.example/shop_test")
-    assert place(f"sqlite:///{tmp_path}/a.db") == place(
+    assert database_identity(spelled) == database_identity(
+        "postgres://ann@/shop?host=db.example&connect_timeout=5"
+    )
+    assert database_identity(spelled) != database_identity("postgresql://ann@db.example/shop_test")
+    assert database_identity(f"sqlite:///{tmp_path}/a.db") == database_identity(
         f"sqlite:///{tmp_path}/../{tmp_path.name}/a.db"
     )
 

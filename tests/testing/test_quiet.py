@@ -19,7 +19,7 @@ def test_a_test_is_not_warned_that_no_worker_is_alive(caplog: pytest.LogCaptureF
     app.on("shop", "*", name="book")(lambda: None)
     with caplog.at_level(logging.WARNING), isolated(app) as trial:
         trial.deliver("shop", {"type": "order.paid"})
-        app.receiver.reports._judge_workers(0)
+        app.receiver.metrics._warn_without_workers(0)
     assert NO_WORKER not in caplog.messages
 
 

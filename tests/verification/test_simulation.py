@@ -30,15 +30,15 @@ from verification.simulation.report import document, progress, report
 from verification.simulation.schedules import played
 
 from duly.inbox import accept
-from duly.inbox.new_event import Outcome, Status
-from duly.receiver.group_commit import Batcher
+from duly.inbox.new_event import EventOutcome, Status
+from duly.receiver.group_commit import GroupCommit
 from duly.relay.dispatcher import Dispatcher
 from duly.stores.sql.placeholders import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.inbox.new_event import Arrival
+    from duly.inbox.new_event import NewEvent
 
 ROOT = Path(__file__).parents[2]
 # Of each lane, of which there are as many as pytest has workers for.
@@ -154,14 +154,14 @@ def test_a_fence_that_is_gone_is_noticed() -> None:
 
 
 def test_an_answer_before_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = Batcher._commit
+    commit = GroupCommit._commit_batch
 
-    async def hasty(self: Batcher, batch: Any) -> None:
+    async def hasty(self: GroupCommit, batch: Any) -> None:
         for ticket in batch:
-            ticket.answer.set_result([Outcome(Status.ACCEPTED)] * len(ticket.arrivals))
+            ticket.answer.set_result([EventOutcome(Status.ACCEPTED)] * len(ticket.arrivals))
         await commit(self, batch)
 
-    monkeypatch.setattr(Batcher, "_commit", hasty)
+    monkeypatch.setattr(GroupCommit, "_commit_batch", hasty)
     problem = until_broken()
     assert problem is not None
     assert problem.promise == "I1"
@@ -169,14 +169,14 @@ def test_an_answer_before_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_conflict_told_as_a_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(
-        arrival: Arrival, leading: accept.Leaders, outcomes: accept.Outcomes
-    ) -> Outcome | None:
+        arrival: NewEvent, leading: accept.UniqueByKey, outcomes: accept.Outcomes
+    ) -> EventOutcome | None:
         outcome = outcomes.get(arrival.digest)
         if arrival.id in leading.ids or outcome is None:
             return outcome
-        return accept.told_as_copy(outcome)
+        return accept.outcome_for_copy(outcome)
 
-    monkeypatch.setattr(accept, "told", hasty)
+    monkeypatch.setattr(accept, "outcome_for", hasty)
     problem = until_broken()
     assert problem is not None
     assert problem.promise == "I14"
@@ -189,7 +189,7 @@ def test_a_message_marked_before_it_is_sent_is_noticed(monkeypatch: pytest.Monke
 
     async def hasty(self: Dispatcher, lane: Any, parcel: Any) -> None:
         self._finish(lane, parcel, SENT)
-        await self._settler.flushed()
+        await self._completer.flush()
         await asyncio.sleep(0)
         await send(self, lane, parcel)
 

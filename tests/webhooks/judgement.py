@@ -6,7 +6,15 @@ import json
 from typing import TYPE_CHECKING
 
 from duly import Rejected
-from duly.webhooks import Code, Facts, PlainDigest, Reply, SignedFields, Source, Verified
+from duly.webhooks import (
+    Code,
+    EventFields,
+    HandshakeReply,
+    PlainDigest,
+    SignedFields,
+    Source,
+    Verified,
+)
 
 if TYPE_CHECKING:
     from tests.webhooks.arena import Arrival, Case
@@ -41,10 +49,10 @@ def read(verified: Verified) -> None:
         getattr(verified, name)
     assert repr(verified)
     assert verified.odd is None or verified.json is None
-    assert verified.handshake is None or isinstance(verified.handshake, Reply)
+    assert verified.handshake is None or isinstance(verified.handshake, HandshakeReply)
     assert verified.items
     for one in (verified.facts, *verified.items):
-        assert isinstance(one, Facts)
+        assert isinstance(one, EventFields)
         assert 1 <= len(one.id.encode()) <= 4096
         assert repr(one)
         json.dumps(one.json, allow_nan=False, ensure_ascii=False).encode()

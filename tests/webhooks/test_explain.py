@@ -66,7 +66,7 @@ def test_a_missing_signature_is_named_with_the_header_that_is_expected(provider:
     sentence = explained(source(provider), {"Content-Type": "application/json"}, BODY)
     assert "There is no signature: the header " in sentence
     name = sentence.partition("the header ")[2].partition(" ")[0]
-    assert name in {one.where().split()[-1] for one in provider_named(provider).schemes}
+    assert name in {one.describe_location().split()[-1] for one in provider_named(provider).schemes}
 
 
 def test_a_missing_signature_inside_the_body_is_named_too() -> None:

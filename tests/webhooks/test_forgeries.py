@@ -25,7 +25,7 @@ from duly.webhooks import (
     Mac,
     SharedToken,
     StandardWebhooks,
-    greeted,
+    answer_handshake,
 )
 from tests.webhooks.genuine import NOW
 
@@ -124,7 +124,7 @@ def test_what_could_be_an_event_is_not_signed_for_whoever_asks(token: str) -> No
         when={"query:crc": None}, reply={"a": Mac("query:crc")}, signed=False, method="GET"
     )
     source = Source(Provider("own", Hmac(header="X-Sum"), handshakes=(asked,)), "secret")
-    assert greeted(source, {}, url=f"https://shop.example/?crc={token}") is None
+    assert answer_handshake(source, {}, url=f"https://shop.example/?crc={token}") is None
 
 
 def notification(**more: Any) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 
 import duly
 from duly import Misuse, Provider, Rejected, Source
-from duly.webhooks import Code, Echo, Handshake, Hmac, Mac, Reply, greeted
+from duly.webhooks import Code, Echo, Handshake, HandshakeReply, Hmac, Mac, answer_handshake
 from tests.webhooks.genuine import NOW, PROVIDERS, delivered, keys, source, verified
 
 SLACK = b'{"token":"t","challenge":"3eZbrw1aB10F","type":"url_verification"}'
@@ -26,7 +26,7 @@ EVENT_PING = b'{"version":1,"application_id":"2","type":0}'
 QUESTIONS = [("slack", SLACK), ("zoom", ZOOM), ("discord", PING), ("discord", EVENT_PING)]
 
 
-def asked(provider: str, body: bytes, **options: Any) -> Reply | None:
+def asked(provider: str, body: bytes, **options: Any) -> HandshakeReply | None:
     """The answer to a question that the provider has signed."""
     return verified(source(provider, **options), delivered(provider, body)).handshake
 
@@ -66,7 +66,7 @@ def test_discord_is_answered_for_both_kinds_of_ping() -> None:
     reply = asked("discord", PING)
     assert reply is not None
     assert (reply.status, json.loads(reply.body)) == (200, {"type": 1})
-    assert asked("discord", EVENT_PING) == Reply(204, b"", None)
+    assert asked("discord", EVENT_PING) == HandshakeReply(204, b"", None)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ OWN = Provider(
 
 def own(
     body: bytes = b"{}", *, headers: dict[str, str] | None = None, **options: Any
-) -> Reply | None:
+) -> HandshakeReply | None:
     signed = duly.sign(OWN, body, "secret", now=NOW, headers=headers, **options)
     told: dict[str, Any] = {"now": NOW, "url": signed.url, "method": signed.method}
     return duly.verify(OWN, signed.headers, signed.body, "secret", **told).handshake
@@ -159,7 +159,7 @@ def own(
 
 def test_a_users_own_question_is_answered_with_text() -> None:
     headers = {"X-Hook": "hello", "X-Challenge": "abc 123"}
-    assert own(headers=headers) == Reply(201, b"abc 123", "text/plain")
+    assert own(headers=headers) == HandshakeReply(201, b"abc 123", "text/plain")
     assert own(headers={"X-Hook": "hello"}) is None
 
 
@@ -172,7 +172,7 @@ def test_a_users_own_question_is_answered_with_a_mac() -> None:
 
 
 def test_a_users_own_question_is_answered_with_nothing() -> None:
-    assert own(b'{"ping":1}') == Reply(200)
+    assert own(b'{"ping":1}') == HandshakeReply(200)
     assert own(b'{"ping":1,"data":{}}') is None
 
 
@@ -222,9 +222,11 @@ def test_a_question_without_a_signature_is_answered_by_greeted_alone() -> None:
     )
     where = Source(Provider("asking", Hmac(header="X-Sum"), handshakes=(challenge,)), "secret")
     asked = "https://example.com/in?hub.mode=subscribe&hub.challenge=4711&hub.verify_token="
-    assert greeted(where, {}, url=asked + "ours") == Reply(200, b"4711", "text/plain")
-    assert greeted(where, {}, url=asked + "theirs") is None
-    assert greeted(where, {}, url=asked + "ours", method="POST") is None
+    assert answer_handshake(where, {}, url=asked + "ours") == HandshakeReply(
+        200, b"4711", "text/plain"
+    )
+    assert answer_handshake(where, {}, url=asked + "theirs") is None
+    assert answer_handshake(where, {}, url=asked + "ours", method="POST") is None
     with pytest.raises(Rejected):
         duly.verify(where, {}, b"", url=asked + "ours", method="GET")
 
@@ -237,18 +239,18 @@ def test_an_unsigned_question_has_only_plain_tokens_signed() -> None:
         method="GET",
     )
     where = Source(Provider("asking", Hmac(header="X-Sum"), handshakes=(challenge,)), "secret")
-    answer = greeted(where, {}, url="https://example.com/in?crc_token=abc")
+    answer = answer_handshake(where, {}, url="https://example.com/in?crc_token=abc")
     expected = base64.b64encode(hmac.digest(b"secret", b"abc", "sha256")).decode()
     assert answer is not None
     assert json.loads(answer.body) == {"response_token": f"sha256={expected}"}
     for token in ("%7B%22id%22%3A1%7D", "1767225600.%7B%7D", "v0%3A1%3Ax"):
-        assert greeted(where, {}, url=f"https://example.com/in?crc_token={token}") is None
+        assert answer_handshake(where, {}, url=f"https://example.com/in?crc_token={token}") is None
 
 
 def test_a_signed_question_is_never_answered_without_its_signature() -> None:
     where = Source("zoom", "secret")
     asked = b'{"event":"endpoint.url_validation","payload":{"plainToken":"abc"}}'
-    assert greeted(where, {}, asked, method="POST") is None
+    assert answer_handshake(where, {}, asked, method="POST") is None
 
 
 def test_an_unsigned_question_is_not_answered_with_a_secret_that_has_ended() -> None:
@@ -258,5 +260,5 @@ def test_an_unsigned_question_is_not_answered_with_a_secret_that_has_ended() -> 
     ended = duly.Secret("secret", not_after=datetime.fromtimestamp(NOW, UTC))
     where = Source(Provider("asking", Hmac(header="X-Sum"), handshakes=(asked,)), ended)
     url = "https://example.com/in?crc=abc"
-    assert greeted(where, {}, url=url, now=NOW) is not None
-    assert greeted(where, {}, url=url, now=NOW + 1) is None
+    assert answer_handshake(where, {}, url=url, now=NOW) is not None
+    assert answer_handshake(where, {}, url=url, now=NOW + 1) is None

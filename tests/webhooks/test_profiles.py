@@ -117,7 +117,9 @@ def named(profile: Provider) -> str:
     """Everything that a profile's schemes read or write, in lower case."""
     signed = delivered(profile.name)
     aliases = [alias for one in profile.schemes for alias in getattr(one, "aliases", ())]
-    return "\n".join([*signed.headers, *aliases, *(one.where() for one in profile.schemes)]).lower()
+    return "\n".join(
+        [*signed.headers, *aliases, *(one.describe_location() for one in profile.schemes)]
+    ).lower()
 
 
 @pytest.mark.parametrize("provider", FACTS)

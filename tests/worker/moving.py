@@ -13,9 +13,17 @@ from duly.core.ids import new_id
 from duly.core.onestep import finish
 from duly.core.states import JobState
 from duly.jobs import lease as leases
-from duly.jobs.lease import NO_TURNS, Leased, Settled, Taking, Want, finish_inside, settle
-from duly.jobs.outcome import DONE, Ended
-from duly.jobs.workers import Identity, beat, leave, rescue
+from duly.jobs.lease import (
+    NO_RESCUE_QUOTA,
+    FetchRequest,
+    JobSettlement,
+    LeasedJob,
+    QueueDemand,
+    finish_inside,
+    settle,
+)
+from duly.jobs.outcome import DONE, JobOutcome
+from duly.jobs.workers import WorkerIdentity, record_heartbeat, remove_worker, rescue
 from duly.worker.slots import FIRST
 
 if TYPE_CHECKING:
@@ -46,32 +54,38 @@ class Bench:
 
     def beat(self) -> None:
         """The worker lives."""
-        self.run(lambda session: beat(session, Identity(self.worker, "host", 1, "[]", HOUR)))
+        self.run(
+            lambda session: record_heartbeat(
+                session, WorkerIdentity(self.worker, "host", 1, "[]", HOUR)
+            )
+        )
 
     def leave(self) -> None:
         """The worker ends."""
-        self.run(lambda session: leave(session, self.worker))
+        self.run(lambda session: remove_worker(session, self.worker))
 
     def insert(self, delay: int = 0) -> None:
         """Enqueue the job."""
         assert self.run(lambda session: insert(session, self.job, delay))
 
-    def take(self, rescued: bool = False) -> Leased:
+    def take(self, rescued: bool = False) -> LeasedJob:
         """Lease the job."""
-        leased: Leased
+        leased: LeasedJob
         [leased] = self.run(lambda session: take(session, self.worker, rescued=rescued))
         assert leased.id == self.job
         return leased
 
-    def settle(self, leased: Leased, ended: Ended) -> None:
+    def settle(self, leased: LeasedJob, ended: JobOutcome) -> None:
         """End the lease."""
-        assert self.run(lambda session: settle(session, [Settled(leased, ended, 0)])) == {self.job}
+        assert self.run(lambda session: settle(session, [JobSettlement(leased, ended, 0)])) == {
+            self.job
+        }
 
     def rescue(self) -> Any:
         """Another worker takes back what is lost."""
         return self.run(lambda session: rescue(session, new_id()))
 
-    def attempt(self, name: str, leased: Leased) -> bool:
+    def attempt(self, name: str, leased: LeasedJob) -> bool:
         """Try to move the job, with the lease that the caller believes in."""
         make = ATTEMPTS[name].make
         return bool(self.run(lambda session: make(session, leased, self.worker)))
@@ -97,14 +111,18 @@ async def insert(session: Session, job: str, delay: int = 0) -> Any:
 
 async def take(
     session: Session, worker: str, *, rescued: bool = False, limit: int = 10, queue: str = QUEUE
-) -> list[Leased]:
+) -> list[LeasedJob]:
     """Lease for a worker, from the very beginning of the queue."""
-    want = Want(queue, limit, *FIRST, NO_TURNS, alone=False)
-    asked = Taking(worker, 24 * HOUR, [want], stage=False)
+    want = QueueDemand(queue, limit, *FIRST, NO_RESCUE_QUOTA, alone=False)
+    asked = FetchRequest(worker, 24 * HOUR, [want], stage=False)
     if not rescued:
         return await leases.take(session, asked)
     rows = await session.rows(
-        "jobs_take_rescued", limit=limit, least=1, most=leases.ANY_RESCUES, **asked.shared(want)
+        "jobs_take_rescued",
+        limit=limit,
+        least=1,
+        most=leases.ANY_RESCUES,
+        **asked.shared_values(want),
     )
     return [leases.leased_from(row) for row in rows]
 
@@ -113,10 +131,10 @@ class Attempt(NamedTuple):
     """One way to move a job: the statement of the table, and what is done with it."""
 
     statement: str
-    make: Callable[[Session, Leased, str], Any]
+    make: Callable[[Session, LeasedJob, str], Any]
 
 
-async def done_inside(session: Session, leased: Leased, _: str) -> bool:
+async def done_inside(session: Session, leased: LeasedJob, _: str) -> bool:
     try:
         await finish_inside(session, leased, "done", 0)
     except LeaseLost:
@@ -124,9 +142,9 @@ async def done_inside(session: Session, leased: Leased, _: str) -> bool:
     return True
 
 
-def settling(ended: Ended) -> Callable[[Session, Leased, str], Any]:
+def settling(ended: JobOutcome) -> Callable[[Session, LeasedJob, str], Any]:
     """An end that is written by the worker, with those of others."""
-    return lambda session, leased, _: settle(session, [Settled(leased, ended, 0)])
+    return lambda session, leased, _: settle(session, [JobSettlement(leased, ended, 0)])
 
 
 ATTEMPTS: Mapping[str, Attempt] = {
@@ -141,9 +159,11 @@ ATTEMPTS: Mapping[str, Attempt] = {
     ),
     "done in its transaction": Attempt("jobs_done", done_inside),
     "done": Attempt("jobs_done", settling(DONE)),
-    "retry": Attempt("jobs_return", settling(Ended("again", delay=HOUR, burnt=1, error=b"{}"))),
-    "release": Attempt("jobs_return", settling(Ended("again"))),
-    "bury": Attempt("jobs_bury", settling(Ended("dead", burnt=1, error=b"{}"))),
+    "retry": Attempt(
+        "jobs_return", settling(JobOutcome("again", delay=HOUR, attempts_used=1, error=b"{}"))
+    ),
+    "release": Attempt("jobs_return", settling(JobOutcome("again"))),
+    "bury": Attempt("jobs_bury", settling(JobOutcome("dead", attempts_used=1, error=b"{}"))),
     "rescue": Attempt("jobs_rescue", lambda session, *_: rescue(session, new_id())),
     "replay": Attempt(
         "jobs_replay",
@@ -163,44 +183,44 @@ class Situation:
 
     name: str
     before: JobState | None
-    make: Callable[[Bench], Leased]
+    make: Callable[[Bench], LeasedJob]
     # By the name of an attempt; every other one must change nothing.
     allowed: Mapping[str, JobState | None] = field(default_factory=dict)
 
 
-def forged(bench: Bench) -> Leased:
+def forged(bench: Bench) -> LeasedJob:
     """A lease that nobody gave."""
-    return Leased(bench.job, "", NAME, QUEUE, None, None, 0, 0, 1, OTHER_TOKEN, 1, 0)
+    return LeasedJob(bench.job, "", NAME, QUEUE, None, None, 0, 0, 1, OTHER_TOKEN, 1, 0)
 
 
-def inserted(bench: Bench, delay: int = 0) -> Leased:
+def inserted(bench: Bench, delay: int = 0) -> LeasedJob:
     """Enqueued, and leased by nobody."""
     bench.insert(delay)
     return forged(bench)
 
 
-def leased(bench: Bench) -> Leased:
+def leased(bench: Bench) -> LeasedJob:
     """Taken by a worker that lives."""
     bench.beat()
     bench.insert()
     return bench.take()
 
 
-def returned(bench: Bench, ended: Ended) -> Leased:
+def returned(bench: Bench, ended: JobOutcome) -> LeasedJob:
     """Taken, and its lease ended."""
     lease = leased(bench)
     bench.settle(lease, ended)
     return lease
 
 
-def abandoned(bench: Bench) -> Leased:
+def abandoned(bench: Bench) -> LeasedJob:
     """Taken by a worker that is gone."""
     lease = leased(bench)
     bench.leave()
     return lease
 
 
-def rescued(bench: Bench, times: int = 1) -> Leased:
+def rescued(bench: Bench, times: int = 1) -> LeasedJob:
     """Taken back so many times, and its time not come yet."""
     lease = abandoned(bench)
     for number in range(times):
@@ -211,27 +231,27 @@ def rescued(bench: Bench, times: int = 1) -> Leased:
     return lease
 
 
-def after(bench: Bench, passed: timedelta, lease: Leased) -> Leased:
+def after(bench: Bench, passed: timedelta, lease: LeasedJob) -> LeasedJob:
     """A while later."""
     bench.clock.advance(passed)
     return lease
 
 
-def overdue(bench: Bench) -> Leased:
+def overdue(bench: Bench) -> LeasedJob:
     """Its worker lives, but the lease has lasted longer than any may."""
     lease = after(bench, timedelta(days=1), leased(bench))
     bench.beat()
     return lease
 
 
-def retaken(bench: Bench) -> Leased:
+def retaken(bench: Bench) -> LeasedJob:
     """Taken, given back, and taken by somebody newer: the lease is the first one."""
-    old = returned(bench, Ended("again"))
+    old = returned(bench, JobOutcome("again"))
     bench.take()
     return old
 
 
-def lost_again(bench: Bench) -> Leased:
+def lost_again(bench: Bench) -> LeasedJob:
     """Lost for the fifth time."""
     rescued(bench, 4)
     bench.clock.advance(BACK)
@@ -246,7 +266,7 @@ SETTLED: dict[str, JobState | None] = {
     "release": READY,
     "bury": DEAD,
 }
-PARKED = Ended("again", delay=HOUR, parked=True)
+PARKED = JobOutcome("again", delay=HOUR, parked=True)
 SITUATIONS = [
     Situation("nothing is there", None, forged, {"insert": READY}),
     Situation("due", READY, inserted, {"take": LEASED}),
@@ -263,7 +283,9 @@ SITUATIONS = [
         lambda bench: after(bench, timedelta(hours=-1), inserted(bench)),
     ),
     Situation("parked", READY, lambda bench: returned(bench, PARKED), {"unpark": READY}),
-    Situation("given back", READY, lambda bench: returned(bench, Ended("again")), {"take": LEASED}),
+    Situation(
+        "given back", READY, lambda bench: returned(bench, JobOutcome("again")), {"take": LEASED}
+    ),
     Situation("just rescued", READY, rescued),
     Situation(
         "rescued and due",
@@ -292,7 +314,7 @@ SITUATIONS = [
     Situation(
         "dead",
         DEAD,
-        lambda bench: returned(bench, Ended("dead")),
+        lambda bench: returned(bench, JobOutcome("dead")),
         {"replay": READY, "discard": None},
     ),
     Situation("done", FINISHED, lambda bench: returned(bench, DONE)),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import duly
 from duly.core.onestep import finish
 from duly.stores.sqlite.store import MemoryStore
-from duly.worker.settings import Settings
+from duly.worker.settings import WorkerSettings
 from tests.support.processes.leading import PATIENCE
 from tests.worker.records import WORKINGS, WRITE, Records
 
@@ -196,7 +196,7 @@ class Case:
 @asynccontextmanager
 async def working(subject: Subject, **options: Any) -> AsyncIterator[Worker]:
     """A worker on a thread with an event loop of its own, told to stop at the end."""
-    settings = Settings(**{"grace": timedelta(0), **options})
+    settings = WorkerSettings(**{"grace": timedelta(0), **options})
     worker = subject.app.worker(settings)
     running = asyncio.ensure_future(asyncio.to_thread(asyncio.run, ended(subject, worker)))
     try:

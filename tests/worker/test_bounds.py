@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly.service.completer import Settler
+from duly.service.completer import Completer
 from duly.worker import executor, fetcher
-from duly.worker.fetcher import LATEST, SOONEST, Taker
-from duly.worker.settings import Settings
-from duly.worker.slots import Desk
+from duly.worker.fetcher import LATEST, SOONEST, Fetcher
+from duly.worker.settings import WorkerSettings
+from duly.worker.slots import Slots
 from tests.worker.lingering import Lingering, came_back
 from tests.worker.subjects import Case, cases, seen, working
 
 if TYPE_CHECKING:
-    from duly.jobs.lease import Want
+    from duly.jobs.lease import QueueDemand
     from tests.worker.subjects import DatabaseOf, Subject
 
 AWAITED = cases(kinds=["sqlite", "postgres"], colours=["async"], ways=["leased"])
@@ -31,18 +31,18 @@ async def test_jobs_that_nobody_knows_take_up_slots_until_they_are_parked(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, rounds = threading.Event(), 0
-    write, wants = Settler._tried, Desk.wants
+    write, wants = Completer._try_write, Slots.wants
 
-    async def late(settler: Settler[Any, Any], *positional: Any, **options: Any) -> Any:
+    async def late(settler: Completer[Any, Any], *positional: Any, **options: Any) -> Any:
         return await write(settler, *positional, **options) if gate.is_set() else None
 
-    def counted(desk: Desk) -> list[Want]:
+    def counted(desk: Slots) -> list[QueueDemand]:
         nonlocal rounds
         rounds += 1
         return wants(desk)
 
-    monkeypatch.setattr(Settler, "_tried", late)
-    monkeypatch.setattr(Desk, "wants", counted)
+    monkeypatch.setattr(Completer, "_try_write", late)
+    monkeypatch.setattr(Slots, "wants", counted)
     monkeypatch.setattr(fetcher, "STAGE", 0.01)
     async with case.open(place) as subject:
         subject.job(Lingering())
@@ -68,13 +68,13 @@ def parked(subject: Subject) -> int:
 def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """For how long a worker that found nothing meant to wait, each time."""
     asked: list[float] = []
-    nap = Taker.nap
+    nap = Fetcher.sleep_until_woken
 
-    async def counted(taker: Taker, seconds: float) -> None:
+    async def counted(taker: Fetcher, seconds: float) -> None:
         asked.append(seconds)
         await nap(taker, seconds)
 
-    monkeypatch.setattr(Taker, "nap", counted)
+    monkeypatch.setattr(Fetcher, "sleep_until_woken", counted)
     return asked
 
 
@@ -125,14 +125,14 @@ async def test_a_slot_is_kept_free_for_a_rescued_job_in_its_own_queue_alone(
     works = Lingering()
     async with case.open(place) as subject:
         subject.job(works)
-        worker = subject.app.worker(Settings({"a": 1, "b": 1}, grace=timedelta(0)))
+        worker = subject.app.worker(WorkerSettings({"a": 1, "b": 1}, grace=timedelta(0)))
         running = asyncio.ensure_future(worker.run())
         for queue in ("a", "b"):
             await subject.enqueue(payload=queue, queue=queue)
         await works.run("a", "b")
         await came_back(subject, 1, "again", queue="a")
-        await worker._taker.make_room()
-        kept = {name: queue.reserved for name, queue in worker._crew.desk.queues.items()}
+        await worker._fetcher.reserve_for_rescued()
+        kept = {name: queue.reserved for name, queue in worker._executor.slots.queues.items()}
         works.let_go("a", "b", "again")
         await seen(lambda: subject.records.states() == [])
         worker.stop()

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.jobs.lease import GRAVE, Leased
+from duly.jobs.lease import POISON_RESCUES, LeasedJob
 from duly.jobs.outcome import DONE
 from duly.worker import quarantine, worker
-from duly.worker.execution import Run
-from duly.worker.quarantine import CLEARING, LONELY, Clearing, lonely
-from duly.worker.slots import Desk
+from duly.worker.execution import Execution
+from duly.worker.quarantine import DRAIN_SECONDS, SUSPECT_SECONDS, Quarantine, has_isolated_job
+from duly.worker.slots import Slots
 from tests.worker.clocks import NOTHING, Seconds
 from tests.worker.lingering import Lingering, came_back
 from tests.worker.subjects import Case, cases, seen, working
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 AWAITED = cases(kinds=["sqlite", "postgres"], colours=["async"], ways=["leased"])
 
 
-def leased(queue: str, rescues: int = 0) -> Leased:
+def leased(queue: str, rescues: int = 0) -> LeasedJob:
     """A lease on a job that came back so often."""
-    return Leased(queue, "", "nothing", queue, None, None, 0, rescues, 1, b"", 1, 0)
+    return LeasedJob(queue, "", "nothing", queue, None, None, 0, rescues, 1, b"", 1, 0)
 
 
-def run_on(subject: Desk, queue: str, rescues: int = 0) -> Run:
+def run_on(subject: Slots, queue: str, rescues: int = 0) -> Execution:
     """A job that runs, and has begun."""
-    run = Run(leased(queue, rescues), NOTHING, None)
+    run = Execution(leased(queue, rescues), NOTHING, None)
     subject.occupy(run)
-    run.begun = run.held
+    run.handler_started_at = run.leased_at
     return run
 
 
-def two_queues() -> Desk:
-    return Desk({"a": 2, "b": 2})
+def two_queues() -> Slots:
+    return Slots({"a": 2, "b": 2})
 
 
 @pytest.mark.usefixtures("seconds")
@@ -46,46 +46,48 @@ def test_a_worker_without_work_takes_one_that_must_run_alone_or_else_anything() 
     ] * 2
 
 
-@pytest.mark.parametrize("rescues", range(GRAVE))
+@pytest.mark.parametrize("rescues", range(POISON_RESCUES))
 def test_nobody_makes_way_for_a_job_that_came_back_less_often(
     seconds: Seconds, rescues: int
 ) -> None:
-    way = Clearing()
-    assert not way.see(rescues)
-    assert (way.wanted, way.waiting) == (False, False)
+    way = Quarantine()
+    assert not way.observe_due(rescues)
+    assert (way.is_due, way.is_draining) == (False, False)
 
 
 def test_nothing_begins_while_way_is_made_for_a_job_that_must_run_alone(seconds: Seconds) -> None:
     subject = two_queues()
     run_on(subject, "a")
-    subject.put(Run(leased("b"), NOTHING, None))
-    assert subject.clearing.see(GRAVE)
-    assert not subject.clearing.see(GRAVE), "way is made once, and not anew with each look"
-    seconds.now += CLEARING - 0.01
+    subject.put(Execution(leased("b"), NOTHING, None))
+    assert subject.quarantine.observe_due(POISON_RESCUES)
+    assert not subject.quarantine.observe_due(POISON_RESCUES), (
+        "way is made once, and not anew with each look"
+    )
+    seconds.now += DRAIN_SECONDS - 0.01
     assert subject.wants() == []
-    assert list(subject.startable()) == []
+    assert list(subject.pop_startable()) == []
 
 
 def test_a_worker_that_does_not_become_free_takes_it_all_the_same(seconds: Seconds) -> None:
     subject = two_queues()
     run_on(subject, "a")
-    subject.clearing.see(GRAVE)
-    seconds.now += CLEARING - 1
-    subject.clearing.see(GRAVE)
+    subject.quarantine.observe_due(POISON_RESCUES)
+    seconds.now += DRAIN_SECONDS - 1
+    subject.quarantine.observe_due(POISON_RESCUES)
     seconds.now += 1.01
     wants = subject.wants()
     assert [(want.alone, want.fresh, bool(want.turns)) for want in wants] == [(True, 0, False)] * 2
-    assert list(subject.startable()) == []
-    subject.took(wants, [], staged=True)  # somebody else was quicker
+    assert list(subject.pop_startable()) == []
+    subject.record_batch(wants, [], staged=True)  # somebody else was quicker
     assert [(want.alone, want.fresh > 0) for want in subject.wants()] == [(False, True)] * 2
 
 
 def test_way_is_no_longer_made_when_another_worker_has_the_job(seconds: Seconds) -> None:
     subject = two_queues()
     run_on(subject, "a")
-    subject.clearing.see(GRAVE)
+    subject.quarantine.observe_due(POISON_RESCUES)
     assert subject.wants() == []
-    subject.clearing.see(0)
+    subject.quarantine.observe_due(0)
     assert {want.queue for want in subject.wants()} == {"a", "b"}
 
 
@@ -93,24 +95,24 @@ def test_nothing_begins_in_any_queue_beside_a_job_that_must_run_alone_until_it_h
     seconds: Seconds,
 ) -> None:
     subject = two_queues()
-    grave = run_on(subject, "a", GRAVE)
-    waits = Run(leased("b"), NOTHING, None)
+    grave = run_on(subject, "a", POISON_RESCUES)
+    waits = Execution(leased("b"), NOTHING, None)
     subject.put(waits)
-    seconds.now += LONELY - 0.01
+    seconds.now += SUSPECT_SECONDS - 0.01
     assert subject.wants() == []
-    assert list(subject.startable()) == []
+    assert list(subject.pop_startable()) == []
     seconds.now += 0.02
     assert [want.queue for want in subject.wants() if want.fresh] == ["a", "b"]
-    assert list(subject.startable()) == [waits]
-    assert not lonely([grave])
+    assert list(subject.pop_startable()) == [waits]
+    assert not has_isolated_job([grave])
 
 
 def test_one_that_has_not_begun_or_has_ended_is_told_apart(seconds: Seconds) -> None:
-    waits = Run(leased("a", GRAVE), NOTHING, None)
-    seconds.now += 2 * LONELY
-    assert lonely([waits]), "it has run for no time at all"
+    waits = Execution(leased("a", POISON_RESCUES), NOTHING, None)
+    seconds.now += 2 * SUSPECT_SECONDS
+    assert has_isolated_job([waits]), "it has run for no time at all"
     waits.ended = DONE
-    assert not lonely([waits]), "only its commit is waited for"
+    assert not has_isolated_job([waits]), "only its commit is waited for"
 
 
 @pytest.mark.usefixtures("seconds")
@@ -143,7 +145,7 @@ async def test_a_job_that_must_run_alone_stops_no_queue_for_long(
         async with working(subject, queues={"a": 2, "b": 2}):
             await subject.enqueue(payload="long", queue="b")
             await works.run("long")
-            grave = await came_back(subject, GRAVE, "grave", queue="a")
+            grave = await came_back(subject, POISON_RESCUES, "grave", queue="a")
             await works.run("long", "grave")
             await subject.enqueue(payload="fresh", queue="b")
             await works.run("long", "grave", "fresh")
@@ -157,15 +159,15 @@ async def test_a_job_that_must_run_alone_does_where_what_runs_ends_in_time(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "ROOM", 0.05)
-    monkeypatch.setattr(quarantine, "CLEARING", 60.0)  # in time, however busy the machine is
+    monkeypatch.setattr(quarantine, "DRAIN_SECONDS", 60.0)  # in time, however busy the machine is
     works = Lingering()
     async with case.open(place) as subject:
         subject.job(works)
         async with working(subject, queues={"a": 2, "b": 2}) as started:
             await subject.enqueue(payload="short", queue="b")
             await works.run("short")
-            await came_back(subject, GRAVE, "grave", queue="a")
-            await seen(lambda: started._crew.desk.clearing.waiting)
+            await came_back(subject, POISON_RESCUES, "grave", queue="a")
+            await seen(lambda: started._executor.slots.quarantine.is_draining)
             await subject.enqueue(payload="fresh", queue="b")
             works.let_go("short", "fresh")
             await works.run("grave")

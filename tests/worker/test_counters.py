@@ -15,7 +15,7 @@ from duly.core.ids import new_id
 from duly.core.onestep import finish
 from duly.core.retry import RESCUE_LIMIT
 from duly.worker import rescue
-from duly.worker.slots import Queue
+from duly.worker.slots import QueueSlots
 from tests.support.processes.leading import PATIENCE
 from tests.worker.moving import take
 from tests.worker.subjects import seen, working
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pytest
 
     from duly.core.session import Session
-    from duly.jobs.workers import Identity
+    from duly.jobs.workers import WorkerIdentity
     from tests.conftest import HandClock
     from tests.worker.subjects import Case, DatabaseOf, Hand, Subject
 
@@ -99,14 +99,14 @@ async def test_a_worker_that_ends_when_idle_looks_for_lost_leases_once(
     woven: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of two looks at a time, the one that ends the worker may pass over what the other has locked.
-    look = rescue.taken_back
+    look = rescue.take_back
     looks: list[str] = []
 
-    async def counted(session: Session, worker: Identity) -> Any:
+    async def counted(session: Session, worker: WorkerIdentity) -> Any:
         looks.append(worker.id)
         return await look(session, worker)
 
-    monkeypatch.setattr(rescue, "taken_back", counted)
+    monkeypatch.setattr(rescue, "take_back", counted)
     async with woven.open(place) as subject:
         await subject.work()
     assert len(looks) == 1
@@ -140,7 +140,7 @@ async def test_a_retry_keeps_the_count_of_rescues_and_the_other_way_round(
 async def test_a_worker_that_is_told_to_end_now_gives_back_what_ran_and_what_never_began(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Queue, "ahead", property(lambda _: 3))
+    monkeypatch.setattr(QueueSlots, "prefetch_limit", property(lambda _: 3))
     begun, gate = threading.Event(), threading.Event()
     ran: list[str] = []
 

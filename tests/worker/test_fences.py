@@ -10,13 +10,13 @@ import pytest
 
 import duly
 from duly.worker import run_job
-from duly.worker.settings import Settings
+from duly.worker.settings import WorkerSettings
 from tests.worker.subjects import cases, seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.worker.execution import Run
+    from duly.worker.execution import Execution
     from tests.worker.subjects import Case, DatabaseOf, Hand, Subject
 
 SHORT = timedelta(milliseconds=200)
@@ -111,13 +111,13 @@ async def test_a_transaction_begun_after_the_lease_was_lost_leaves_nothing(
 
 def stop_before_begin(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[str], object]) -> None:
     """Have something happen between the lease and the BEGIN of its transaction."""
-    begin = run_job.inside_transaction
+    begin = run_job.run_in_transaction
 
-    async def late(run: Run, *positional: Any, **options: Any) -> Any:
+    async def late(run: Execution, *positional: Any, **options: Any) -> Any:
         meanwhile(run.leased.id)
         return await begin(run, *positional, **options)
 
-    monkeypatch.setattr(run_job, "inside_transaction", late)
+    monkeypatch.setattr(run_job, "run_in_transaction", late)
 
 
 async def intends(hand: Hand, steal: Callable[[], None]) -> None:
@@ -228,15 +228,15 @@ async def test_a_worker_whose_last_heartbeat_is_older_than_its_lease_begins_noth
     async with case.open(place) as subject:
         subject.job(work)
         id = await subject.enqueue()
-        worker = subject.app.worker(Settings(lease=LONG))
-        heart, crew = worker._heart, worker._crew
+        worker = subject.app.worker(WorkerSettings(lease=LONG))
+        heart, crew = worker._heartbeat, worker._executor
         try:
-            await asyncio.to_thread(heart.first)
-            assert await worker._taker._take(crew.desk.wants()) == 1
-            heart._beaten -= 2 * LONG.total_seconds()
+            await asyncio.to_thread(heart.announce)
+            assert await worker._fetcher._fetch_batch(crew.slots.wants()) == 1
+            heart._confirmed_at -= 2 * LONG.total_seconds()
             crew.start()
-            assert not crew.busy()
-            await asyncio.to_thread(heart.first)
+            assert not crew.is_busy()
+            await asyncio.to_thread(heart.announce)
             crew.start()
             await seen(lambda: subject.records.states() == [])
         finally:

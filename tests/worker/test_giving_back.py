@@ -19,7 +19,7 @@ from tests.worker.lingering import Lingering, give_back
 from tests.worker.subjects import Case, cases, seen, working
 
 if TYPE_CHECKING:
-    from duly.worker.execution import Run
+    from duly.worker.execution import Execution
     from tests.worker.subjects import DatabaseOf, Hand, Subject
 
 AWAITED = cases(colours=["async"], ways=["leased"])
@@ -97,17 +97,17 @@ async def test_a_job_that_waits_for_its_turn_to_open_a_transaction_is_given_back
 
 def stop_the_first_before_begin(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> None:
     """Have the first run take its turn, and wait before it opens its transaction."""
-    begin = run_job.inside_transaction
+    begin = run_job.run_in_transaction
 
-    async def late(run: Run, *positional: Any, **options: Any) -> Any:
+    async def late(run: Execution, *positional: Any, **options: Any) -> Any:
         while run.leased.payload == b"1" and not gate.is_set():
-            if run.handler.colour == "async":
+            if run.handler.mode == "async":
                 await asyncio.sleep(0.01)
             else:
                 time.sleep(0.01)  # noqa: ASYNC251  # this handler blocks
         return await begin(run, *positional, **options)
 
-    monkeypatch.setattr(run_job, "inside_transaction", late)
+    monkeypatch.setattr(run_job, "run_in_transaction", late)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly.service.completer import Settler
+from duly.service.completer import Completer
 from duly.worker import executor
-from duly.worker.executor import Crew
+from duly.worker.executor import Executor
 from tests.worker.subjects import cases, seen, working
 
 if TYPE_CHECKING:
-    from duly.worker.execution import Run
+    from duly.worker.execution import Execution
     from tests.worker.subjects import Case, DatabaseOf, Hand
 
 HOUR = timedelta(hours=1)
@@ -25,23 +25,23 @@ SHORT = timedelta(milliseconds=100)
 
 def hear_of_the_first_end_after_the_second_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the answer to the first settle come when its job was leased again already."""
-    leases: list[Run] = []
+    leases: list[Execution] = []
     again = asyncio.Event()
-    tried, replace = Settler._tried, Crew.replace
+    tried, replace = Completer._try_write, Executor.replace_earlier_run
 
     async def late(self: Any, ends: Any, *, first: bool) -> Any:
         told = await tried(self, ends, first=first)
         await again.wait()
         return told
 
-    def noted(self: Crew, run: Run) -> bool:
+    def noted(self: Executor, run: Execution) -> bool:
         leases.append(run)
         if len(leases) == 2:
             again.set()
         return replace(self, run)
 
-    monkeypatch.setattr(Settler, "_tried", late)
-    monkeypatch.setattr(Crew, "replace", noted)
+    monkeypatch.setattr(Completer, "_try_write", late)
+    monkeypatch.setattr(Executor, "replace_earlier_run", noted)
 
 
 async def test_a_job_that_is_leased_again_before_its_end_is_heard_of_is_run_and_not_put_off(

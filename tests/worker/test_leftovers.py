@@ -11,7 +11,7 @@ import pytest
 from duly.core.defaults import WAIT
 from duly.core.ids import new_id
 from duly.core.onestep import finish
-from duly.jobs.workers import Identity, beat, idle, rescue
+from duly.jobs.workers import WorkerIdentity, record_heartbeat, rescue, set_idle
 from tests.jobs.enqueue.desks import CASES
 from tests.support.processes.leading import until
 
@@ -67,11 +67,13 @@ def test_nobody_wakes_a_worker_that_was_killed_in_its_sleep(
 
 def asleep(desk: Desk, worker: str | None = None) -> str:
     """A worker that was just seen, and asks to be woken."""
-    identity = Identity(worker or new_id(), "host", 1, "[]", int(LEASE.total_seconds() * 10**6))
+    identity = WorkerIdentity(
+        worker or new_id(), "host", 1, "[]", int(LEASE.total_seconds() * 10**6)
+    )
 
     async def sleep(session: Session) -> None:
-        await beat(session, identity)
-        await idle(session, identity.id, wanted=True)
+        await record_heartbeat(session, identity)
+        await set_idle(session, identity.id, wanted=True)
 
     finish(desk.app.store.blocking.run(sleep, wait=WAIT))
     return identity.id

@@ -37,7 +37,7 @@ def test_a_task_that_did_not_hear_it_is_cancelled_again(caplog: pytest.LogCaptur
         tasks = [asyncio.ensure_future(deaf()), asyncio.ensure_future(failing())]
         await asyncio.sleep(0)
         async with asyncio.timeout(PATIENCE):
-            await shielding.end_surely(tasks)
+            await shielding.cancel_until_done(tasks)
         return [task.cancelled() for task in tasks]
 
     async def failing() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.worker import heartbeat
-from duly.worker.settings import Settings
+from duly.worker.settings import WorkerSettings
 from tests.support.proxies import Cut, proxy
 from tests.worker.subjects import Case, DatabaseOf, cases, seen, working
 
@@ -90,13 +90,13 @@ async def test_a_heartbeat_gives_back_only_what_the_one_before_had_not_known_eit
     async with case.open(place) as subject:
         subject.job(Running())
         id = await subject.enqueue(delay=HOUR)
-        beats = subject.app.worker(Settings(lease=HOUR))._heart
+        beats = subject.app.worker(WorkerSettings(lease=HOUR))._heartbeat
         try:
-            await asyncio.to_thread(beats.first)
+            await asyncio.to_thread(beats.announce)
             subject.records.run(TAKEN.format(id=id))
-            await asyncio.to_thread(beats._once)
+            await asyncio.to_thread(beats._beat_once)
             assert subject.records.states() == ["leased"]
-            await asyncio.to_thread(beats._once)
+            await asyncio.to_thread(beats._beat_once)
             assert subject.records.states() == ["ready"]
         finally:
             await asyncio.to_thread(beats.stop)

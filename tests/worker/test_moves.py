@@ -12,8 +12,8 @@ import pytest
 import duly
 from duly.core.ids import new_id
 from duly.core.states import JOB_MOVES
-from duly.jobs.workers import Identity, beat, rescue
-from duly.worker.rescue import taken_back
+from duly.jobs.workers import WorkerIdentity, record_heartbeat, rescue
+from duly.worker.rescue import take_back
 from tests.conftest import HandClock
 from tests.worker.moving import (
     ATTEMPTS,
@@ -109,10 +109,10 @@ def test_a_worker_that_was_paused_takes_back_none_of_its_own_leases(bench: Bench
 
 def test_a_worker_that_takes_leases_back_is_not_lost_itself(bench: Bench) -> None:
     leased(bench)
-    other = Identity(new_id(), "host", 2, "[]", HOUR)
-    bench.run(lambda session: beat(session, other))
+    other = WorkerIdentity(new_id(), "host", 2, "[]", HOUR)
+    bench.run(lambda session: record_heartbeat(session, other))
     bench.clock.advance(timedelta(hours=1))  # the clock steps: from now on every worker looks lost
-    assert bench.run(lambda session: taken_back(session, other))
+    assert bench.run(lambda session: take_back(session, other))
     bench.clock.advance(BACK)
     assert bench.run(lambda session: take(session, other.id, rescued=True))
     assert not bench.rescue()

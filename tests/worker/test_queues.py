@@ -51,7 +51,7 @@ async def test_an_urgent_job_that_comes_late_passes_those_that_wait(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slots, "FROM_THE_START", 0.05)
-    monkeypatch.setattr(slots.Queue, "ahead", property(lambda _: 2))
+    monkeypatch.setattr(slots.QueueSlots, "prefetch_limit", property(lambda _: 2))
     ran: list[str] = []
 
     async def works(hand: Hand) -> None:

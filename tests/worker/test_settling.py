@@ -11,8 +11,8 @@ import pytest
 
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
-from duly.jobs.lease import Settled, settle
-from duly.jobs.outcome import Ended
+from duly.jobs.lease import JobSettlement, settle
+from duly.jobs.outcome import JobOutcome
 from tests.jobs.enqueue.desks import CASES
 from tests.support.processes.leading import PATIENCE
 from tests.worker.conftest import named
@@ -120,10 +120,12 @@ def test_many_ends_at_once_change_only_the_jobs_whose_lease_is_the_newest(
         late, forged, gone, *held = leases
         before = rows_of(desk)
         desk.change(f"DELETE FROM duly_jobs WHERE id = '{gone.id}'")
-        ended = Ended(kind, delay=7_000_000 * (kind == "again"), burnt=1, error=b'{"a": 1}')
+        ended = JobOutcome(
+            kind, delay=7_000_000 * (kind == "again"), attempts_used=1, error=b'{"a": 1}'
+        )
         # An epoch too old, a token of somebody else, and a job that has left the table.
         stale = [late._replace(epoch=late.epoch - 1), forged._replace(token=bytes(16)), gone]
-        ends = [Settled(one, ended, 0) for one in (*stale, *held)]
+        ends = [JobSettlement(one, ended, 0) for one in (*stale, *held)]
 
         assert settled(desk, ends) == {one.id for one in held}
         after = rows_of(desk)
@@ -137,7 +139,7 @@ def test_many_ends_at_once_change_only_the_jobs_whose_lease_is_the_newest(
         assert rows_of(desk) == after
 
 
-def settled(desk: Desk, ends: list[Settled]) -> set[str]:
+def settled(desk: Desk, ends: list[JobSettlement]) -> set[str]:
     """End these leases in one go; those that were held."""
     runner = desk.app.store.blocking
     return finish(runner.run(lambda session: settle(session, ends), wait=WAIT))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.jobs.lease import NO_TURNS, Leased
+from duly.jobs.lease import NO_RESCUE_QUOTA, LeasedJob
 from duly.jobs.outcome import DONE
 from duly.worker import fetcher, quarantine, worker
-from duly.worker.execution import Run
-from duly.worker.quarantine import LONELY
-from duly.worker.slots import Desk
+from duly.worker.execution import Execution
+from duly.worker.quarantine import SUSPECT_SECONDS
+from duly.worker.slots import Slots
 from tests.support.processes.leading import PATIENCE
 from tests.worker.clocks import NOTHING, Seconds
 from tests.worker.lingering import Lingering, came_back
@@ -21,7 +21,7 @@ from tests.worker.subjects import Case, cases, seen, working
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.jobs.lease import Turns, Want
+    from duly.jobs.lease import QueueDemand, RescueQuota
     from tests.worker.subjects import DatabaseOf
 
 AWAITED = cases(kinds=["sqlite", "postgres"], colours=["async"], ways=["leased"])
@@ -40,11 +40,11 @@ class JustStarted:
 class Counted:
     """A call that counts how often it was made."""
 
-    def __init__(self, call: Callable[[], list[Want]]) -> None:
+    def __init__(self, call: Callable[[], list[QueueDemand]]) -> None:
         self._call = call
         self.calls = 0
 
-    def __call__(self) -> list[Want]:
+    def __call__(self) -> list[QueueDemand]:
         wants = self._call()
         self.calls += 1
         return wants
@@ -54,49 +54,49 @@ class Rounds:
     """A desk of two slots, and rounds in which it is given what it asks for of those due."""
 
     def __init__(self) -> None:
-        self.desk = Desk({"a": 2})
+        self.desk = Slots({"a": 2})
         self.queue = self.desk.queues["a"]
         self.order: list[int] = []
         self._given = 0
 
-    def turns(self) -> Turns:
+    def turns(self) -> RescueQuota:
         """What it would take just now of those that came back."""
         wants = self.desk.wants()
-        return wants[0].turns if wants else NO_TURNS
+        return wants[0].turns if wants else NO_RESCUE_QUOTA
 
-    def give(self, *due: int) -> list[Run]:
+    def give(self, *due: int) -> list[Execution]:
         """One round in which as many as are wanted of these are due."""
         wants = self.desk.wants()
         found: list[int] = []
-        for times, limit in wants[0].turns.asked() if wants else []:
+        for times, limit in wants[0].turns.limits_by_rescues() if wants else []:
             if limit and not found and times in due:
                 found = [times] * limit
         begun = [self._run(times) for times in found]
-        self.desk.took(wants, [run.leased for run in begun], staged=True)
+        self.desk.record_batch(wants, [run.leased for run in begun], staged=True)
         self.order += found
         return begun
 
-    def end(self, run: Run) -> None:
+    def end(self, run: Execution) -> None:
         """A job has ended, and that is committed."""
         run.ended = DONE
-        self.desk.clear(run)
+        self.desk.free_slot(run)
 
-    def _run(self, rescues: int) -> Run:
+    def _run(self, rescues: int) -> Execution:
         self._given += 1
         id = str(self._given)
-        run = Run(
-            Leased(id, "", "nothing", "a", None, None, 0, rescues, 1, b"", 1, 0), NOTHING, None
+        run = Execution(
+            LeasedJob(id, "", "nothing", "a", None, None, 0, rescues, 1, b"", 1, 0), NOTHING, None
         )
         self.desk.occupy(run)
-        run.begun = run.held
+        run.handler_started_at = run.leased_at
         return run
 
 
 @pytest.mark.usefixtures("seconds")
 def test_of_those_that_came_back_neither_kind_keeps_the_other_waiting() -> None:
     rounds = Rounds()
-    rounds.queue.keep_room(2)
-    running: list[Run] = []
+    rounds.queue.reserve_for_due(2)
+    running: list[Execution] = []
     for _ in range(30):
         running += rounds.give(1, 2)
         rounds.end(running.pop(0))  # one slot is free again, the other may not be
@@ -106,7 +106,7 @@ def test_of_those_that_came_back_neither_kind_keeps_the_other_waiting() -> None:
 @pytest.mark.usefixtures("seconds")
 def test_those_that_came_back_once_wait_for_nobody_where_none_did_twice() -> None:
     rounds = Rounds()
-    rounds.queue.keep_room(2)
+    rounds.queue.reserve_for_due(2)
     first, second = rounds.give(1)
     assert not rounds.turns().rescued
     rounds.end(first)
@@ -121,7 +121,7 @@ def test_one_that_has_run_for_long_keeps_no_other_waiting(seconds: Seconds) -> N
     first, _ = rounds.give(1)
     rounds.end(first)
     assert not rounds.turns().lone
-    seconds.now += LONELY + 0.01
+    seconds.now += SUSPECT_SECONDS + 0.01
     assert rounds.turns().lone
 
 
@@ -131,17 +131,17 @@ async def test_a_job_that_came_back_twice_is_not_kept_waiting_by_those_that_did_
 ) -> None:
     monkeypatch.setattr(worker, "ROOM", 0.05)
     monkeypatch.setattr(
-        quarantine, "LONELY", 10 * PATIENCE
+        quarantine, "SUSPECT_SECONDS", 10 * PATIENCE
     )  # "once" is suspected however slow it is
     works = Lingering()
     async with case.open(place) as subject:
         subject.job(works)
         async with working(subject, queues={"default": 2}) as started:
-            desk = started._crew.desk
+            desk = started._executor.slots
             await came_back(subject, 1, "once")
             await works.run("once")
             await came_back(subject, 2, "twice")
-            await seen(lambda: desk.queues["default"].turn._twice_due)
+            await seen(lambda: desk.queues["default"].rescue_turns._twice_due)
             # A round that began before this was known may still be on its way to the database,
             # and would take what comes next. The one after it knows.
             asked = Counted(desk.wants)

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 import duly
-from duly.jobs.lease import GRAVE
+from duly.jobs.lease import POISON_RESCUES
 from duly.worker import fetcher
-from duly.worker.slots import Desk
+from duly.worker.slots import Slots
 from tests.support.processes.leading import PATIENCE
 from tests.worker.subjects import BOUNCED, Case, cases, seen, working
 
@@ -87,10 +87,10 @@ def enqueued(app: duly.Duly, url: str, way: str) -> None:
 async def told_at_each_round(rung: list[bool], *, urgent: bool = False) -> list[bool]:
     """Whether each round looks for jobs that came due, after a notification or none."""
     store = SimpleNamespace(awaited=None, listen=None)
-    desk = Desk({"default": 1})
-    desk.clearing.see(GRAVE if urgent else 0)
+    desk = Slots({"default": 1})
+    desk.quarantine.observe_due(POISON_RESCUES if urgent else 0)
     parts = SimpleNamespace(store=store, jobs=SimpleNamespace(all=list))
-    taker = fetcher.Taker(parts, SimpleNamespace(desk=desk), None)  # type: ignore[arg-type]
+    taker = fetcher.Fetcher(parts, SimpleNamespace(desk=desk), None)  # type: ignore[arg-type]
     ears: list[Callable[[], None]] = []
 
     async def listen(heard: Callable[[], None]) -> bool:
@@ -103,7 +103,7 @@ async def told_at_each_round(rung: list[bool], *, urgent: bool = False) -> list[
     for ring in rung:
         if ring:
             ears[0]()
-        looks.append(taker._stages(desk.wants()))
+        looks.append(taker._should_stage(desk.wants()))
     return looks
 
 

@@ -49,7 +49,7 @@ class Blow(NamedTuple):
 
 def live(flow: Flow, terms: Terms, place: Place, blow: Blow | None) -> None:
     """Run the flow; tell the boundaries that it came to where nothing strikes it."""
-    runners.bounded = shortly
+    runners.bounded_wait = shortly
     journal = terms.journal
     world = World(cancel=lambda: None, cluster=blow and blow.cluster, stopped=note_stopped(terms))
 

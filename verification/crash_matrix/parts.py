@@ -15,7 +15,7 @@ import psycopg
 from duly.core.defaults import PRUNE_CHUNK
 from duly.core.onestep import finish
 from duly.service.maintenance import PRUNERS
-from duly.worker.settings import settings_of
+from duly.worker.settings import worker_settings
 from verification.crash_matrix.bench import LEASE, Bench, Delivery
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ async def stopping(bench: Bench, place: Place) -> None:
 
 async def stopped(bench: Bench) -> None:
     """Work, and stop as soon as the first job runs."""
-    worker = bench.app.worker(settings_of(1, ["default"], LEASE, GRACE))
+    worker = bench.app.worker(worker_settings(1, ["default"], LEASE, GRACE))
     running = asyncio.create_task(worker.run("stopped"))
     try:
         while not running.done() and not bench.terms.journal.of("call"):  # noqa: ASYNC110  # a file

@@ -14,15 +14,15 @@ from duly.core.defaults import PRUNE_CHUNK
 from duly.core.errors import DulyError
 from duly.receiver.receiver import Database, Receiver
 from duly.receiver.request import Request as Posted
-from duly.relay.dependencies import RelayParts
+from duly.relay.dependencies import RelayDependencies
 from duly.relay.relay import Relay
 from duly.relay.sender import Sender
 from duly.relay.settings import RelaySettings
 from duly.service.maintenance import PRUNERS
-from duly.service.wakeup import Bell
-from duly.worker.dependencies import Parts
-from duly.worker.run_job import Place
-from duly.worker.settings import Settings
+from duly.service.wakeup import Wakeup
+from duly.worker.dependencies import WorkerDependencies
+from duly.worker.run_job import ExecutionContext
+from duly.worker.settings import WorkerSettings
 from duly.worker.worker import Worker
 from verification.simulation.application import application
 from verification.simulation.stores import SimulatedStore
@@ -150,12 +150,14 @@ class WorkerActor(Actor):
     def begin(self) -> None:
         """Begin to work."""
         app, store = application(), self.store
-        place = Place(store.awaited, store.awaited, app.jobs, store.clock, (), app._callers)
-        parts = Parts(
-            store, app.jobs, app.site.routes, Bell(), place, place,
+        place = ExecutionContext(
+            store.awaited, store.awaited, app.jobs, store.clock, (), app._callers
+        )
+        parts = WorkerDependencies(
+            store, app.jobs, app.site.routes, Wakeup(), place, place,
             {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules,
         )  # fmt: skip
-        self.worker = Worker(parts, Settings({"default": SLOTS}, LEASE, GRACE))
+        self.worker = Worker(parts, WorkerSettings({"default": SLOTS}, LEASE, GRACE))
         self.run(self.worker.run())
 
     def end(self, *, hurried: bool) -> None:
@@ -170,9 +172,9 @@ class WorkerActor(Actor):
     @property
     def idle(self) -> bool:
         """Whether nothing is on its desk."""
-        crew = self.worker._crew
-        left = crew.recorder.left + crew.settler.left
-        return not crew.desk and not left and not crew._ending
+        crew = self.worker._executor
+        left = crew.version_completer.pending + crew.completer.pending
+        return not crew.slots and not left and not crew._cancelled_tasks
 
 
 class QuietSender(Sender):
@@ -191,7 +193,7 @@ class RelayActor(Actor):
     def begin(self) -> None:
         """Begin to send."""
         app = application()
-        parts = RelayParts(self.store, app.jobs.outgoing, Bell(), ())
+        parts = RelayDependencies(self.store, app.jobs.outgoing, Wakeup(), ())
         settings = RelaySettings(3, 2, MESSAGE_LEASE, GRACE)
         self.relay = Relay(parts, settings, QuietSender(app.jobs.outgoing))
         self.run(self.relay.run())

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly import aio
-from duly.app.enqueue import committed
+from duly.app.enqueue import enqueue_and_commit
 from duly.core.errors import Held, LeaseLost, StoreUnavailable
 from verification.simulation.actors import Actor
 from verification.simulation.application import application
@@ -87,7 +87,7 @@ class CallerActor(Actor):
         if not self._enqueued:
             app = application()
             new = app.jobs.new("child", {"parent": PARENT}, key="enqueued once")
-            [enqueued] = await committed(self.store.awaited, [new])
+            [enqueued] = await enqueue_and_commit(self.store.awaited, [new])
             books.jobs.add(enqueued.id)
             self._enqueued = True
         if not self._fenced:

@@ -14,7 +14,7 @@ from duly.core.defaults import names
 from duly.core.onestep import finish
 from duly.stores.sql.migrations import apply_next
 from duly.stores.sql.statements import TABLES, statements
-from duly.stores.sqlite.adapters import BlockingWire
+from duly.stores.sqlite.adapters import Sqlite3Adapter
 from duly.stores.sqlite.session import SqliteSession
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Database:
         self.holder: Transaction | None = None
 
     def _migrate(self) -> None:
-        session = SqliteSession(BlockingWire(self.connection), self.statements, None)
+        session = SqliteSession(Sqlite3Adapter(self.connection), self.statements, None)
         self.connection.execute("BEGIN IMMEDIATE")
         while finish(apply_next(session)) is not None:
             pass

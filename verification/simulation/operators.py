@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.jobs.dead import Selection
+from duly.jobs.dead import JobSelection
 from duly.jobs.replay import plan_of
 from duly.ledger.replay import replay
 from verification.simulation.errors import Violation
@@ -44,7 +44,7 @@ class Operators:
         return True
 
     async def _replay(self, process: Process) -> None:
-        plan = plan_of(Selection(), None, dry_run=False, everything=True)
+        plan = plan_of(JobSelection(), None, dry_run=False, everything=True)
         done = await replay(SimulatedStore(process, again=True).awaited, plan)
         self.waiting -= 1
         twice = set(done.ids) & set(self.ids)

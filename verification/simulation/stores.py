@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from duly.core.clock import MICROSECOND, from_microseconds
 from duly.core.defaults import WAIT
 from duly.core.errors import LeaseLost, Misuse
-from duly.core.session import Opened, ended
+from duly.core.session import OpenedTransaction, ended_transaction_error
 from duly.jobs.invoke import Unfinished
-from duly.stores.shielding import surely
-from duly.stores.sqlite.errors import refused, unavailable
+from duly.stores.shielding import shield_to_end
+from duly.stores.sqlite.errors import refused_error, unavailable_error
 from duly.stores.sqlite.session import SqliteSession
-from duly.stores.sqlite.store import bounded
+from duly.stores.sqlite.store import bounded_wait
 from duly.stores.store import Capabilities, Store
 from verification.simulation.errors import Violation
 from verification.simulation.requests import Request
@@ -68,20 +68,20 @@ class Runner:
         within: float | None = None,
     ) -> T:
         """Run in one transaction."""
-        length = bounded(wait, within)
+        length = bounded_wait(wait, within)
         return await self._runs(lambda: self._transacted(operation, length), after_loss=after_loss)
 
     async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
         """Run in one transaction, and never again."""
         return await self.run(operation, wait=WAIT, after_loss=False, within=within)
 
-    async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_shielded(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction to its end."""
         if self._process.on_thread:
             return await self.run(operation, wait=wait)
-        return await surely(self.run(operation, wait=wait))
+        return await shield_to_end(self.run(operation, wait=wait))
 
-    async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_autocommit(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement."""
         del wait
         return await self._runs(lambda: operation(self._session(None)))
@@ -97,10 +97,10 @@ class Runner:
                 return await work()
             except LostReply as problem:
                 if not left:
-                    raise unavailable(problem) from problem
+                    raise unavailable_error(problem) from problem
                 self._process.world.seen["operations that were run again"] += 1
             except sqlite3.DatabaseError as problem:
-                raise refused(problem) from problem
+                raise refused_error(problem) from problem
 
     async def _transacted(self, operation: Operation[T], wait: timedelta) -> T:
         transaction = await self._begun(wait)
@@ -113,25 +113,25 @@ class Runner:
         return result
 
     @asynccontextmanager
-    async def opened(
+    async def open_transaction(
         self,
         *,
         wait: timedelta,
         within: float | None = None,
         lasting: timedelta | None = None,
-    ) -> AsyncIterator[Opened]:
+    ) -> AsyncIterator[OpenedTransaction]:
         """A transaction for code of the user's."""
         del lasting  # whoever bounds it revokes it
-        transaction = await self._begun(bounded(wait, within))
+        transaction = await self._begun(bounded_wait(wait, within))
         try:
             session = self._session(transaction)
-            yield Opened(
+            yield OpenedTransaction(
                 session, Connection(), revoke=lambda: self._database.roll_back(transaction)
             )
             await self._commit_handled(transaction)
         except LostReply as problem:
             if self._again:
-                raise unavailable(problem) from problem
+                raise unavailable_error(problem) from problem
             raise
         except LeaseLost:
             self._process.world.seen["transactions of zombies rolled back"] += 1
@@ -169,7 +169,7 @@ class Runner:
     def _committed(self, transaction: Transaction) -> None:
         nemesis = self._process.world.nemesis
         if not transaction.open:
-            raise ended()
+            raise ended_transaction_error()
         if nemesis.breaks_connection("COMMIT"):
             self._database.roll_back(transaction)
             raise LostReply

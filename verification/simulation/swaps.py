@@ -19,7 +19,7 @@ from functools import lru_cache
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from duly.core.failures import plain
+from duly.core.failures import reason_record
 from duly.core.retry import Backoff
 from verification.simulation import threads
 from verification.simulation.running import here
@@ -53,7 +53,7 @@ PAUSES: list[tuple[str, str, object]] = [
     ("duly.relay.fetcher", "SOONEST", 0.4),
     ("duly.relay.fetcher", "LATEST", 4.0),
     ("duly.relay.relay", "LATEST", 4.0),
-    ("duly.relay.relay", "Heartbeat", SilentHeartbeat),
+    ("duly.relay.relay", "RelayHeartbeat", SilentHeartbeat),
     ("duly.relay.destination", "CLOSED", SHORT),
     ("duly.jobs.workers", "RESCUE_BACKOFF", SHORT),
     ("duly.jobs.outcome", "RESCUE_BACKOFF", SHORT),
@@ -61,9 +61,9 @@ PAUSES: list[tuple[str, str, object]] = [
     ("duly.outbox.relay_liveness", "SETTLE", 3600.0),
     ("duly.receiver.metrics", "PAUSE", 15.0),
     # What costs time and says the same every time.
-    ("duly.relay.sender", "agent", lambda: "duly"),
-    ("duly.jobs.workers", "plain", lru_cache(maxsize=10)(plain)),
-    ("duly.outbox.lease", "plain", lru_cache(maxsize=10)(plain)),
+    ("duly.relay.sender", "user_agent", lambda: "duly"),
+    ("duly.jobs.workers", "reason_record", lru_cache(maxsize=10)(reason_record)),
+    ("duly.outbox.lease", "reason_record", lru_cache(maxsize=10)(reason_record)),
 ]
 # Packages that no schedule plays.
 OUTSIDE = ("duly.cli", "duly.server", "duly.testing", "duly.prove", "duly.demo")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core.clock import MICROSECOND
 from duly.core.defaults import WAIT
-from duly.stores.sqlite.adapters import answered, run, write_each
+from duly.stores.sqlite.adapters import execute_user_statement, fetch_rows, write_each
 from verification.simulation.fences import FENCED, watched
 from verification.simulation.requests import Request
 from verification.simulation.stories import summary
@@ -50,7 +50,7 @@ class Wire:
     def _fetched(self, name: str, text: str, values: Mapping[str, Value]) -> list[Row]:
         database, process = self._database, self._process
         stale = watched(database, name, values) if name in FENCED else None
-        rows = run(database.connection, text, values)
+        rows = fetch_rows(database.connection, text, values)
         if stale is not None:
             stale.judge(process, rows, self._transaction)
         if process.world.told is not None:
@@ -77,7 +77,7 @@ class Wire:
 
         def act() -> Rows:
             process.world.tell(process, f"its handler: {text.partition('(')[0].strip()}")
-            return answered(connection, text, values)
+            return execute_user_statement(connection, text, values)
 
         rows: Rows = await self._ask("handler's SQL", act)
         return rows

@@ -26,7 +26,7 @@ def checked_switch(what: str, value: object) -> bool:
     return value
 
 
-def refuse_taken(route: Route, handler: Handler) -> None:
+def refuse_duplicate_name(route: Route, handler: Handler) -> None:
     """Refuse a second function under a name that the database knows the first by."""
     known = {one.name: one for one in route.handlers.all()}.get(handler.name)
     if known is not None and known.call != handler.call:
@@ -48,11 +48,11 @@ def refuse_inline(route: Route, handler: Handler, begin: Begin | None) -> None:
             "these are for handlers that run as jobs. Inline, ask tx.newer(…)"
         )
     if begin is not None:
-        refuse_colour(handler, begin)
-    others = {one.colour for one in route.handlers.all()} - {handler.colour}
+        refuse_other_mode(handler, begin)
+    others = {one.mode for one in route.handlers.all()} - {handler.mode}
     if others:
         raise Misuse(
-            f"handler {handler.name} is {handler.colour} and the others of inline source "
+            f"handler {handler.name} is {handler.mode} and the others of inline source "
             f"{route.name} are {others.pop()}: they share one transaction, make them the same"
         )
 
@@ -69,12 +69,12 @@ def with_handlers(done: Forgotten, route: Route) -> Forgotten:
     return replace(done, handlers=tuple(handler.name for handler in again))
 
 
-def refuse_colour(handler: Handler, begin: Begin) -> None:
+def refuse_other_mode(handler: Handler, begin: Begin) -> None:
     """Refuse a handler whose colour is not that of the ORM's transactions."""
-    if handler.colour != begin.colour:
+    if handler.mode != begin.mode:
         raise Misuse(
-            f"handler {handler.name} is {handler.colour}, and begin= opens {begin.colour} "
-            f"transactions: make it {'async def' if begin.colour == 'async' else 'def'}"
+            f"handler {handler.name} is {handler.mode}, and begin= opens {begin.mode} "
+            f"transactions: make it {'async def' if begin.mode == 'async' else 'def'}"
         )
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from duly.core.onestep import finish
 from duly.core.validation import checked_count
-from duly.jobs.dead import discarded, listed, selection
+from duly.jobs.dead import discard_dead, job_selection, list_dead
 from duly.jobs.replay import plan_of
 from duly.jobs.resolve import finding_of, resolve
-from duly.jobs.stats import counted
+from duly.jobs.stats import count_jobs
 from duly.jobs.tx_guard import refuse_inside
 from duly.ledger.dead_filters import MOST_SHOWN, SHOWN, checked_id
 from duly.ledger.replay import replay
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from duly.jobs.resolve import Finding
     from duly.jobs.stats import Stats
     from duly.ledger.replay import Replayed
-    from duly.service.wakeup import Bell
+    from duly.service.wakeup import Wakeup
     from duly.stores.store import Store
 
 INSTEAD = "call it outside of the handler, or in a job without tx"
@@ -32,7 +32,7 @@ class DeadVerbs:
     """What `Duly` does about jobs that were given up."""
 
     store: Store
-    bell: Bell
+    wakeup: Wakeup
 
     def dead(
         self,
@@ -56,8 +56,8 @@ class DeadVerbs:
             until: only those that were given up before.
             limit: how many at most.
         """
-        which = selection(job_id, source=source, type=type, name=name, since=since, until=until)
-        return finish(listed(self.store.blocking, which, checked_limit(limit)))
+        which = job_selection(job_id, source=source, type=type, name=name, since=since, until=until)
+        return finish(list_dead(self.store.blocking, which, checked_limit(limit)))
 
     def replay(
         self,
@@ -88,17 +88,17 @@ class DeadVerbs:
             dry_run: only say which.
             rate: how many may run in a second: the times are written with the jobs.
         """
-        which = selection(job_id, source=source, type=type, name=name, since=since, until=until)
+        which = job_selection(job_id, source=source, type=type, name=name, since=since, until=until)
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside("app.replay", INSTEAD)
         done = finish(replay(self.store.blocking, plan))
-        self.bell.ring()
+        self.wakeup.notify()
         return done
 
     def discard(self, job_id: str) -> bool:
         """Delete a dead job for good; the history remembers that. False where it is not dead."""
-        job = discarding(job_id)
-        return finish(discarded(self.store.blocking, job))
+        job = job_to_discard(job_id)
+        return finish(discard_dead(self.store.blocking, job))
 
     def resolve(self, job_id: str, effect: str, *, done: bool, result: Storable = None) -> None:
         """Settle an effect of which nobody knew whether it happened, after you found out.
@@ -110,15 +110,15 @@ class DeadVerbs:
                 not, the next run makes the call.
             result: what the call returned, or would have.
         """
-        finding = resolving(job_id, effect, done=done, result=result)
+        finding = finding_to_record(job_id, effect, done=done, result=result)
         finish(resolve(self.store.blocking, finding))
 
     def stats(self) -> Stats:
         """How many jobs are ready, waiting, leased and dead, in each queue, and who works."""
-        return finish(counted(self.store.blocking))
+        return finish(count_jobs(self.store.blocking))
 
 
-class AwaitedDeadVerbs:
+class AsyncDeadVerbs:
     """The same verbs awaited."""
 
     def __init__(self, app: DeadVerbs) -> None:
@@ -136,8 +136,8 @@ class AwaitedDeadVerbs:
         limit: int = SHOWN,
     ) -> list[DeadLetter]:
         """Dead letters, the latest first: jobs that were given up, with their last error."""
-        which = selection(job_id, source=source, type=type, name=name, since=since, until=until)
-        return await listed(self._letters_of.store.awaited, which, checked_limit(limit))
+        which = job_selection(job_id, source=source, type=type, name=name, since=since, until=until)
+        return await list_dead(self._letters_of.store.awaited, which, checked_limit(limit))
 
     async def replay(
         self,
@@ -153,28 +153,28 @@ class AwaitedDeadVerbs:
         rate: float | None = None,
     ) -> Replayed:
         """Make dead jobs ready again, with all their attempts before them."""
-        which = selection(job_id, source=source, type=type, name=name, since=since, until=until)
+        which = job_selection(job_id, source=source, type=type, name=name, since=since, until=until)
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside("app.aio.replay", INSTEAD)
         done = await replay(self._letters_of.store.awaited, plan)
-        self._letters_of.bell.ring()
+        self._letters_of.wakeup.notify()
         return done
 
     async def discard(self, job_id: str) -> bool:
         """Delete a dead job for good; the history remembers that. False where it is not dead."""
-        job = discarding(job_id)
-        return await discarded(self._letters_of.store.awaited, job)
+        job = job_to_discard(job_id)
+        return await discard_dead(self._letters_of.store.awaited, job)
 
     async def resolve(
         self, job_id: str, effect: str, *, done: bool, result: Storable = None
     ) -> None:
         """Settle an effect of which nobody knew whether it happened, after you found out."""
-        finding = resolving(job_id, effect, done=done, result=result)
+        finding = finding_to_record(job_id, effect, done=done, result=result)
         await resolve(self._letters_of.store.awaited, finding)
 
     async def stats(self) -> Stats:
         """How many jobs are ready, waiting, leased and dead, in each queue, and who works."""
-        return await counted(self._letters_of.store.awaited)
+        return await count_jobs(self._letters_of.store.awaited)
 
 
 def checked_limit(limit: object) -> int:
@@ -182,14 +182,14 @@ def checked_limit(limit: object) -> int:
     return checked_count("limit", limit, most=MOST_SHOWN)
 
 
-def discarding(job_id: object) -> str:
+def job_to_discard(job_id: object) -> str:
     """The job to discard, where that may be done."""
     job = checked_id(job_id)
     refuse_inside("app.discard", INSTEAD)
     return job
 
 
-def resolving(job_id: object, effect: object, *, done: object, result: object) -> Finding:
+def finding_to_record(job_id: object, effect: object, *, done: object, result: object) -> Finding:
     """What to write, where that may be done."""
     finding = finding_of(checked_id(job_id), effect, done=done, result=result)
     refuse_inside("app.resolve", INSTEAD)

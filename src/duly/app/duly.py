@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from duly.app.checks import (
     checked_switch,
+    refuse_duplicate_name,
     refuse_inline,
-    refuse_taken,
     with_handlers,
     with_inline_timeout,
 )
 from duly.app.dead import INSTEAD
-from duly.app.jobs import AwaitedJobVerbs, JobVerbs
+from duly.app.jobs import AsyncJobVerbs, JobVerbs
 from duly.core.defaults import BODIES_KEPT
 from duly.core.defaults import names as table_names
 from duly.core.errors import Misuse
@@ -23,7 +23,7 @@ from duly.core.exports import export
 from duly.core.onestep import finish
 from duly.core.retry import Backoff
 from duly.core.validation import checked_clock, checked_count, checked_duration, checked_scope, kind
-from duly.inbox.forget import Forgotten, forgotten
+from duly.inbox.forget import Forgotten, forget_committed
 from duly.inbox.route import (
     AS_NEEDED,
     BODY_LIMIT,
@@ -41,15 +41,15 @@ from duly.jobs.order import order_of
 from duly.jobs.tx_guard import refuse_inside
 from duly.outbox.egress import Egress
 from duly.receiver import asgi, wsgi
-from duly.receiver.direct import handed_over
+from duly.receiver.direct import check_direct_delivery
 from duly.receiver.receiver import Database, Receiver
 from duly.receiver.responses import Reply
-from duly.receiver.router import Site
+from duly.receiver.router import Router
 from duly.stores.open import store
 from duly.stores.orm.begin import SameDatabase, begin_of
 from duly.stores.store import Store
 from duly.webhooks.source import AS_THE_PROVIDER, Source
-from duly.webhooks.strict_json import USUAL, Limits
+from duly.webhooks.strict_json import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -131,15 +131,15 @@ class Duly(JobVerbs):
         self._given_begin = begin
         self._begin_jobs(egress)
         self._bind(database, orm)
-        self.site = Site(self.receiver, database.awaited, body_deadline)
-        self.aio = Awaited(self)
+        self.site = Router(self.receiver, database.awaited, body_deadline)
+        self.aio = AsyncDuly(self)
 
     def _bind(self, database: Store, begin: Begin | None) -> None:
         """Receive, work and send on a database; handlers in the transactions of ``begin``."""
         self.store, self._begin = database, begin
         self._opener = opener = None if begin is None else SameDatabase(begin, database)
         if begin is not None:
-            begin.attend(self)
+            begin.register_app(self)
 
         async def release() -> None:
             if opener is not None:
@@ -157,9 +157,9 @@ class Duly(JobVerbs):
             clock=database.clock,
             deadline=self._deadline,
             queue=self._queue,
-            enqueued=self.bell.ring,
+            on_enqueued=self.wakeup.notify,
             sources=lambda: [route.source for route in self.site.routes.values()],
-            attendance=self.jobs.outgoing.attendance,
+            attendance=self.jobs.outgoing.relay_liveness,
         )
 
     @contextmanager
@@ -183,14 +183,14 @@ class Duly(JobVerbs):
         kept = self._given_begin, self.store, self._begin, self._opener, self.receiver
         self._given_begin = given
         self._bind(database, orm)
-        self.site.move(self.receiver, database.awaited)
+        self.site.rebind(self.receiver, database.awaited)
         try:
             yield self
         finally:
             self.receiver.close()
             self._callers.close()
             self._given_begin, self.store, self._begin, self._opener, self.receiver = kept
-            self.site.move(self.receiver, self.store.awaited)
+            self.site.rebind(self.receiver, self.store.awaited)
 
     def source(
         self,
@@ -211,7 +211,7 @@ class Duly(JobVerbs):
         parse: Parse = "accept",
         replayed_body: ReplayedBody = "conflict",
         legacy: bool = True,
-        limits: Limits = USUAL,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """Receive a provider's deliveries at ``/name``.
 
@@ -304,7 +304,7 @@ class Duly(JobVerbs):
         def add(function: Handling) -> Handling:
             handler = self._handler(function, name, queue, attempts, timeout, backoff)
             handler = replace(handler, order=guarded, refetch=refetch)
-            refuse_taken(route, handler)
+            refuse_duplicate_name(route, handler)
             if route.inline:
                 refuse_inline(route, handler, self._begin)
                 handler = handler if timeout is not None else with_inline_timeout(handler)
@@ -338,7 +338,7 @@ class Duly(JobVerbs):
         ``content_type`` and ``headers``; send it as it is.
         """
         route = self._route(source)
-        given = handed_over(route, headers, body, method=method, url=url, remote=remote)
+        given = check_direct_delivery(route, headers, body, method=method, url=url, remote=remote)
         if isinstance(given, Reply):
             return given
         return self.receiver.receive_blocking(route, *given)
@@ -350,7 +350,7 @@ class Duly(JobVerbs):
         Returns the handlers that will run again.
         """
         route, scope = self._to_forget(source, event_id, tenant)
-        done = finish(forgotten(self.store.blocking, scope, event_id))
+        done = finish(forget_committed(self.store.blocking, scope, event_id))
         return with_handlers(done, route)
 
     def _to_forget(self, source: object, event_id: object, tenant: object) -> tuple[Route, str]:
@@ -388,7 +388,7 @@ class Duly(JobVerbs):
         await self.store.aclose()
 
 
-class Awaited(AwaitedJobVerbs):
+class AsyncDuly(AsyncJobVerbs):
     """The same verbs awaited: ``app.aio``."""
 
     def __init__(self, app: Duly) -> None:
@@ -407,7 +407,7 @@ class Awaited(AwaitedJobVerbs):
     ) -> Reply:
         """Receive one delivery from wherever it came: verify, commit, answer."""
         route = self._app._route(source)
-        given = handed_over(route, headers, body, method=method, url=url, remote=remote)
+        given = check_direct_delivery(route, headers, body, method=method, url=url, remote=remote)
         if isinstance(given, Reply):
             return given
         return await self._app.receiver.receive(route, *given)
@@ -415,5 +415,5 @@ class Awaited(AwaitedJobVerbs):
     async def forget(self, source: str, event_id: str, *, tenant: str | None = None) -> Forgotten:
         """Forget an event, so that its sender's next delivery of it is processed again."""
         route, scope = self._app._to_forget(source, event_id, tenant)
-        done = await forgotten(self._app.store.awaited, scope, event_id)
+        done = await forget_committed(self._app.store.awaited, scope, event_id)
         return with_handlers(done, route)

@@ -10,8 +10,8 @@ from duly.core.errors import WrongColour
 from duly.core.onestep import finish
 from duly.jobs import enqueue as putting
 from duly.jobs.registry import WINDOW
-from duly.jobs.tx import AsyncTx, OpenTransaction, Tx
-from duly.jobs.tx_guard import inside, refuse_inside
+from duly.jobs.tx import AsyncTx, BaseTx, Tx
+from duly.jobs.tx_guard import handler_transaction, refuse_inside
 from duly.stores.join.recognise import join
 
 if TYPE_CHECKING:
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime, timedelta
 
-    from duly.core.functions import Colour
+    from duly.core.functions import Mode
     from duly.core.json_bytes import Storable
-    from duly.core.session import Opened, Runner, Session
+    from duly.core.session import OpenedTransaction, Runner, Session
     from duly.jobs.enqueue import Enqueued, NewJob
     from duly.jobs.registry import Registry
     from duly.receiver.receiver import Receiver
-    from duly.service.wakeup import Bell
+    from duly.service.wakeup import Wakeup
     from duly.stores.join.protocols import AwaitedTx, BlockingTx
     from duly.stores.orm.begin import Begin, SameDatabase
     from duly.stores.store import Store
-    from duly.worker.run_job import Opener
+    from duly.worker.run_job import JobTransactionOpener
 
 BLOCK = "the block of app.transaction()"
 INSTEAD = "use tx.enqueue(…), or pass tx=tx"
@@ -40,7 +40,7 @@ class EnqueueVerbs:
 
     store: Store
     jobs: Registry
-    bell: Bell
+    wakeup: Wakeup
     receiver: Receiver
     _begin: Begin | None
     _opener: SameDatabase | None
@@ -78,11 +78,11 @@ class EnqueueVerbs:
         new = self.jobs.new(
             job, payload, key=key, window=window, delay=delay, at=at, priority=priority, queue=queue
         )
-        session = self._joined(tx, "sync", "app.enqueue")
+        session = self._join_caller(tx, "sync", "app.enqueue")
         if session is not None:
-            return finish(joined(session, [new]))[0]
-        done = finish(committed(self.store.blocking, [new]))
-        self.bell.ring()
+            return finish(enqueue_in_session(session, [new]))[0]
+        done = finish(enqueue_and_commit(self.store.blocking, [new]))
+        self.wakeup.notify()
         return done[0]
 
     def enqueue_many(
@@ -103,38 +103,38 @@ class EnqueueVerbs:
             job, payloads, keys=keys, window=window, delay=delay, at=at, priority=priority,
             queue=queue,
         )  # fmt: skip
-        session = self._joined(tx, "sync", "app.enqueue_many")
+        session = self._join_caller(tx, "sync", "app.enqueue_many")
         if session is not None:
-            return finish(joined(session, new))
-        done = finish(committed(self.store.blocking, new))
-        self.bell.ring()
+            return finish(enqueue_in_session(session, new))
+        done = finish(enqueue_and_commit(self.store.blocking, new))
+        self.wakeup.notify()
         return done
 
-    def _joined(
-        self, tx: object, colour: Colour, verb: str, instead: str = INSTEAD
+    def _join_caller(
+        self, tx: object, mode: Mode, verb: str, instead: str = INSTEAD
     ) -> Session | None:
         """The caller's transaction; None where there is none, and none is open around the call."""
         if tx is None:
             refuse_inside(verb, instead)
-            return self._joined_around(colour, verb)
-        if isinstance(tx, OpenTransaction):
-            if isinstance(tx, AsyncTx) != (colour == "async"):
-                twin = "await app.aio." if colour == "sync" else "app."
+            return self._join_surrounding(mode, verb)
+        if isinstance(tx, BaseTx):
+            if isinstance(tx, AsyncTx) != (mode == "async"):
+                twin = "await app.aio." if mode == "sync" else "app."
                 raise WrongColour(f"this tx is of the other colour: use {twin}{verb[4:]}")
             return tx.joined()
-        return join(tx, self.store.names, self.store.clock, colour=colour, verb=verb)
+        return join(tx, self.store.names, self.store.clock, mode=mode, verb=verb)
 
-    def _joined_around(self, colour: Colour, verb: str) -> Session | None:
+    def _join_surrounding(self, mode: Mode, verb: str) -> Session | None:
         """The transaction that is open in this thread on the connection of ``begin=``, if any."""
         around = None if self._opener is None else self._opener.surrounding()
         if self._opener is None or around is None:
             return None
-        if colour == "async":
+        if mode == "async":
             raise WrongColour(
                 f"a transaction of begin= is open in this thread, and {verb} awaited would be "
                 f"committed even if that is rolled back: use {verb}(…), which joins it"
             )
-        return finish(self._opener.joined(around, wait=WAIT))
+        return finish(self._opener.join_session(around, wait=WAIT))
 
     @contextmanager
     def transaction(self) -> Iterator[Tx]:
@@ -144,42 +144,42 @@ class EnqueueVerbs:
         savepoint there, and is committed with that block.
         """
         refuse_inside("app.transaction", "its tx is what you have already")
-        opening = self._opening()
+        opening = self._open_transaction()
         opened = finish(opening.__aenter__())
         try:
-            opened.at_ease()
+            opened.restore_timeouts()
             tx = Tx(opened, self.jobs)
-            with tx.lasting(), inside(BLOCK):
+            with tx.lasting(), handler_transaction(BLOCK):
                 yield tx
         except BaseException as problem:
             finish(opening.__aexit__(type(problem), problem, problem.__traceback__))
             raise
         finish(opening.__aexit__(None, None, None))
-        self.bell.ring()
-        self.receiver.reports.staged()
+        self.wakeup.notify()
+        self.receiver.metrics.note_staged()
 
-    def _opening(self) -> AbstractAsyncContextManager[Opened]:
+    def _open_transaction(self) -> AbstractAsyncContextManager[OpenedTransaction]:
         """A transaction that blocks, or a savepoint in the one that the caller has open."""
         around = None if self._opener is None else self._opener.surrounding()
         if self._opener is not None and around is not None:
-            return self._opener.nested(around, wait=WAIT)
-        return self._opener_for("sync").opened(wait=WAIT)
+            return self._opener.open_savepoint(around, wait=WAIT)
+        return self._opener_for("sync").open_transaction(wait=WAIT)
 
-    def _opener_for(self, colour: Colour) -> Opener:
+    def _opener_for(self, mode: Mode) -> JobTransactionOpener:
         """Who opens transactions of a colour."""
         if self._opener is not None:
-            if self._begin is not None and self._begin.colour != colour:
+            if self._begin is not None and self._begin.mode != mode:
                 twin = (
                     "async with app.aio.transaction()"
-                    if colour == "sync"
+                    if mode == "sync"
                     else "with app.transaction()"
                 )
                 raise WrongColour(f"begin= opens transactions of the other colour: use {twin}")
             return self._opener
-        return self.store.blocking if colour == "sync" else self.store.awaited
+        return self.store.blocking if mode == "sync" else self.store.awaited
 
 
-class AwaitedEnqueueVerbs:
+class AsyncEnqueueVerbs:
     """The same verbs awaited."""
 
     _jobs_of: EnqueueVerbs
@@ -202,11 +202,11 @@ class AwaitedEnqueueVerbs:
         new = app.jobs.new(
             job, payload, key=key, window=window, delay=delay, at=at, priority=priority, queue=queue
         )
-        session = app._joined(tx, "async", "app.enqueue")
+        session = app._join_caller(tx, "async", "app.enqueue")
         if session is not None:
-            return (await joined(session, [new]))[0]
-        done = await committed(app.store.awaited, [new])
-        app.bell.ring()
+            return (await enqueue_in_session(session, [new]))[0]
+        done = await enqueue_and_commit(app.store.awaited, [new])
+        app.wakeup.notify()
         return done[0]
 
     async def enqueue_many(
@@ -228,33 +228,33 @@ class AwaitedEnqueueVerbs:
             job, payloads, keys=keys, window=window, delay=delay, at=at, priority=priority,
             queue=queue,
         )  # fmt: skip
-        session = app._joined(tx, "async", "app.enqueue_many")
+        session = app._join_caller(tx, "async", "app.enqueue_many")
         if session is not None:
-            return await joined(session, new)
-        done = await committed(app.store.awaited, new)
-        app.bell.ring()
+            return await enqueue_in_session(session, new)
+        done = await enqueue_and_commit(app.store.awaited, new)
+        app.wakeup.notify()
         return done
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncTx]:
         """A transaction of duly's own, or of ``begin=``: committed at the end of the block."""
         refuse_inside("app.aio.transaction", "its tx is what you have already")
-        async with self._jobs_of._opener_for("async").opened(wait=WAIT) as opened:
-            opened.at_ease()
+        async with self._jobs_of._opener_for("async").open_transaction(wait=WAIT) as opened:
+            opened.restore_timeouts()
             tx = AsyncTx(opened, self._jobs_of.jobs)
-            with tx.lasting(), inside(BLOCK):
+            with tx.lasting(), handler_transaction(BLOCK):
                 yield tx
-        self._jobs_of.bell.ring()
-        self._jobs_of.receiver.reports.staged()
+        self._jobs_of.wakeup.notify()
+        self._jobs_of.receiver.metrics.note_staged()
 
 
-async def joined(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:
+async def enqueue_in_session(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """Enqueue in a transaction that is not ours."""
     await session.begin(None)
     return await putting.enqueue_many(session, jobs)
 
 
-async def committed(runner: Runner, jobs: Sequence[NewJob]) -> list[Enqueued]:
+async def enqueue_and_commit(runner: Runner, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """Enqueue in a transaction of duly's own.
 
     Without a key it is never run a second time after a lost reply: the first may have committed,

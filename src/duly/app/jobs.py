@@ -7,17 +7,17 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from duly.app.checks import checked_until, loop_is_running, refuse_colour
+from duly.app.checks import checked_until, loop_is_running, refuse_other_mode
 from duly.app.cron import CronVerbs
-from duly.app.dead import AwaitedDeadVerbs, DeadVerbs
-from duly.app.relay import AwaitedRelayVerbs, RelayVerbs
+from duly.app.dead import AsyncDeadVerbs, DeadVerbs
+from duly.app.relay import AsyncRelayVerbs, RelayVerbs
 from duly.app.secrets import texts_to_hide
-from duly.app.send import AwaitedSendVerbs, SendVerbs
+from duly.app.send import AsyncSendVerbs, SendVerbs
 from duly.core.clock import MICROSECOND
 from duly.core.errors import Misuse, WrongColour
 from duly.core.retry import Backoff
 from duly.core.validation import checked_count, checked_duration, kind
-from duly.http_client.job_clients import Callers
+from duly.http_client.job_clients import JobClients
 from duly.jobs.handlers import (
     JOB_ATTEMPTS,
     LOCKING_TIMEOUT,
@@ -29,10 +29,10 @@ from duly.jobs.handlers import (
 from duly.jobs.registry import Registry
 from duly.jobs.schedule import Schedules
 from duly.outbox.egress import Egress
-from duly.service.wakeup import Bell
-from duly.worker.dependencies import Parts
-from duly.worker.run_job import Place
-from duly.worker.settings import CONCURRENCY, GRACE, LEASE, settings_of
+from duly.service.wakeup import Wakeup
+from duly.worker.dependencies import WorkerDependencies
+from duly.worker.run_job import ExecutionContext
+from duly.worker.settings import CONCURRENCY, GRACE, LEASE, worker_settings
 from duly.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
     from duly.core.session import Runner
     from duly.jobs.handlers import Handler
-    from duly.receiver.router import Site
+    from duly.receiver.router import Router
     from duly.service.service_thread import Until
     from duly.stores.orm.begin import Begin, SameDatabase
     from duly.stores.store import Store
-    from duly.worker.settings import Settings
+    from duly.worker.settings import WorkerSettings
     from duly.worker.stats import Worked
 
 Handling = TypeVar("Handling", bound="Callable[..., Any]")
@@ -58,7 +58,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
     """What `Duly` does about jobs."""
 
     store: Store
-    site: Site
+    site: Router
     _begin: Begin | None
     _opener: SameDatabase | None
     _connections: int
@@ -69,8 +69,8 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
         self.jobs = Registry()
         self.schedules = Schedules()
         self.jobs.outgoing.egress = egress
-        self.bell = Bell()
-        self._callers = Callers(self.jobs.outgoing)
+        self.wakeup = Wakeup()
+        self._callers = JobClients(self.jobs.outgoing)
 
     @overload
     def job(self, function: Handling, /) -> Handling: ...
@@ -137,7 +137,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
         if not isinstance(backoff, Backoff):
             raise Misuse(f"backoff must be a duly.Backoff(…), not {kind(backoff)}")
         if self._begin is not None and "tx" in handler.wants:
-            refuse_colour(handler, self._begin)
+            refuse_other_mode(handler, self._begin)
         return replace(
             handler,
             queue=checked_queue(queue),
@@ -178,7 +178,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
         """
         if loop_is_running():
             raise WrongColour("an event loop is running here: use await app.aio.work(…)")
-        settings = settings_of(concurrency, self._queues(queues), lease, grace)
+        settings = worker_settings(concurrency, self._queues(queues), lease, grace)
         return asyncio.run(self._work_and_release(settings, checked_until(until)))
 
     def _queues(self, queues: object) -> object:
@@ -187,24 +187,24 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
             return queues
         return [QUEUE, *sorted({one.queue for one in self.jobs.all()} - {QUEUE})]
 
-    async def _work_and_release(self, settings: Settings, until: Until) -> Worked:
+    async def _work_and_release(self, settings: WorkerSettings, until: Until) -> Worked:
         try:
             return await self.worker(settings).run(until)
         finally:
             await self.release_loop()
 
-    def worker(self, settings: Settings) -> Worker:
+    def worker(self, settings: WorkerSettings) -> Worker:
         """A worker that has not begun, for the running event loop."""
         self.enter_loop()
         secrets = texts_to_hide(self.site, self.jobs.outgoing, self.store)
         own = self._opener is None
         at_once = max(self._connections - SPARE, 1) if own else settings.at_once
         return Worker(
-            Parts(
+            WorkerDependencies(
                 self.store,
                 self.jobs,
                 self.site.routes,
-                self.bell,
+                self.wakeup,
                 self._place(self.store.blocking, secrets),
                 self._place(self.store.awaited, secrets),
                 {
@@ -217,8 +217,8 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
             settings,
         )
 
-    def _place(self, runner: Runner, secrets: Sequence[str]) -> Place:
-        place = Place(
+    def _place(self, runner: Runner, secrets: Sequence[str]) -> ExecutionContext:
+        place = ExecutionContext(
             runner, self._opener or runner, self.jobs, self.store.clock, secrets, self._callers
         )
         if self._opener is None or runner is not self.store.blocking:
@@ -226,7 +226,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
         return place._replace(renew_connections=self._opener.renew_connections)
 
 
-class AwaitedJobVerbs(AwaitedSendVerbs, AwaitedRelayVerbs, AwaitedDeadVerbs):
+class AsyncJobVerbs(AsyncSendVerbs, AsyncRelayVerbs, AsyncDeadVerbs):
     """The same verbs awaited."""
 
     def __init__(self, app: JobVerbs) -> None:
@@ -243,5 +243,5 @@ class AwaitedJobVerbs(AwaitedSendVerbs, AwaitedRelayVerbs, AwaitedDeadVerbs):
         grace: timedelta = GRACE,
     ) -> Worked:
         """Work in this event loop until there is nothing to do, or until told to stop."""
-        settings = settings_of(concurrency, self._jobs_of._queues(queues), lease, grace)
+        settings = worker_settings(concurrency, self._jobs_of._queues(queues), lease, grace)
         return await self._jobs_of.worker(settings).run(checked_until(until))

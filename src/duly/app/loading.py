@@ -32,7 +32,7 @@ class NoModule(Misuse):
     """There is no module of that name."""
 
 
-def add_word(parser: argparse.ArgumentParser, name: str, meaning: str) -> None:
+def add_optional_argument(parser: argparse.ArgumentParser, name: str, meaning: str) -> None:
     """An argument that may be missing, wherever it stands.
 
     With ``nargs="?"`` argparse would take it for missing as soon as an option comes first.
@@ -48,16 +48,16 @@ def app_name(told: str | None) -> str:
     return name
 
 
-def loaded(name: str) -> Duly:
+def load_app(name: str) -> Duly:
     """Import the module and take the application out of it."""
     place, _, attribute = name.rpartition(":")
     if not place or not all(part.isidentifier() for part in attribute.split(".")):
         raise Misuse(f"{name!r:.80} does not name an application: write it like {FORMS}")
-    module = from_file(Path(place)) if place.endswith(".py") else by_name(place)
-    return checked(found(module, attribute, name), name)
+    module = import_from_file(Path(place)) if place.endswith(".py") else import_by_name(place)
+    return checked_app(find_attribute(module, attribute, name), name)
 
 
-def by_name(name: str) -> ModuleType:
+def import_by_name(name: str) -> ModuleType:
     """A module by its name; the current directory is where to look first."""
     here = str(Path.cwd())
     if not all(part.isidentifier() for part in name.split(".")):
@@ -76,10 +76,10 @@ def by_name(name: str) -> ModuleType:
                 ) from None
             raise
 
-    return imported(name, load)
+    return import_reporting_errors(name, load)
 
 
-def from_file(path: Path) -> ModuleType:
+def import_from_file(path: Path) -> ModuleType:
     """A module by its file; what stands beside the file can be imported by it."""
     full = path.resolve()
     if not full.is_file():
@@ -91,17 +91,19 @@ def from_file(path: Path) -> ModuleType:
             "it. Rename the file"
         )
     sys.path.insert(0, str(full.parent))
-    return imported(str(path), lambda: importlib.import_module(name))
+    return import_reporting_errors(str(path), lambda: importlib.import_module(name))
 
 
-def imported(name: str, load: Callable[[], ModuleType]) -> ModuleType:
+def import_reporting_errors(name: str, load: Callable[[], ModuleType]) -> ModuleType:
     """Import; an error of the application's own code becomes one line that says where it is."""
     try:
-        return with_django(load)
+        return import_with_django(load)
     except NoModule:
         raise
     except Misuse as problem:
-        raise Misuse(f"{name} cannot be imported: {one_line(problem)}{where(problem)}") from None
+        raise Misuse(
+            f"{name} cannot be imported: {one_line(problem)}{location_of(problem)}"
+        ) from None
     except SystemExit:
         raise Misuse(
             f'{name} ends the program when it is imported: put that under `if __name__ == "'
@@ -110,11 +112,11 @@ def imported(name: str, load: Callable[[], ModuleType]) -> ModuleType:
     except Exception as problem:
         raise Misuse(
             f"{name} cannot be imported: {type(problem).__name__}: {one_line(problem)}"
-            f"{where(problem)}{hint(problem)}"
+            f"{location_of(problem)}{django_hint(problem)}"
         ) from None
 
 
-def with_django(load: Callable[[], ModuleType]) -> ModuleType:
+def import_with_django(load: Callable[[], ModuleType]) -> ModuleType:
     """Import; where Django's models need its settings first, read them as ``manage.py`` does."""
     try:
         return load()
@@ -125,7 +127,7 @@ def with_django(load: Callable[[], ModuleType]) -> ModuleType:
         return load()
 
 
-def hint(problem: Exception) -> str:
+def django_hint(problem: Exception) -> str:
     """What to do about Django's own errors of this kind, whose words are for other programs."""
     told = type(problem).__name__
     unset = told == "ImproperlyConfigured" and "settings are not configured" in str(problem)
@@ -134,7 +136,7 @@ def hint(problem: Exception) -> str:
     return f": set {SETTINGS}=project.settings, as manage.py does, or call django.setup() first"
 
 
-def where(problem: BaseException) -> str:
+def location_of(problem: BaseException) -> str:
     """The last line of the application's own that an error went through."""
     if isinstance(problem, SyntaxError):
         return ""  # it names its line itself
@@ -149,7 +151,7 @@ def where(problem: BaseException) -> str:
     return place
 
 
-def found(module: ModuleType, attribute: str, name: str) -> object:
+def find_attribute(module: ModuleType, attribute: str, name: str) -> object:
     """What the module calls by that name."""
     value: object = module
     for part in attribute.split("."):
@@ -161,7 +163,7 @@ def found(module: ModuleType, attribute: str, name: str) -> object:
     return value
 
 
-def checked(value: object, name: str) -> Duly:
+def checked_app(value: object, name: str) -> Duly:
     """Refuse what is no application of duly's."""
     if isinstance(value, Duly):
         return value

@@ -9,8 +9,8 @@ from duly.core.validation import checked_count
 from duly.jobs.tx_guard import refuse_inside
 from duly.ledger.dead_filters import MOST_SHOWN, SHOWN, checked_id
 from duly.ledger.replay import replay
-from duly.outbox.dead import chosen, discarded, found, listed, plan_of
-from duly.outbox.stats import counted
+from duly.outbox.dead import discard_dead, find_message, list_dead, message_selection, plan_of
+from duly.outbox.stats import count_messages
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from duly.ledger.replay import Replayed
     from duly.outbox.dead import DeadMessage, OutboxMessage
     from duly.outbox.stats import OutboxStats
-    from duly.service.wakeup import Bell
+    from duly.service.wakeup import Wakeup
     from duly.stores.store import Store
 
 INSTEAD = "call it outside of the handler, or in a job without tx"
@@ -27,9 +27,9 @@ INSTEAD = "call it outside of the handler, or in a job without tx"
 class Outbox:
     """``app.outbox``: what was staged and not sent."""
 
-    def __init__(self, store: Store, bell: Bell) -> None:
+    def __init__(self, store: Store, bell: Wakeup) -> None:
         self._store = store
-        self._bell = bell
+        self._wakeup = bell
 
     def dead(
         self,
@@ -50,8 +50,8 @@ class Outbox:
             until: only those that were given up before.
             limit: how many at most.
         """
-        which = chosen(message_id, destination=destination, since=since, until=until)
-        return finish(listed(self._store.blocking, which, checked_limit(limit)))
+        which = message_selection(message_id, destination=destination, since=since, until=until)
+        return finish(list_dead(self._store.blocking, which, checked_limit(limit)))
 
     def replay(
         self,
@@ -77,33 +77,33 @@ class Outbox:
             dry_run: only say which.
             rate: how many may be sent in a second: the times are written with the messages.
         """
-        which = chosen(message_id, destination=destination, since=since, until=until)
+        which = message_selection(message_id, destination=destination, since=since, until=until)
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside("app.outbox.replay", INSTEAD)
         done = finish(replay(self._store.blocking, plan))
-        self._bell.ring()
+        self._wakeup.notify()
         return done
 
     def find(self, message_id: str) -> OutboxMessage | None:
         """A message that is not sent yet, with its state and last error; None if it has left."""
         message = checked_id(message_id, "message")
-        return finish(found(self._store.blocking, message))
+        return finish(find_message(self._store.blocking, message))
 
     def discard(self, message_id: str) -> bool:
         """Delete a dead message for good; the history remembers that. False where it is not."""
-        return finish(discarded(self._store.blocking, discarding(message_id)))
+        return finish(discard_dead(self._store.blocking, message_to_discard(message_id)))
 
     def stats(self) -> OutboxStats:
         """How many messages are ready, waiting, leased and dead, for each destination."""
-        return finish(counted(self._store.blocking))
+        return finish(count_messages(self._store.blocking))
 
 
-class AwaitedOutbox:
+class AsyncOutbox:
     """The same awaited: ``app.aio.outbox``."""
 
-    def __init__(self, store: Store, bell: Bell) -> None:
+    def __init__(self, store: Store, bell: Wakeup) -> None:
         self._store = store
-        self._bell = bell
+        self._wakeup = bell
 
     async def dead(
         self,
@@ -115,8 +115,8 @@ class AwaitedOutbox:
         limit: int = SHOWN,
     ) -> list[DeadMessage]:
         """Dead messages, the latest first: given up, with their last error."""
-        which = chosen(message_id, destination=destination, since=since, until=until)
-        return await listed(self._store.awaited, which, checked_limit(limit))
+        which = message_selection(message_id, destination=destination, since=since, until=until)
+        return await list_dead(self._store.awaited, which, checked_limit(limit))
 
     async def replay(
         self,
@@ -130,24 +130,24 @@ class AwaitedOutbox:
         rate: float | None = None,
     ) -> Replayed:
         """Make dead messages ready again, with all their attempts before them."""
-        which = chosen(message_id, destination=destination, since=since, until=until)
+        which = message_selection(message_id, destination=destination, since=since, until=until)
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside("app.aio.outbox.replay", INSTEAD)
         done = await replay(self._store.awaited, plan)
-        self._bell.ring()
+        self._wakeup.notify()
         return done
 
     async def find(self, message_id: str) -> OutboxMessage | None:
         """A message that is not sent yet, with its state and last error; None if it has left."""
-        return await found(self._store.awaited, checked_id(message_id, "message"))
+        return await find_message(self._store.awaited, checked_id(message_id, "message"))
 
     async def discard(self, message_id: str) -> bool:
         """Delete a dead message for good; the history remembers that. False where it is not."""
-        return await discarded(self._store.awaited, discarding(message_id))
+        return await discard_dead(self._store.awaited, message_to_discard(message_id))
 
     async def stats(self) -> OutboxStats:
         """How many messages are ready, waiting, leased and dead, for each destination."""
-        return await counted(self._store.awaited)
+        return await count_messages(self._store.awaited)
 
 
 def checked_limit(limit: object) -> int:
@@ -155,7 +155,7 @@ def checked_limit(limit: object) -> int:
     return checked_count("limit", limit, most=MOST_SHOWN)
 
 
-def discarding(message_id: object) -> str:
+def message_to_discard(message_id: object) -> str:
     """The message to discard, where that may be done."""
     message = checked_id(message_id, "message")
     refuse_inside("app.outbox.discard", INSTEAD)

@@ -52,7 +52,7 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="answer with one JSON document")
 
 
-def answer(arguments: argparse.Namespace, text: str, document: Json) -> None:
+def print_answer(arguments: argparse.Namespace, text: str, document: Json) -> None:
     """Print the answer in the form that was asked for."""
     print(json.dumps(document) if arguments.json else text)
 

@@ -11,24 +11,24 @@ from duly.core.errors import Misuse, WrongColour
 from duly.outbox.message import ATTEMPTS, BACKOFF
 from duly.outbox.registry import TIMEOUT, checked_name, transport_of
 from duly.outbox.signing import OwnSigner, StandardSigner
-from duly.relay.dependencies import RelayParts
+from duly.relay.dependencies import RelayDependencies
 from duly.relay.relay import Relay
 from duly.relay.settings import CONCURRENCY, GRACE, PER_DESTINATION, relay_settings
-from duly.service.service_thread import event_loop
+from duly.service.service_thread import new_event_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
     from duly.core.retry import Backoff
-    from duly.http_client.job_clients import Callers
+    from duly.http_client.job_clients import JobClients
     from duly.jobs.registry import Registry
-    from duly.receiver.router import Site
+    from duly.receiver.router import Router
     from duly.relay.sender import Sender
     from duly.relay.settings import RelaySettings
     from duly.relay.stats import Relayed
     from duly.service.service_thread import Until
-    from duly.service.wakeup import Bell
+    from duly.service.wakeup import Wakeup
     from duly.stores.orm.begin import SameDatabase
     from duly.stores.store import Store
     from duly.webhooks.secrets import Secrets
@@ -43,9 +43,9 @@ class RelayVerbs:
 
     store: Store
     jobs: Registry
-    bell: Bell
-    site: Site
-    _callers: Callers
+    wakeup: Wakeup
+    site: Router
+    _callers: JobClients
     _opener: SameDatabase | None
 
     def transport(
@@ -135,7 +135,7 @@ class RelayVerbs:
         if loop_is_running():
             raise WrongColour("an event loop is running here: use await app.aio.relay(…)")
         settings = relay_settings(concurrency, per_destination, lease, grace)
-        with asyncio.Runner(loop_factory=event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(self._relay_and_release(settings, checked_until(until)))
 
     async def _relay_and_release(self, settings: RelaySettings, until: Until) -> Relayed:
@@ -166,11 +166,11 @@ class RelayVerbs:
         self.enter_loop()
         outgoing = self.jobs.outgoing
         hidden = texts_to_hide(self.site, outgoing, self.store)
-        parts = RelayParts(self.store, outgoing, self.bell, hidden)
+        parts = RelayDependencies(self.store, outgoing, self.wakeup, hidden)
         return Relay(parts, settings, sender)
 
 
-class AwaitedRelayVerbs:
+class AsyncRelayVerbs:
     """The same verbs awaited."""
 
     _jobs_of: RelayVerbs

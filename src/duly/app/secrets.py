@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
-    from duly.outbox.registry import Outgoing
-    from duly.receiver.router import Site
+    from duly.outbox.registry import OutboxRegistry
+    from duly.receiver.router import Router
     from duly.stores.store import Store
 
 
-def texts_to_hide(site: Site, outgoing: Outgoing, store: Store) -> list[str]:
+def texts_to_hide(site: Router, outgoing: OutboxRegistry, store: Store) -> list[str]:
     """The secrets of its sources and signers, and the password of its database."""
     secrets = [text for route in site.routes.values() for text in route.source.texts_to_hide()]
     for signer in outgoing.signers.values():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.app.enqueue import AwaitedEnqueueVerbs, EnqueueVerbs
-from duly.app.outbox import AwaitedOutbox, Outbox
+from duly.app.enqueue import AsyncEnqueueVerbs, EnqueueVerbs
+from duly.app.outbox import AsyncOutbox, Outbox
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.outbox.registry import WINDOW
@@ -69,21 +69,21 @@ class SendVerbs(EnqueueVerbs):
             url, json=json, data=data, headers=headers, sign=sign, key=key, window=window,
             method=method, delay=delay, at=at, attempts=attempts,
         )  # fmt: skip
-        session = self._joined(tx, "sync", "app.send", INSTEAD)
+        session = self._join_caller(tx, "sync", "app.send", INSTEAD)
         if session is not None:
-            return finish(joined(session, new))
-        done = finish(committed(self.store.blocking, new))
-        self.bell.ring()
-        self.receiver.reports.staged()
+            return finish(stage_in_session(session, new))
+        done = finish(stage_and_commit(self.store.blocking, new))
+        self.wakeup.notify()
+        self.receiver.metrics.note_staged()
         return done
 
     @property
     def outbox(self) -> Outbox:
         """What was staged and not sent: dead letters, replay, counts."""
-        return Outbox(self.store, self.bell)
+        return Outbox(self.store, self.wakeup)
 
 
-class AwaitedSendVerbs(AwaitedEnqueueVerbs):
+class AsyncSendVerbs(AsyncEnqueueVerbs):
     """The same verbs awaited."""
 
     _jobs_of: SendVerbs
@@ -110,27 +110,27 @@ class AwaitedSendVerbs(AwaitedEnqueueVerbs):
             url, json=json, data=data, headers=headers, sign=sign, key=key, window=window,
             method=method, delay=delay, at=at, attempts=attempts,
         )  # fmt: skip
-        session = app._joined(tx, "async", "app.send", INSTEAD)
+        session = app._join_caller(tx, "async", "app.send", INSTEAD)
         if session is not None:
-            return await joined(session, new)
-        done = await committed(app.store.awaited, new)
-        app.bell.ring()
-        app.receiver.reports.staged()
+            return await stage_in_session(session, new)
+        done = await stage_and_commit(app.store.awaited, new)
+        app.wakeup.notify()
+        app.receiver.metrics.note_staged()
         return done
 
     @property
-    def outbox(self) -> AwaitedOutbox:
+    def outbox(self) -> AsyncOutbox:
         """What was staged and not sent: dead letters, replay, counts."""
-        return AwaitedOutbox(self._jobs_of.store, self._jobs_of.bell)
+        return AsyncOutbox(self._jobs_of.store, self._jobs_of.wakeup)
 
 
-async def joined(session: Session, message: NewMessage) -> Staged:
+async def stage_in_session(session: Session, message: NewMessage) -> Staged:
     """Stage in a transaction that is not ours."""
     await session.begin(None)
     return await stage(session, message)
 
 
-async def committed(runner: Runner, message: NewMessage) -> Staged:
+async def stage_and_commit(runner: Runner, message: NewMessage) -> Staged:
     """Stage in a transaction of duly's own.
 
     Without a key it is never run a second time after a lost reply: the first may have committed,

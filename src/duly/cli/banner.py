@@ -15,7 +15,7 @@ from duly.cli.templates.rendering import sample_type
 from duly.core.errors import DulyError
 from duly.relay.settings import RelaySettings
 from duly.server.relay_plan import relay_members, relay_text
-from duly.server.worker_plan import as_jobs, planned
+from duly.server.worker_plan import job_handlers, plan_worker
 from duly.webhooks import provider_named, provider_names
 from duly.webhooks.examples import secrets_for
 from duly.worker.settings import CONCURRENCY
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from duly.inbox.route import Route
 
 
-class Opening(NamedTuple):
+class Banner(NamedTuple):
     """An application about to be served."""
 
     name: str
@@ -42,16 +42,16 @@ class Opening(NamedTuple):
         told = f"duly {duly.__version__} serves {self.name} at {self.base} (Ctrl-C ends it)"
         if not self.workers:
             told = f"{self.name} can be served"
-        rows = [("store", address(self.app))]
+        rows = [("store", store_address(self.app))]
         if self.workers > 1:
             rows.append(("processes", str(self.workers)))
         rows += [
-            (route.name, f"POST {self.base}{path}  {described(route, names=not self.workers)}")
+            (route.name, f"POST {self.base}{path}  {describe_route(route, names=not self.workers)}")
             for path, route in self.app.site.routes.items()
         ]
-        rows.append(("worker", self.worker()))
-        if self.app.jobs.outgoing.used or not self.relay:
-            rows.append(("relay", self.relaying()))
+        rows.append(("worker", self.worker_line()))
+        if self.app.jobs.outgoing.is_configured or not self.relay:
+            rows.append(("relay", self.relay_line()))
         if self.workers:
             rows.append(("ready?", f"GET {self.base}/readyz"))
         width = max(len(name) for name, _ in rows)
@@ -62,16 +62,16 @@ class Opening(NamedTuple):
             lines += ["try it from another terminal:", f"  {command}"]
         return lines
 
-    def worker(self) -> str:
+    def worker_line(self) -> str:
         """Who runs the jobs, for a person."""
-        if not as_jobs(self.app):
+        if not job_handlers(self.app):
             return "none: nothing here runs as a job"
-        plan = None if self.concurrency is None else planned(self.app, self.concurrency)
+        plan = None if self.concurrency is None else plan_worker(self.app, self.concurrency)
         if plan is None:
             return f"none here; jobs wait for one: duly worker {self.name}"
         return ("in each process, " if self.workers > 1 else "") + plan.text()
 
-    def relaying(self) -> str:
+    def relay_line(self) -> str:
         """Who sends what is staged, for a person."""
         if not self.relay:
             return f"none here; messages wait for one: duly relay {self.name}"
@@ -79,11 +79,11 @@ class Opening(NamedTuple):
 
     def members(self) -> dict[str, Json]:
         """For a program."""
-        plan = None if self.concurrency is None else planned(self.app, self.concurrency)
+        plan = None if self.concurrency is None else plan_worker(self.app, self.concurrency)
         return {
             "app": self.name,
             "url": self.base or None,
-            "store": address(self.app),
+            "store": store_address(self.app),
             "workers": self.workers or None,
             "worker": None if plan is None else plan.members(),
             "relay": relay_members(self.app.jobs.outgoing, RelaySettings()) if self.relay else None,
@@ -131,7 +131,7 @@ class Opening(NamedTuple):
         return shlex.join([*words, *secret_option(route)])
 
 
-def address(app: Duly) -> str:
+def store_address(app: Duly) -> str:
     """Where the store is, wherever this process was started."""
     url = app.store.url
     parts = urlsplit(url)
@@ -141,7 +141,7 @@ def address(app: Duly) -> str:
     return f"sqlite:///{quote(str(path))}"
 
 
-def described(route: Route, *, names: bool) -> str:
+def describe_route(route: Route, *, names: bool) -> str:
     """Whose deliveries, and what becomes of them."""
     provider = route.source.provider
     count = len(route.handlers)

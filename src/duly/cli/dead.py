@@ -5,29 +5,36 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly.app.output import add_json_option, answer, on_one_line, printable
+from duly.app.output import add_json_option, on_one_line, print_answer, printable
 from duly.cli.dead_letters import (
     JOBS,
     add_limit,
     add_times,
     add_words,
-    at,
-    failed,
+    errors_in_shell_words,
+    failure_document,
+    failure_text,
+    format_time,
     given_filters,
+    limit_note,
     limit_of,
-    more_than,
-    not_dead,
-    shell_words,
-    shortly,
-    sorted_words,
+    not_dead_error,
+    short_failure_text,
+    split_place_and_id,
     store_at,
-    why,
 )
-from duly.cli.tables import texts
+from duly.cli.tables import align_texts
 from duly.cli.target import PLACE, add_table_options
 from duly.core.errors import Misuse
 from duly.core.onestep import finish
-from duly.jobs.dead import SHOWN_BYTES, Selection, discarded, listed, read_event, selection
+from duly.jobs.dead import (
+    SHOWN_BYTES,
+    JobSelection,
+    discard_dead,
+    job_selection,
+    list_dead,
+    read_event,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -73,18 +80,18 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     add_times(parser)
 
 
-def chosen(arguments: argparse.Namespace, job: str | None) -> Selection:
+def selection_from_options(arguments: argparse.Namespace, job: str | None) -> JobSelection:
     """The dead jobs that the options choose."""
     given = given_filters(arguments, FILTERS)
-    with shell_words():
-        return selection(job, **given)
+    with errors_in_shell_words():
+        return job_selection(job, **given)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """List, show or discard."""
     words = [arguments.action, arguments.app, arguments.id]
     action = next((word for word in words if word in ACTIONS), None)
-    place, job = sorted_words([word for word in words if word not in ACTIONS])
+    place, job = split_place_and_id([word for word in words if word not in ACTIONS])
     if action is None:
         if job is not None:
             raise Misuse("show it, or discard it? As in `duly dead show shop:app ID`")
@@ -99,33 +106,33 @@ def run(arguments: argparse.Namespace) -> int:
 def list_letters(arguments: argparse.Namespace, place: str | None) -> int:
     """One line for each, without its payload."""
     limit = limit_of(arguments)
-    which = chosen(arguments, None)
+    which = selection_from_options(arguments, None)
     with store_at(arguments, place) as store:
-        letters = finish(listed(store.blocking, which, limit))
-    answer(arguments, table(letters, limit), [document(letter) for letter in letters])
+        letters = finish(list_dead(store.blocking, which, limit))
+    print_answer(arguments, table(letters, limit), [document(letter) for letter in letters])
     return 0
 
 
 def show(arguments: argparse.Namespace, place: str | None, job: str) -> int:
     """All that is known of one."""
     with store_at(arguments, place) as store:
-        letters = finish(listed(store.blocking, Selection(job.lower()), 1))
+        letters = finish(list_dead(store.blocking, JobSelection(job.lower()), 1))
         if not letters:
-            raise not_dead(job, JOBS)
+            raise not_dead_error(job, JOBS)
         event = finish(read_event(store.blocking, job.lower()))
     [letter] = letters
     told = {**document(letter, whole=True), "event": document_event(event)}
-    answer(arguments, account(letter, event), told)
+    print_answer(arguments, letter_text(letter, event), told)
     return 0
 
 
 def discard(arguments: argparse.Namespace, place: str | None, job: str) -> int:
     """Delete one for good."""
     with store_at(arguments, place) as store:
-        done = finish(discarded(store.blocking, job.lower()))
+        done = finish(discard_dead(store.blocking, job.lower()))
     if not done:
-        raise not_dead(job, JOBS)
-    answer(arguments, f"discarded {job}", {"discarded": job})
+        raise not_dead_error(job, JOBS)
+    print_answer(arguments, f"discarded {job}", {"discarded": job})
     return 0
 
 
@@ -144,7 +151,7 @@ def document(letter: DeadLetter, *, whole: bool = False) -> dict[str, Json]:
         "max_attempts": letter.max_attempts,
         "created_at": letter.created_at.isoformat(),
         "dead_at": letter.dead_at.isoformat(),
-        "failure": failed(failure),
+        "failure": failure_document(failure),
         "unknown": [{"name": one.name, "key": one.key} for one in letter.unknown],
     }
     if whole:
@@ -176,9 +183,9 @@ def table(letters: list[DeadLetter], limit: int) -> str:
     """A line for each letter, its columns under each other."""
     if not letters:
         return "no dead letters"
-    lines = texts([HEADINGS, *(line(letter) for letter in letters)])
+    lines = align_texts([HEADINGS, *(line(letter) for letter in letters)])
     if len(letters) == limit:
-        lines.append(more_than(limit))
+        lines.append(limit_note(limit))
     return "\n".join(lines)
 
 
@@ -186,15 +193,15 @@ def line(letter: DeadLetter) -> tuple[str, ...]:
     """What the list says of a letter."""
     return (
         letter.id,
-        at(letter.dead_at),
+        format_time(letter.dead_at),
         f"{letter.attempts} of {letter.max_attempts}",
         on_one_line(letter.name),
-        for_whom(letter),
-        shortly(letter.failure),
+        event_text(letter),
+        short_failure_text(letter.failure),
     )
 
 
-def for_whom(letter: DeadLetter) -> str:
+def event_text(letter: DeadLetter) -> str:
     """The event that a job was about."""
     if letter.event_id is None:
         return "-"
@@ -202,18 +209,18 @@ def for_whom(letter: DeadLetter) -> str:
     return on_one_line(f"{letter.source} {letter.event_id}{kind}")
 
 
-def account(letter: DeadLetter, event: EventOfDead | None) -> str:
+def letter_text(letter: DeadLetter, event: EventOfDead | None) -> str:
     """All about one letter, for a person."""
     facts = [
         ("job", letter.id),
         ("handler", f"{on_one_line(letter.name)}, queue {on_one_line(letter.queue)}"),
-        ("event", for_whom(letter)),
-        ("enqueued", at(letter.created_at)),
-        ("died", at(letter.dead_at)),
+        ("event", event_text(letter)),
+        ("enqueued", format_time(letter.created_at)),
+        ("died", format_time(letter.dead_at)),
         ("attempts", f"{letter.attempts} of {letter.max_attempts}, {letter.rescues} rescues"),
-        ("error", why(letter.failure)),
+        ("error", failure_text(letter.failure)),
         *(("unknown", f"{one.name}, key {one.key}: {ASKED}") for one in letter.unknown),
-        *matter(letter, event),
+        *content_rows(letter, event),
     ]
     lines = [f"{name:<9} {told}" for name, told in facts]
     if letter.failure is not None and letter.failure.traceback:
@@ -221,11 +228,11 @@ def account(letter: DeadLetter, event: EventOfDead | None) -> str:
     return "\n".join(lines)
 
 
-def matter(letter: DeadLetter, event: EventOfDead | None) -> list[tuple[str, str]]:
+def content_rows(letter: DeadLetter, event: EventOfDead | None) -> list[tuple[str, str]]:
     """What a job was given: the body of its event, or its payload."""
     if event is None:
         return [("payload", json.dumps(letter.payload))]
     body = PRUNED if event.body is None else printable(event.body).rstrip()
     if event.is_cut:
         body += f"\n[… {(event.size or 0) - SHOWN_BYTES:,} of {event.size:,} bytes left out …]"
-    return [("received", at(event.received_at)), ("body", body)]
+    return [("received", format_time(event.received_at)), ("body", body)]

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import duly
-from duly.app.loading import add_word
-from duly.app.output import Progress, answer, on_one_line
+from duly.app.loading import add_optional_argument
+from duly.app.output import Progress, on_one_line, print_answer
 from duly.cli.suggestions import nearest
 from duly.cli.target import PLACE, named_place, store_named
 from duly.core.errors import Misuse
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from duly.core.failures import Failure
     from duly.core.json_bytes import Json
-    from duly.ledger.replay import Plan
+    from duly.ledger.replay import ReplayPlan
     from duly.stores.store import Store
 
 EXAMPLE = "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"
@@ -47,7 +47,7 @@ class Options(Protocol):
         """Declare one."""
 
 
-class Kind(NamedTuple):
+class LetterKind(NamedTuple):
     """What letters are about, and the commands that list them and show one."""
 
     name: str
@@ -56,14 +56,14 @@ class Kind(NamedTuple):
     actions: tuple[str, ...] = ()
 
 
-JOBS = Kind("job", "duly dead", "duly dead show", ("show", "discard"))
-MESSAGES = Kind("message", "duly outbox dead", "duly outbox show")
+JOBS = LetterKind("job", "duly dead", "duly dead show", ("show", "discard"))
+MESSAGES = LetterKind("message", "duly outbox dead", "duly outbox show")
 
 
 def add_words(parser: argparse.ArgumentParser, **meanings: str) -> None:
     """Words that may stand in any order: each is known by its form."""
     for name, meaning in meanings.items():
-        add_word(parser, name, meaning)
+        add_optional_argument(parser, name, meaning)
 
 
 def add_times(options: Options) -> None:
@@ -99,7 +99,9 @@ def add_replay_options(options: Options, runs: str, letter: str = "letter") -> N
     )
 
 
-def sorted_words(given: list[str | None], kind: Kind = JOBS) -> tuple[str | None, str | None]:
+def split_place_and_id(
+    given: list[str | None], kind: LetterKind = JOBS
+) -> tuple[str | None, str | None]:
     """The place and the id of a job or a message, in whatever order they were given."""
     words = [word for word in given if word is not None]
     ids = [word for word in words if ID.fullmatch(word)]
@@ -119,12 +121,12 @@ def given_filters(arguments: argparse.Namespace, names: tuple[str, ...]) -> dict
     """What the options choose by, times as times."""
     given = {name: getattr(arguments, name) for name in names}
     for name in TIMES:
-        given[name] = None if given[name] is None else moment(name, given[name])
+        given[name] = None if given[name] is None else parse_time(name, given[name])
     return given
 
 
 @contextmanager
-def shell_words() -> Iterator[None]:
+def errors_in_shell_words() -> Iterator[None]:
     """Say what is wrong in the words of a shell."""
     try:
         yield
@@ -132,7 +134,7 @@ def shell_words() -> Iterator[None]:
         raise Misuse(PYTHON_WORDS.sub(r"--\1", str(problem))) from None
 
 
-def moment(name: str, text: str) -> datetime:
+def parse_time(name: str, text: str) -> datetime:
     """A time as a person writes it: how long ago, or an ISO time, in UTC unless it says."""
     ago = AGO.fullmatch(text)
     if ago is not None:
@@ -149,7 +151,7 @@ def moment(name: str, text: str) -> datetime:
 
 @contextmanager
 def store_at(
-    arguments: argparse.Namespace, place: str | None, kind: Kind = JOBS
+    arguments: argparse.Namespace, place: str | None, kind: LetterKind = JOBS
 ) -> Iterator[Store]:
     """The database that the command is about, closed at the end. Nothing is created."""
     place = named_place(place)
@@ -161,7 +163,11 @@ def store_at(
 
 
 def replay_letters(
-    arguments: argparse.Namespace, place: str | None, plan: Plan, one: str | None, kind: Kind
+    arguments: argparse.Namespace,
+    place: str | None,
+    plan: ReplayPlan,
+    one: str | None,
+    kind: LetterKind,
 ) -> None:
     """Replay in chunks and say how far it is, and then what was done; a dry run names them all."""
     verb, many = "would replay" if plan.dry_run else "replayed", f"{kind.name}s"
@@ -170,13 +176,13 @@ def replay_letters(
             replay(store.blocking, plan, lambda n: progress.show(f"{verb} {n:,} {many} so far"))
         )
     if one is not None and not done.ids:
-        raise not_dead(one, kind)
+        raise not_dead_error(one, kind)
     count = f"1 {kind.name}" if len(done.ids) == 1 else f"{len(done.ids):,} {many}"
     lines = [f"{verb} {count}", *(done.ids if done.dry_run else ())]
-    answer(arguments, "\n".join(lines), {"ids": list(done.ids), "dry_run": done.dry_run})
+    print_answer(arguments, "\n".join(lines), {"ids": list(done.ids), "dry_run": done.dry_run})
 
 
-def not_dead(one: str, kind: Kind) -> Misuse:
+def not_dead_error(one: str, kind: LetterKind) -> Misuse:
     """The error about something that is no dead letter."""
     return Misuse(
         f"there is no dead letter {one}: it was replayed, discarded or never given up. Look with "
@@ -184,12 +190,12 @@ def not_dead(one: str, kind: Kind) -> Misuse:
     )
 
 
-def more_than(limit: int) -> str:
+def limit_note(limit: int) -> str:
     """What stands below a list that is as long as it may be."""
     return f"these are the latest {limit:,}: there may be more, ask with --limit"
 
 
-def why(failure: Failure | None) -> str:
+def failure_text(failure: Failure | None) -> str:
     """The last error, on one line; without a type that nobody could import."""
     if failure is None:
         return "-"
@@ -199,12 +205,12 @@ def why(failure: Failure | None) -> str:
     return on_one_line(told if failure.cause is None else f"{told} (cause: {failure.cause})")
 
 
-def shortly(failure: Failure | None) -> str:
+def short_failure_text(failure: Failure | None) -> str:
     """As much of it as a list has room for."""
-    return shorten(why(failure), LONGEST_REASON)
+    return shorten(failure_text(failure), LONGEST_REASON)
 
 
-def failed(failure: Failure | None) -> Json:
+def failure_document(failure: Failure | None) -> Json:
     """The last error, for programs; without what may be long."""
     if failure is None:
         return None
@@ -216,6 +222,6 @@ def failed(failure: Failure | None) -> Json:
     }
 
 
-def at(time: datetime) -> str:
+def format_time(time: datetime) -> str:
     """A time, to the second."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from duly.app.output import add_json_option
 from duly.cli.storm import add_seed, seed_of
 from duly.demo.settings import Settings, file_url
-from duly.server.options import whole
+from duly.server.options import whole_number
 
 if TYPE_CHECKING:
     import argparse
@@ -33,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.add_argument(
         "--seconds",
-        type=whole("a number of seconds", 5, LONGEST),
+        type=whole_number("a number of seconds", 5, LONGEST),
         default=SECONDS,
         metavar="S",
         help=f"how long the faults last (default {SECONDS})",
@@ -44,7 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Demonstrate."""
-    from duly.demo.command import stormed
+    from duly.demo.command import run_storm
 
     seed = seed_of(arguments)
 
@@ -58,4 +58,4 @@ def run(arguments: argparse.Namespace) -> int:
             workers=3,
         )
 
-    return stormed(settings, as_json=arguments.json)
+    return run_storm(settings, as_json=arguments.json)

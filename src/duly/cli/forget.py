@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from duly.app.loading import FORMS, VARIABLE, add_word, loaded
-from duly.app.output import add_json_option, answer
+from duly.app.loading import FORMS, VARIABLE, add_optional_argument, load_app
+from duly.app.output import add_json_option, print_answer
 from duly.cli.target import (
     PLACE,
     URL_VARIABLE,
@@ -18,7 +18,7 @@ from duly.cli.target import (
 from duly.core.errors import Misuse
 from duly.core.onestep import finish
 from duly.core.validation import checked_scope
-from duly.inbox.forget import forgotten
+from duly.inbox.forget import forget_committed
 from duly.inbox.route import checked_name, scope_of
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ the sender's dashboard. Only an application knows its handlers, so only with one
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    add_word(parser, "app", f"whose event: {PLACE}")
-    add_word(parser, "source", "the source that received it")
-    add_word(parser, "event_id", "the id that its sender gave it")
+    add_optional_argument(parser, "app", f"whose event: {PLACE}")
+    add_optional_argument(parser, "source", "the source that received it")
+    add_optional_argument(parser, "event_id", "the id that its sender gave it")
     parser.add_argument("--tenant", help="whose event it is, where the source tells tenants apart")
     add_table_options(parser)
     add_json_option(parser)
@@ -50,7 +50,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Forget it, and say what follows."""
-    place, source, event_id = words(arguments)
+    place, source, event_id = parse_words(arguments)
     try:
         if is_address(place):
             done = forget_at_address(arguments, place, source, event_id)
@@ -59,9 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     except Misuse as problem:  # in the words of a shell
         raise Misuse(str(problem).replace("tenant=", "--tenant")) from None
     known = not is_address(place)
-    answer(
+    print_answer(
         arguments,
-        told(source, done, handlers_known=known),
+        forgotten_text(source, done, handlers_known=known),
         {
             "source": source,
             "event": done.event_id,
@@ -81,7 +81,7 @@ def forget_in_app(
     """Forget an event of an application, which knows its sources and handlers."""
     if arguments.prefix is not None or arguments.schema is not None:
         raise Misuse("an application names its tables itself: leave out --prefix and --schema")
-    with closing(loaded(name)) as application:
+    with closing(load_app(name)) as application:
         application.store.open()
         return application.forget(source, event_id, tenant=arguments.tenant)
 
@@ -95,10 +95,10 @@ def forget_at_address(
     scope = checked_scope(scope_of(checked_name(source), arguments.tenant))
     with closing(store_at_address(arguments, url)) as store:
         store.check()  # opening a mistyped SQLite path would create an empty database
-        return finish(forgotten(store.blocking, scope, event_id))
+        return finish(forget_committed(store.blocking, scope, event_id))
 
 
-def words(arguments: argparse.Namespace) -> tuple[str, str, str]:
+def parse_words(arguments: argparse.Namespace) -> tuple[str, str, str]:
     """The application or address, the source and the event; the environment may hold the first."""
     given = [arguments.app, arguments.source, arguments.event_id]
     if given[2] is None:
@@ -115,7 +115,7 @@ def words(arguments: argparse.Namespace) -> tuple[str, str, str]:
     return place, source, event_id
 
 
-def told(source: str, done: Forgotten, *, handlers_known: bool) -> str:
+def forgotten_text(source: str, done: Forgotten, *, handlers_known: bool) -> str:
     """What was done, for a person."""
     kind = f" ({done.type})" if done.type else ""
     lines = [f"forgot {done.event_id}{kind} of {source}"]

@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.app.output import add_json_option, answer
-from duly.cli.templates.rendering import App
+from duly.app.output import add_json_option, print_answer
+from duly.cli.templates.rendering import AppTemplate
 from duly.core.errors import Misuse
-from duly.core.extras import installing
+from duly.core.extras import install_command
 from duly.webhooks import provider_named
 
 if TYPE_CHECKING:
@@ -54,15 +54,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the file, and say how to go on."""
     path = file_of(arguments.path)
-    app = App(provider_named(arguments.provider), path.stem, arguments.postgres)
-    write(path, app.text(), force=arguments.force)
+    app = AppTemplate(provider_named(arguments.provider), path.stem, arguments.postgres)
+    write_file(path, app.text(), force=arguments.force)
     steps = app.steps()
     folder = [] if path.parent == Path() else [f"cd {path.parent}"]
     lines = [f"wrote {path}; now", *(f"  {step}" for step in [*folder, *steps])]
-    answer(arguments, "\n".join(lines), {"file": str(path), "steps": [*folder, *steps]})
+    print_answer(arguments, "\n".join(lines), {"file": str(path), "steps": [*folder, *steps]})
     if arguments.postgres and not (find_spec("psycopg") and find_spec("psycopg_pool")):
         print(
-            f"duly: the app needs psycopg and psycopg_pool: {installing('postgres')}",
+            f"duly: the app needs psycopg and psycopg_pool: {install_command('postgres')}",
             file=sys.stderr,
         )
     return 0
@@ -79,7 +79,7 @@ def file_of(told: str) -> Path:
     return path
 
 
-def write(path: Path, text: str, *, force: bool) -> None:
+def write_file(path: Path, text: str, *, force: bool) -> None:
     """Put the whole file in its place, or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")

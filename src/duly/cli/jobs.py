@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.app.output import add_json_option, answer, on_one_line
-from duly.cli.dead_letters import add_words, sorted_words, store_at
-from duly.cli.tables import age, counts
+from duly.app.output import add_json_option, on_one_line, print_answer
+from duly.cli.dead_letters import add_words, split_place_and_id, store_at
+from duly.cli.tables import align_counts, format_age
 from duly.cli.target import PLACE, add_table_options
 from duly.core.onestep import finish
-from duly.jobs.stats import counted
+from duly.jobs.stats import count_jobs
 
 if TYPE_CHECKING:
     import argparse
@@ -36,10 +36,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Count, and say it."""
-    place, _ = sorted_words([arguments.app])
+    place, _ = split_place_and_id([arguments.app])
     with store_at(arguments, place) as store:
-        stats = finish(counted(store.blocking))
-    answer(arguments, table(stats), document(stats))
+        stats = finish(count_jobs(store.blocking))
+    print_answer(arguments, table(stats), document(stats))
     return 0
 
 
@@ -47,7 +47,7 @@ def table(stats: Stats) -> str:
     """A line for each queue, and one for each worker."""
     lines = ["no jobs"]
     if stats.queues:
-        lines = counts([HEADINGS, *(line(queue) for queue in stats.queues.values())])
+        lines = align_counts([HEADINGS, *(line(queue) for queue in stats.queues.values())])
     for worker in stats.workers:
         queues = on_one_line(", ".join(worker.queues))
         lines.append(f"worker {on_one_line(worker.host)}, process {worker.pid}: {queues}")
@@ -60,7 +60,7 @@ def line(queue: QueueStats) -> tuple[str, ...]:
     return (
         on_one_line(queue.queue),
         f"{queue.ready:,}",
-        age(queue.oldest),
+        format_age(queue.oldest),
         *(f"{number:,}" for number in numbers),
     )
 

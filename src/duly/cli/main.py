@@ -109,7 +109,7 @@ class CommandParser(Parser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     try:
-        code = run(arguments)
+        code = run_command(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOBODY_READS
     except Exception as problem:
-        if not expected(problem):
+        if not is_expected(problem):
             raise
         print(f"duly: {one_line(problem)}{remedy(problem)}", file=sys.stderr)
         return USAGE if isinstance(problem, Misuse) else FAILED
@@ -132,7 +132,7 @@ def remedy(problem: Exception) -> str:
     return ""
 
 
-def run(arguments: Sequence[str] | None) -> int:
+def run_command(arguments: Sequence[str] | None) -> int:
     """Parse the command line and run what it names."""
     parser = command_line()
     parsed, unknown = parser.parse_known_args(arguments)
@@ -179,7 +179,7 @@ def command_line() -> Parser:
     return parser
 
 
-def expected(problem: Exception) -> bool:
+def is_expected(problem: Exception) -> bool:
     """Whether an error speaks of the world: duly's own, the system's, or what a database said.
 
     Drivers are told by the SQLSTATE they carry, so that none has to be imported here.

@@ -6,14 +6,20 @@ import base64
 from typing import TYPE_CHECKING
 
 from duly.app.output import on_one_line, printable
-from duly.cli.dead_letters import at, failed, more_than, shortly, why
-from duly.cli.tables import folded, terminal_width
+from duly.cli.dead_letters import (
+    failure_document,
+    failure_text,
+    format_time,
+    limit_note,
+    short_failure_text,
+)
+from duly.cli.tables import fold_columns, terminal_width
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.core.json_bytes import Json
-    from duly.outbox.dead import DeadMessage, Gone, OutboxMessage
+    from duly.outbox.dead import DeadMessage, FinishedMessage, OutboxMessage
 
 HEADINGS = ("ID", "DIED", "ATTEMPTS", "DESTINATION", "WHY")
 STATES = {
@@ -30,9 +36,9 @@ def table(letters: list[DeadMessage], limit: int) -> str:
     """A line for each letter, its columns under each other."""
     if not letters:
         return "no dead messages"
-    lines = folded([HEADINGS, *(line(letter) for letter in letters)], terminal_width())
+    lines = fold_columns([HEADINGS, *(line(letter) for letter in letters)], terminal_width())
     if len(letters) == limit:
-        lines.append(more_than(limit))
+        lines.append(limit_note(limit))
     return "\n".join(lines)
 
 
@@ -40,10 +46,10 @@ def line(letter: DeadMessage) -> tuple[str, ...]:
     """What the list says of a letter."""
     return (
         letter.id,
-        at(letter.dead_at),
+        format_time(letter.dead_at),
         f"{letter.attempts} of {letter.max_attempts}",
         on_one_line(letter.destination),
-        shortly(letter.failure),
+        short_failure_text(letter.failure),
     )
 
 
@@ -57,12 +63,12 @@ def document(letter: DeadMessage | OutboxMessage) -> dict[str, Json]:
         "rescues": letter.rescues,
         "max_attempts": letter.max_attempts,
         "created_at": letter.created_at.isoformat(),
-        "dead_at": written(letter.dead_at),
-        "failure": failed(letter.failure),
+        "dead_at": iso_time(letter.dead_at),
+        "failure": failure_document(letter.failure),
     }
 
 
-def written(time: datetime | None) -> str | None:
+def iso_time(time: datetime | None) -> str | None:
     """A time for programs."""
     return None if time is None else time.isoformat()
 
@@ -72,8 +78,8 @@ def whole_document(letter: OutboxMessage) -> dict[str, Json]:
     text, body = text_of(letter.body), letter.body
     return document(letter) | {
         "state": letter.state,
-        "run_at": written(letter.run_at),
-        "leased_until": written(letter.leased_until),
+        "run_at": iso_time(letter.run_at),
+        "leased_until": iso_time(letter.leased_until),
         "method": letter.method,
         "url": letter.url,
         "headers": dict(letter.headers),
@@ -83,23 +89,23 @@ def whole_document(letter: OutboxMessage) -> dict[str, Json]:
     }
 
 
-def account(letter: OutboxMessage) -> str:
+def message_text(letter: OutboxMessage) -> str:
     """All about one message, for a person."""
     facts = [
         ("message", letter.id),
         ("state", state_of(letter)),
         ("to", on_one_line(f"{letter.method} {letter.url}")),
         ("signer", on_one_line(letter.signer or "none")),
-        ("staged", at(letter.created_at)),
+        ("staged", format_time(letter.created_at)),
         ("attempts", f"{letter.attempts} of {letter.max_attempts}, {letter.rescues} rescues"),
-        ("error", why(letter.failure)),
+        ("error", failure_text(letter.failure)),
         *(("header", on_one_line(f"{name}: {value}")) for name, value in letter.headers.items()),
-        ("body", sized(letter.body)),
+        ("body", describe_body(letter.body)),
     ]
     lines = [f"{name:<9} {told}" for name, told in facts]
     text = text_of(letter.body)
     if text:
-        lines += ["", bounded(text)]
+        lines += ["", shorten_text(text)]
     if letter.failure is not None and letter.failure.traceback:
         lines += ["", printable(letter.failure.traceback).rstrip()]
     return "\n".join(lines)
@@ -108,30 +114,30 @@ def account(letter: OutboxMessage) -> str:
 def state_of(letter: OutboxMessage) -> str:
     """What a message waits for, and how long."""
     times = {"dead": letter.dead_at, "leased": letter.leased_until}
-    return f"{STATES[letter.state]} {at(times.get(letter.state) or letter.run_at)}"
+    return f"{STATES[letter.state]} {format_time(times.get(letter.state) or letter.run_at)}"
 
 
-def obituary(gone: Gone) -> str:
+def gone_text(gone: FinishedMessage) -> str:
     """What is left to say of a message that has left the table."""
     tries = f", in attempt {gone.attempts}" if gone.outcome == "sent" else ""
     return (
         f"message {gone.id} to {on_one_line(gone.destination)} was {gone.outcome} at "
-        f"{at(gone.at)}{tries}"
+        f"{format_time(gone.at)}{tries}"
     )
 
 
-def gone_document(gone: Gone) -> dict[str, Json]:
+def gone_document(gone: FinishedMessage) -> dict[str, Json]:
     """The same for programs."""
     return {
         "id": gone.id,
         "state": gone.outcome,
         "destination": gone.destination,
         "attempts": gone.attempts,
-        "ended_at": written(gone.at),
+        "ended_at": iso_time(gone.at),
     }
 
 
-def sized(body: bytes | None) -> str:
+def describe_body(body: bytes | None) -> str:
     """How much of what a body is."""
     if body is None:
         return "-"
@@ -139,7 +145,7 @@ def sized(body: bytes | None) -> str:
     return size if text_of(body) is not None else f"{size} that are no text: --json has them"
 
 
-def bounded(text: str) -> str:
+def shorten_text(text: str) -> str:
     """As much of a text as a person reads."""
     left = len(text) - LONGEST_BODY
     told = printable(text[:LONGEST_BODY])

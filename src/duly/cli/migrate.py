@@ -6,11 +6,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import duly
-from duly.app.output import add_json_option, answer
+from duly.app.output import add_json_option, print_answer
 from duly.cli.target import add_store_options, place_of, store_named
 from duly.core.defaults import names
 from duly.core.errors import Misuse
-from duly.stores.sql.migrations import latest, refuse_newer, script
+from duly.stores.sql.migrations import latest_version, migration_script, refuse_newer
 
 if TYPE_CHECKING:
     import argparse
@@ -64,20 +64,20 @@ def run(arguments: argparse.Namespace) -> int:
         version = store.version()
     lines = [f"applied {name}" for name in applied]
     lines.append(f"{'now at' if applied else 'up to date:'} schema version {version}")
-    answer(arguments, "\n".join(lines), {"applied": list(applied), "version": version})
+    print_answer(arguments, "\n".join(lines), {"applied": list(applied), "version": version})
     return 0
 
 
 def check(arguments: argparse.Namespace, place: str) -> int:
     """Say whether the tables are those this duly needs; raise what to do where they are not."""
     with closing(store_named(arguments, place)) as store:
-        needed = latest(dialect_of(store.url))
+        needed = latest_version(dialect_of(store.url))
         if arguments.json:
             version = store.version()
-            answer(arguments, "", {"version": version, "needed": needed})
+            print_answer(arguments, "", {"version": version, "needed": needed})
         store.check()
     if not arguments.json:
-        answer(arguments, f"up to date: schema version {needed}", None)
+        print_answer(arguments, f"up to date: schema version {needed}", None)
     return 0
 
 
@@ -92,8 +92,10 @@ def print_missing(arguments: argparse.Namespace, place: str) -> int:
             dialect, where = dialect_of(store.url), store.names
             version = store.version()
         refuse_newer(version, dialect)
-    text = in_one_transaction(script(where, dialect, after=version), dialect, version)
-    answer(arguments, text, {"version": version, "needed": latest(dialect), "sql": text})
+    text = in_one_transaction(migration_script(where, dialect, after=version), dialect, version)
+    print_answer(
+        arguments, text, {"version": version, "needed": latest_version(dialect), "sql": text}
+    )
     return 0
 
 
@@ -107,7 +109,9 @@ def in_one_transaction(statements: str, dialect: Dialect, version: int) -> str:
     """A script that psql or sqlite3 can run as it stands."""
     if not statements:
         return f"-- Nothing to do: duly's tables are at schema version {version}."
-    head = f"-- duly {duly.__version__}: from schema version {version} to {latest(dialect)}."
+    head = (
+        f"-- duly {duly.__version__}: from schema version {version} to {latest_version(dialect)}."
+    )
     return f"{head}\n{BEGIN[dialect]}\n\n{statements}\nCOMMIT;"
 
 

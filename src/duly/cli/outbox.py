@@ -6,29 +6,44 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from duly.app.output import add_json_option, answer, on_one_line
+from duly.app.output import add_json_option, on_one_line, print_answer
 from duly.cli.dead_letters import (
     MESSAGES,
     add_limit,
     add_replay_options,
     add_times,
     add_words,
+    errors_in_shell_words,
     given_filters,
     limit_of,
-    not_dead,
+    not_dead_error,
     replay_letters,
-    shell_words,
-    sorted_words,
+    split_place_and_id,
     store_at,
 )
-from duly.cli.messages import account, document, gone_document, obituary, table, whole_document
-from duly.cli.tables import age, counts
+from duly.cli.messages import (
+    document,
+    gone_document,
+    gone_text,
+    message_text,
+    table,
+    whole_document,
+)
+from duly.cli.tables import align_counts, format_age
 from duly.cli.target import PLACE, add_table_options
 from duly.core.errors import Misuse
 from duly.core.onestep import finish
 from duly.ledger.dead_filters import ID, checked_id
-from duly.outbox.dead import Chosen, OutboxMessage, chosen, discarded, listed, looked_up, plan_of
-from duly.outbox.stats import counted
+from duly.outbox.dead import (
+    MessageSelection,
+    OutboxMessage,
+    discard_dead,
+    list_dead,
+    look_up,
+    message_selection,
+    plan_of,
+)
+from duly.outbox.stats import count_messages
 
 if TYPE_CHECKING:
     import argparse
@@ -103,8 +118,8 @@ def run(arguments: argparse.Namespace) -> int:
     if len(actions) > 1:
         raise Misuse(f"{' or '.join(actions)}? One at a time")
     action = next(iter(actions), None)
-    refuse_strangers([word for word in words if word is not None and word not in actions])
-    place, message = sorted_words([word for word in words if word not in actions], MESSAGES)
+    refuse_unknown_words([word for word in words if word is not None and word not in actions])
+    place, message = split_place_and_id([word for word in words if word not in actions], MESSAGES)
     refuse_options(arguments, action)
     if action == "replay":
         return replay(arguments, place, message)
@@ -117,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
     return (count if action is None else list_letters)(arguments, place)
 
 
-def refuse_strangers(words: list[str]) -> None:
+def refuse_unknown_words(words: list[str]) -> None:
     """Refuse what is no action, no id, and cannot name an application or a database either."""
     for word in words:
         if ":" in word or ID.fullmatch(word):
@@ -144,8 +159,8 @@ def refuse_options(arguments: argparse.Namespace, action: str | None) -> None:
 def count(arguments: argparse.Namespace, place: str | None) -> int:
     """How much there is to send, and where to."""
     with store_at(arguments, place, MESSAGES) as store:
-        stats = finish(counted(store.blocking))
-    answer(arguments, counts_table(stats), counts_document(stats))
+        stats = finish(count_messages(store.blocking))
+    print_answer(arguments, counts_table(stats), counts_document(stats))
     if not stats.relays and stats.ready + stats.waiting + stats.leased:
         print(NO_RELAY, file=sys.stderr)
     return 0
@@ -156,28 +171,28 @@ def list_letters(arguments: argparse.Namespace, place: str | None) -> int:
     limit = limit_of(arguments)
     which = which_of(arguments, None)
     with store_at(arguments, place, MESSAGES) as store:
-        letters = finish(listed(store.blocking, which, limit))
-    answer(arguments, table(letters, limit), [document(letter) for letter in letters])
+        letters = finish(list_dead(store.blocking, which, limit))
+    print_answer(arguments, table(letters, limit), [document(letter) for letter in letters])
     return 0
 
 
 def show(arguments: argparse.Namespace, place: str | None, message: str) -> int:
     """All that is known of one, dead or not."""
     with store_at(arguments, place, MESSAGES) as store:
-        known = finish(looked_up(store.blocking, message))
+        known = finish(look_up(store.blocking, message))
     if known is None:
         raise Misuse(f"no message {message} is known here: it never was, or it is forgotten")
     if isinstance(known, OutboxMessage):
-        answer(arguments, account(known), whole_document(known))
+        print_answer(arguments, message_text(known), whole_document(known))
     else:
-        answer(arguments, obituary(known), gone_document(known))
+        print_answer(arguments, gone_text(known), gone_document(known))
     return 0
 
 
 def replay(arguments: argparse.Namespace, place: str | None, message: str | None) -> int:
     """Make one ready again, or those that a filter chooses."""
     which = which_of(arguments, message)
-    with shell_words():
+    with errors_in_shell_words():
         plan = plan_of(which, arguments.rate, dry_run=arguments.dry_run, everything=arguments.all)
     replay_letters(arguments, place, plan, message, MESSAGES)
     return 0
@@ -186,25 +201,25 @@ def replay(arguments: argparse.Namespace, place: str | None, message: str | None
 def discard(arguments: argparse.Namespace, place: str | None, message: str) -> int:
     """Delete one for good."""
     with store_at(arguments, place, MESSAGES) as store:
-        done = finish(discarded(store.blocking, message))
+        done = finish(discard_dead(store.blocking, message))
     if not done:
-        raise not_dead(message, MESSAGES)
-    answer(arguments, f"discarded {message}", {"discarded": message})
+        raise not_dead_error(message, MESSAGES)
+    print_answer(arguments, f"discarded {message}", {"discarded": message})
     return 0
 
 
-def which_of(arguments: argparse.Namespace, message: str | None) -> Chosen:
+def which_of(arguments: argparse.Namespace, message: str | None) -> MessageSelection:
     """The dead messages that the options choose."""
     given = given_filters(arguments, FILTERS)
-    with shell_words():
-        return chosen(message, **given)
+    with errors_in_shell_words():
+        return message_selection(message, **given)
 
 
 def counts_table(stats: OutboxStats) -> str:
     """A line for each destination."""
     lines = ["no messages"]
     if stats.destinations:
-        lines = counts([HEADINGS, *(line(one) for one in stats.destinations.values())])
+        lines = align_counts([HEADINGS, *(line(one) for one in stats.destinations.values())])
     lines += [f"relay {on_one_line(one.host)}, process {one.pid}" for one in stats.relays]
     return "\n".join(lines)
 
@@ -215,7 +230,7 @@ def line(one: DestinationStats) -> tuple[str, ...]:
     return (
         on_one_line(one.destination),
         f"{one.ready:,}",
-        age(one.oldest),
+        format_age(one.oldest),
         *(f"{number:,}" for number in numbers),
     )
 

@@ -10,17 +10,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duly.app.loading import FORMS, VARIABLE, add_word, app_name
-from duly.app.output import Progress, add_json_option, answer, one_line
+from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name
+from duly.app.output import Progress, add_json_option, one_line, print_answer
 from duly.core.errors import Misuse
 from duly.prove.asks import EventAsk, JobAsk
 from duly.prove.failing import not_called_unsafe
-from duly.prove.fresh import Named
+from duly.prove.fresh import ImportableApp
 from duly.prove.nursery import PATIENCE
-from duly.prove.playing import Wishes
-from duly.prove.recording import Answers
+from duly.prove.playing import ProofRequest
+from duly.prove.recording import CannedAnswers
 from duly.prove.showing import verdict_document, verdict_text
-from duly.prove.trial import Manner, tried
+from duly.prove.trial import ProofOptions, prove_handler
 
 if TYPE_CHECKING:
     from duly.prove.asks import Ask
@@ -57,7 +57,7 @@ not, 2 for what cannot be proved as it is, and 130 where it was told to end."""
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    add_word(parser, "app", f"whose handler to prove: {FORMS} (or {VARIABLE})")
+    add_optional_argument(parser, "app", f"whose handler to prove: {FORMS} (or {VARIABLE})")
     parser.add_argument(
         "--event",
         action="append",
@@ -124,14 +124,14 @@ def add_manner(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prove, tell, and judge; a program that asked for JSON is told in JSON why it could not."""
     try:
-        return proved(arguments)
+        return prove_and_report(arguments)
     except Misuse as problem:
         if arguments.json:
             print(json.dumps({"error": one_line(problem)}))
         raise
 
 
-def proved(arguments: argparse.Namespace) -> int:
+def prove_and_report(arguments: argparse.Namespace) -> int:
     """Prove, and tell; the exit code."""
     if not hasattr(os, "fork"):
         raise Misuse("a proof forks its processes, which this system cannot do: use Linux or macOS")
@@ -139,23 +139,25 @@ def proved(arguments: argparse.Namespace) -> int:
         raise Misuse("--through is the site, and --path where it takes the event: give both")
     name = app_name(arguments.app)
     answers = document_of(arguments.answers) if arguments.answers else {}
-    Answers(answers)  # refused before anything is run
-    wishes = Wishes(
+    CannedAnswers(answers)  # refused before anything is run
+    wishes = ProofRequest(
         asks_of(arguments),
         None if arguments.table is None else tuple(one.lower() for one in arguments.table),
         answers=answers,
         allowed=frozenset(arguments.let_through),
         only=arguments.only,
     )
-    manner = Manner(arguments.keep, arguments.database_is_disposable, arguments.patience)
+    manner = ProofOptions(arguments.keep, arguments.database_is_disposable, arguments.patience)
     try:
         with not_called_unsafe(), Progress() as progress:
-            verdict = tried(Named(name, arguments.through), wishes, manner, progress.show)
+            verdict = prove_handler(
+                ImportableApp(name, arguments.through), wishes, manner, progress.show
+            )
     except KeyboardInterrupt:  # it is something else where anything could not be put back
         print("duly: the proof was stopped; the database is as it was", file=sys.stderr)
         raise
-    again = repeated(arguments, name)
-    answer(arguments, verdict_text(verdict, again), verdict_document(verdict, again))
+    again = repeat_command(arguments, name)
+    print_answer(arguments, verdict_text(verdict, again), verdict_document(verdict, again))
     return 0 if verdict.finding is None else 1
 
 
@@ -214,20 +216,20 @@ def address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def repeated(arguments: argparse.Namespace, name: str) -> str:
+def repeat_command(arguments: argparse.Namespace, name: str) -> str:
     """The command line again, without what chooses cases or the form of the answer."""
     words = ["duly", "prove", name]
     for option in ("event", "source", "id", "type", "secret_from", "through", "path", "job"):
-        words += spelled(option, getattr(arguments, option))
+        words += option_words(option, getattr(arguments, option))
     for option in ("payload", "table", "answers"):
-        words += spelled(option, getattr(arguments, option))
-    words += spelled("let_through", [f"{host}:{port}" for host, port in arguments.let_through])
+        words += option_words(option, getattr(arguments, option))
+    words += option_words("let_through", [f"{host}:{port}" for host, port in arguments.let_through])
     if arguments.database_is_disposable:
         words.append("--database-is-disposable")
     return shlex.join(words)
 
 
-def spelled(option: str, value: str | list[str] | None) -> list[str]:
+def option_words(option: str, value: str | list[str] | None) -> list[str]:
     """An option as it was given."""
     values = value if isinstance(value, list) else [value] if value else []
     return [word for one in values for word in (f"--{option.replace('_', '-')}", one)]

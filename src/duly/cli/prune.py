@@ -6,7 +6,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from duly.app.output import Progress, add_json_option, answer
+from duly.app.output import Progress, add_json_option, print_answer
 from duly.cli.target import add_store_options, place_of, store_named
 from duly.core.defaults import PRUNE_CHUNK
 from duly.core.onestep import finish
@@ -61,15 +61,15 @@ def run(arguments: argparse.Namespace) -> int:
     with closing(opened) as store, Progress() as progress:
         store.check()  # opening a mistyped SQLite path would create an empty database
         gone = {
-            what: every(partial(chunk, store, arguments.limit), what, progress)
+            what: prune_all(partial(chunk, store, arguments.limit), what, progress)
             for what, chunk in CHUNKS.items()
         }
     text = ", ".join(f"{n:,} {SINGULAR[what] if n == 1 else what}" for what, n in gone.items())
-    answer(arguments, f"pruned {text}", {**gone})
+    print_answer(arguments, f"pruned {text}", {**gone})
     return 0
 
 
-def every(chunk: Callable[[], int], what: str, progress: Progress) -> int:
+def prune_all(chunk: Callable[[], int], what: str, progress: Progress) -> int:
     """Prune until a chunk comes back empty: a short one may only have met locked rows."""
     gone = 0
     while n := chunk():

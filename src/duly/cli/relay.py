@@ -7,16 +7,16 @@ from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from duly.app.loading import FORMS, VARIABLE, add_word, app_name, loaded
-from duly.cli.banner import address
+from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name, load_app
+from duly.cli.banner import store_address
 from duly.core.errors import Misuse
-from duly.core.extras import installing
+from duly.core.extras import install_command
 from duly.relay.settings import CONCURRENCY, GRACE, MOST_AT_ONCE, PER_DESTINATION, relay_settings
-from duly.server.logging import begin_log, secrets_of
-from duly.server.options import add_grace, add_log, add_relay_lease, add_until_idle, whole
-from duly.server.relay_plan import hosted_relay, relay_members, relay_text
-from duly.server.shutdown import noticed_signals
-from duly.server.supervise import MESSAGES, Minder
+from duly.server.logging import configure_logging, secrets_of
+from duly.server.options import add_grace, add_log, add_relay_lease, add_until_idle, whole_number
+from duly.server.relay_plan import relay_members, relay_service, relay_text
+from duly.server.shutdown import catch_signals
+from duly.server.supervise import MESSAGES, ServiceSupervisor
 
 if TYPE_CHECKING:
     import argparse
@@ -43,17 +43,17 @@ logger = logging.getLogger("duly.relay")
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    add_word(parser, "app", f"whose messages to send: {FORMS} (or {VARIABLE})")
+    add_optional_argument(parser, "app", f"whose messages to send: {FORMS} (or {VARIABLE})")
     parser.add_argument(
         "--concurrency",
-        type=whole("a number of messages", 1, MOST_AT_ONCE),
+        type=whole_number("a number of messages", 1, MOST_AT_ONCE),
         default=CONCURRENCY,
         metavar="N",
         help=f"how many messages are on their way at the same time (default {CONCURRENCY})",
     )
     parser.add_argument(
         "--per-destination",
-        type=whole("a number of messages", 1, MOST_AT_ONCE),
+        type=whole_number("a number of messages", 1, MOST_AT_ONCE),
         default=PER_DESTINATION,
         metavar="N",
         help=f"how many of them to one host; a transport has its own (default {PER_DESTINATION})",
@@ -66,22 +66,22 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Import, open, send."""
-    form = begin_log(level=arguments.log_level, objects=arguments.log_json)
+    form = configure_logging(level=arguments.log_level, as_json=arguments.log_json)
     name = app_name(arguments.app)
-    app = loaded(name)
+    app = load_app(name)
     form.secrets = tuple(secrets_of(app))
     settings = checked_settings(app, arguments)
     app.store.open()
-    with noticed_signals() as line:
-        relay = hosted_relay(
+    with catch_signals() as line:
+        relay = relay_service(
             app,
             settings,
-            over=line.stir,
+            over=line.wake,
             until="idle" if arguments.until_idle else "stopped",
         )
         announce(name, app, settings)
         relay.start()
-        return Minder(relay, line, arguments.grace, MESSAGES).run(app)
+        return ServiceSupervisor(relay, line, arguments.grace, MESSAGES).run(app)
 
 
 def checked_settings(app: Duly, arguments: argparse.Namespace) -> RelaySettings:
@@ -102,10 +102,10 @@ def checked_settings(app: Duly, arguments: argparse.Namespace) -> RelaySettings:
 def announce(name: str, app: Duly, settings: RelaySettings) -> None:
     """Say how messages are sent, and where to they may go."""
     outgoing = app.jobs.outgoing
-    members = {"app": name, "store": address(app), **relay_members(outgoing, settings)}
+    members = {"app": name, "store": store_address(app), **relay_members(outgoing, settings)}
     told = relay_text(outgoing, settings)
     logger.info("relaying for %s, %s", name, told, extra={"members": members})
     if find_spec("httpx") is None:
         logger.warning(
-            f"httpx is not installed, so that messages to URLs wait: {installing('http')}"
+            f"httpx is not installed, so that messages to URLs wait: {install_command('http')}"
         )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.app.output import add_json_option
-from duly.cli.dead import add_filters, chosen
+from duly.cli.dead import add_filters, selection_from_options
 from duly.cli.dead_letters import (
     JOBS,
     add_replay_options,
     add_words,
+    errors_in_shell_words,
     replay_letters,
-    shell_words,
-    sorted_words,
+    split_place_and_id,
 )
 from duly.cli.target import PLACE, add_table_options
 from duly.jobs.replay import plan_of
@@ -42,9 +42,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay in chunks and say what was done."""
-    place, job = sorted_words([arguments.app, arguments.id])
-    which = chosen(arguments, job)
-    with shell_words():
+    place, job = split_place_and_id([arguments.app, arguments.id])
+    which = selection_from_options(arguments, job)
+    with errors_in_shell_words():
         plan = plan_of(which, arguments.rate, dry_run=arguments.dry_run, everything=arguments.all)
     replay_letters(arguments, place, plan, job, JOBS)
     return 0

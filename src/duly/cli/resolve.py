@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly.app.output import add_json_option, answer
+from duly.app.output import add_json_option, print_answer
 from duly.cli.dead_letters import store_at
 from duly.cli.target import PLACE, add_table_options
 from duly.core.errors import Misuse
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     with store_at(arguments, next(iter(place), None)) as store:
         finish(resolve(store.blocking, finding))
     told = "done" if arguments.done else "not done"
-    answer(
+    print_answer(
         arguments,
         f"effect {effect} of job {job} is {told}; `duly replay` lets the job run again",
         {"job": job, "effect": effect, "done": arguments.done},

@@ -9,15 +9,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.app.output import Progress, add_json_option, answer
+from duly.app.output import Progress, add_json_option, print_answer
 from duly.core.errors import Misuse
-from duly.testing.sending.copies import all_at_once, one_by_one
-from duly.testing.sending.events import Wish, event_of
-from duly.testing.sending.parcels import Parcel, moment_of, staleness
-from duly.testing.sending.posting import checked_url, shown
-from duly.testing.sending.renewal import second
+from duly.testing.sending.copies import send_all_at_once, send_one_by_one
+from duly.testing.sending.events import EventRequest, event_of
+from duly.testing.sending.parcels import ProviderDelivery, moment_of, stale_age
+from duly.testing.sending.posting import checked_url, printable_text
+from duly.testing.sending.renewal import format_to_second
 from duly.testing.sending.signers import form_of, signer_for, variable_of
-from duly.testing.sending.verdicts import Verdict
+from duly.testing.sending.verdicts import DeliveryReport
 from duly.webhooks import provider_named, provider_names
 from duly.webhooks.sign import fitting_scheme
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.core.json_bytes import Json
-    from duly.testing.sending.events import Event
+    from duly.testing.sending.events import EventToSign
     from duly.testing.sending.parcels import Manner
 
 EXAMPLES = """\
@@ -136,10 +136,10 @@ def run(arguments: argparse.Namespace) -> int:
         return list_providers(arguments)
     if arguments.provider is None:
         raise Misuse("which provider? As in `duly send stripe`; `duly send --list` names them all")
-    verdict = begun(arguments)
+    verdict = begin_verdict(arguments)
     deliver(arguments, verdict)
     if arguments.json:
-        answer(arguments, "", verdict.document())
+        print_answer(arguments, "", verdict.document())
     elif len(verdict.answers) > 1:
         print(verdict.summary())
     surprise = verdict.surprise()
@@ -148,57 +148,57 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if surprise is None else 1
 
 
-def begun(arguments: argparse.Namespace) -> Verdict:
+def begin_verdict(arguments: argparse.Namespace) -> DeliveryReport:
     """The delivery, and what its receiver will call the event; of a batch, the first."""
     parcel = parcel_of(arguments)
-    first, *more = parcel.facts()
+    first, *more = parcel.event_fields()
     if first.type is None and parcel.provider.type is not None:
         print(
             f"duly: the event has no type: {parcel.provider.title} tells it in "
             f"{parcel.provider.type}; use --type",
             file=sys.stderr,
         )
-    tell_renewed(parcel.event)
-    name = shown(first.id)  # a file may say anything
-    return Verdict(parcel, f"{name} and {len(more)} more" if more else name)
+    report_renewed_time(parcel.event)
+    name = printable_text(first.id)  # a file may say anything
+    return DeliveryReport(parcel, f"{name} and {len(more)} more" if more else name)
 
 
-def tell_renewed(event: Event) -> None:
+def report_renewed_time(event: EventToSign) -> None:
     """Say that the time in a file was moved: it is not what the file says."""
     renewed = event.renewed
     if renewed is not None and renewed.before is not None and renewed.after is not None:
         print(
-            f"duly: the event's own time was moved from {second(renewed.before)} to "
-            f"{second(renewed.after)}; --keep-time leaves it",
+            f"duly: the event's own time was moved from {format_to_second(renewed.before)} to "
+            f"{format_to_second(renewed.after)}; --keep-time leaves it",
             file=sys.stderr,
         )
 
 
-def parcel_of(arguments: argparse.Namespace) -> Parcel:
+def parcel_of(arguments: argparse.Namespace) -> ProviderDelivery:
     """The delivery that the command line describes; refused before anything is sent."""
     provider = provider_named(arguments.provider)
     url = checked_url(arguments.url or DEFAULT_URL.format(provider.name))
     headers = dict(header_of(text) for text in arguments.header)
     secret = signer_for(provider, arguments.secret)
     scheme = fitting_scheme(provider.schemes, secret)
-    age = staleness(provider, scheme) if arguments.stale else timedelta(0)
+    age = stale_age(provider, scheme) if arguments.stale else timedelta(0)
     body = body_of(arguments.body)
-    wish = Wish(body, arguments.id, arguments.type, keep_time=arguments.keep_time)
+    wish = EventRequest(body, arguments.id, arguments.type, keep_time=arguments.keep_time)
     manner: Manner = "tampered" if arguments.tamper else "stale" if arguments.stale else "genuine"
     event = event_of(provider, wish, moment_of(age))
-    return Parcel(provider, secret, url, event, headers, manner, age)
+    return ProviderDelivery(provider, secret, url, event, headers, manner, age)
 
 
-def deliver(arguments: argparse.Namespace, verdict: Verdict) -> None:
+def deliver(arguments: argparse.Namespace, verdict: DeliveryReport) -> None:
     """Send all copies: a line for each, as they come; of many only what is unusual, at the end."""
     count = arguments.concurrent or arguments.duplicate or 1
-    way = all_at_once if arguments.concurrent else one_by_one
+    way = send_all_at_once if arguments.concurrent else send_one_by_one
     unusual = []
     with Progress() as progress:
-        for told in way(verdict.parcel, count, arguments.timeout):
+        for told in way(verdict.delivery, count, arguments.timeout):
             line = verdict.add(told)
             if count > LONG:
-                progress.show(bar(len(verdict.answers), count))
+                progress.show(progress_bar(len(verdict.answers), count))
                 unusual += [line] if verdict.last_is_unusual() else []
             elif not arguments.json:
                 print(line)
@@ -208,7 +208,7 @@ def deliver(arguments: argparse.Namespace, verdict: Verdict) -> None:
             print(f"and {len(unusual) - LONG:,} more that are unusual")
 
 
-def bar(done: int, count: int) -> str:
+def progress_bar(done: int, count: int) -> str:
     """How far it is."""
     full = BAR * done // count
     return f"[{'#' * full}{'.' * (BAR - full)}] {done:,} of {count:,} sent"
@@ -229,7 +229,7 @@ def list_providers(arguments: argparse.Namespace) -> int:
         }
         for one in providers
     ]
-    answer(arguments, "\n".join(lines), members)
+    print_answer(arguments, "\n".join(lines), members)
     return 0
 
 

@@ -7,14 +7,21 @@ import logging
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from duly.app.loading import FORMS, VARIABLE, add_word, app_name, loaded
-from duly.cli.banner import Opening
+from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name, load_app
+from duly.cli.banner import Banner
 from duly.core.errors import Misuse
 from duly.core.extras import needs
-from duly.server.listen import base_url, listening, reachable
-from duly.server.logging import begin_log, secrets_of
-from duly.server.options import add_concurrency, add_lease, add_log, add_relay_lease, seconds, whole
-from duly.server.settings import DRAIN, Settings
+from duly.server.listen import base_url, open_listener, reachable_host
+from duly.server.logging import configure_logging, secrets_of
+from duly.server.options import (
+    add_concurrency,
+    add_lease,
+    add_log,
+    add_relay_lease,
+    seconds,
+    whole_number,
+)
+from duly.server.settings import DRAIN, ServerSettings
 
 if TYPE_CHECKING:
     import argparse
@@ -43,24 +50,24 @@ MOST_WORKERS, MOST_CONNECTIONS = 512, 1_000_000
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    add_word(parser, "app", f"what to serve: {FORMS} (or {VARIABLE})")
+    add_optional_argument(parser, "app", f"what to serve: {FORMS} (or {VARIABLE})")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
     parser.add_argument(
         "--port",
-        type=whole("a port", 0, 65535),
+        type=whole_number("a port", 0, 65535),
         default=8000,
         help="default 8000; 0 takes any that is free, and tells which",
     )
     parser.add_argument(
         "--workers",
-        type=whole("a number of processes", 1, MOST_WORKERS),
+        type=whole_number("a number of processes", 1, MOST_WORKERS),
         default=1,
         metavar="N",
         help="how many processes serve (default 1)",
     )
     parser.add_argument(
         "--limit-concurrency",
-        type=whole("a number of connections", 1, MOST_CONNECTIONS),
+        type=whole_number("a number of connections", 1, MOST_CONNECTIONS),
         metavar="N",
         help="answer 503 beyond so many connections of one process",
     )
@@ -119,26 +126,26 @@ def add_proxy(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Import, open, listen, serve."""
     settings = settings_of(arguments)
-    form = begin_log(level=settings.level, objects=settings.json, access=settings.access)
+    form = configure_logging(level=settings.level, as_json=settings.json, access=settings.access)
     if not arguments.check:
         refuse_without_server()
-    app = loaded(settings.app)
+    app = load_app(settings.app)
     form.secrets = tuple(secrets_of(app))
     if settings.workers > 1 and not app.store.capabilities.durable:
         raise Misuse("a memory: store is one process's own: use --workers 1, or SQLite")
     if arguments.check:
         return check(app, settings)
-    with listening(settings) as listener:
+    with open_listener(settings) as listener:
         app.store.open()
-        return served(app, listener, settings)
+        return serve_app(app, listener, settings)
 
 
-def check(app: Duly, settings: Settings) -> int:
+def check(app: Duly, settings: ServerSettings) -> int:
     """Say what would be served."""
     with closing(app):
         app.store.open()
         base = base_url(settings.host, settings.port) if settings.port else ""  # any that is free
-        found = Opening(
+        found = Banner(
             settings.app, app, base, concurrency=settings.concurrency, relay=settings.relay
         )
         print(json.dumps(found.members()) if settings.json else "\n".join(found.lines()))
@@ -153,15 +160,15 @@ def refuse_without_server() -> None:
         import uvloop  # noqa: F401
 
 
-def served(app: Duly, listener: socket.socket, settings: Settings) -> int:
+def serve_app(app: Duly, listener: socket.socket, settings: ServerSettings) -> int:
     """Serve until the end, in this process or in several."""
-    from duly.server.processes import Crew
+    from duly.server.processes import ProcessSupervisor
     from duly.server.serve import serve
 
     port = listener.getsockname()[1]
-    opening = Opening(
+    opening = Banner(
         settings.app, app, base_url(settings.host, port), settings.workers,
-        base_url(reachable(settings.host), port), settings.concurrency, settings.relay,
+        base_url(reachable_host(settings.host), port), settings.concurrency, settings.relay,
     )  # fmt: skip
 
     def ready() -> None:
@@ -170,10 +177,10 @@ def served(app: Duly, listener: socket.socket, settings: Settings) -> int:
     if settings.workers == 1:
         return serve(app, listener, settings, ready=ready)
     app.close()  # the workers have connections of their own
-    return Crew(settings, listener, ready).run()
+    return ProcessSupervisor(settings, listener, ready).run()
 
 
-def announce(opening: Opening, settings: Settings) -> None:
+def announce(opening: Banner, settings: ServerSettings) -> None:
     """Say what is served, to whoever reads."""
     if settings.json:
         told = {"members": opening.members()}
@@ -182,11 +189,11 @@ def announce(opening: Opening, settings: Settings) -> None:
         print("\n".join(opening.lines()), flush=True)
 
 
-def settings_of(arguments: argparse.Namespace) -> Settings:
+def settings_of(arguments: argparse.Namespace) -> ServerSettings:
     """What the command line says, checked."""
     if arguments.forwarded_allow_ips is not None and not arguments.proxy_headers:
         raise Misuse("--forwarded-allow-ips is for --proxy-headers: give both, or neither")
-    return Settings(
+    return ServerSettings(
         app=app_name(arguments.app),
         host=arguments.host,
         port=arguments.port,

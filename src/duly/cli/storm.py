@@ -6,11 +6,11 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
-from duly.app.loading import add_word
+from duly.app.loading import add_optional_argument
 from duly.app.output import add_json_option
 from duly.core.errors import Misuse
 from duly.demo.settings import Settings, file_url
-from duly.server.options import whole
+from duly.server.options import whole_number
 
 if TYPE_CHECKING:
     import argparse
@@ -43,17 +43,17 @@ SEEDS = 1_000_000
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    add_word(parser, "url", "the database, sqlite:///… (a new file) or postgresql://…")
+    add_optional_argument(parser, "url", "the database, sqlite:///… (a new file) or postgresql://…")
     size = parser.add_mutually_exclusive_group()
     size.add_argument(
         "--deliveries",
-        type=whole("a number of deliveries", 1, MOST_DELIVERIES),
+        type=whole_number("a number of deliveries", 1, MOST_DELIVERIES),
         metavar="N",
         help=f"how many to send (default {DELIVERIES:,})",
     )
     size.add_argument(
         "--seconds",
-        type=whole("a number of seconds", 1, MOST_SECONDS),
+        type=whole_number("a number of seconds", 1, MOST_SECONDS),
         metavar="S",
         help="how long to go on instead",
     )
@@ -79,7 +79,7 @@ def add_seed(parser: argparse.ArgumentParser) -> None:
     """By which dice."""
     parser.add_argument(
         "--seed",
-        type=whole("a seed", 0, SEEDS - 1),
+        type=whole_number("a seed", 0, SEEDS - 1),
         metavar="N",
         help="repeat the events and faults of another storm",
     )
@@ -89,7 +89,7 @@ def add_processes(parser: argparse.ArgumentParser, option: str, what: str, usual
     """How many processes do something."""
     parser.add_argument(
         option,
-        type=whole("a number of processes", 1, MOST_PROCESSES),
+        type=whole_number("a number of processes", 1, MOST_PROCESSES),
         default=usual,
         metavar="N",
         help=f"how many processes {what} (default {usual})",
@@ -104,7 +104,7 @@ def seed_of(arguments: argparse.Namespace) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Storm."""
-    from duly.demo.command import stormed
+    from duly.demo.command import run_storm
 
     url = arguments.url
     if url is not None and not url.startswith(("sqlite:///", "postgresql://", "postgres://")):
@@ -128,4 +128,4 @@ def run(arguments: argparse.Namespace) -> int:
             keep=arguments.keep is not None,
         )
 
-    return stormed(settings, as_json=arguments.json, keep=arguments.keep, report=arguments.report)
+    return run_storm(settings, as_json=arguments.json, keep=arguments.keep, report=arguments.report)

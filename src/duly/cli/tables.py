@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-Line = tuple[str, ...]
+TableRow = tuple[str, ...]
 INDENT = " " * 4
 # Narrower than that nobody reads, and words are broken.
 NARROWEST = 40
 
 
-def texts(rows: Sequence[Line]) -> list[str]:
+def align_texts(rows: Sequence[TableRow]) -> list[str]:
     """Lines of texts; the last column may be as long as it is."""
     widths = widths_of(rows)[:-1]
     return [
@@ -27,22 +27,22 @@ def texts(rows: Sequence[Line]) -> list[str]:
     ]
 
 
-def folded(rows: Sequence[Line], width: int | None) -> list[str]:
+def fold_columns(rows: Sequence[TableRow], width: int | None) -> list[str]:
     """The same where it fits; else with the columns that do not on lines of their own below."""
-    lines = texts(rows)
+    lines = align_texts(rows)
     if width is None or max(map(len, lines)) <= width:
         return lines
     ends = accumulate(widths_of(rows), lambda end, column: end + 2 + column)
     fits = max(sum(end <= width for end in ends), 1)
-    tops = texts([row[:fits] for row in rows])
+    tops = align_texts([row[:fits] for row in rows])
     return [
         line
         for top, row in zip(tops, rows, strict=True)
-        for line in (top.rstrip(), *below("  ".join(row[fits:]), width))
+        for line in (top.rstrip(), *indent_below("  ".join(row[fits:]), width))
     ]
 
 
-def below(text: str, width: int) -> list[str]:
+def indent_below(text: str, width: int) -> list[str]:
     """A text that belongs to the line above it."""
     return textwrap.wrap(
         text, max(width, NARROWEST), initial_indent=INDENT, subsequent_indent=INDENT
@@ -54,7 +54,7 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def counts(rows: Sequence[Line]) -> list[str]:
+def align_counts(rows: Sequence[TableRow]) -> list[str]:
     """Lines of numbers, with what they count in front."""
     first, *widths = widths_of(rows)
     return [
@@ -68,12 +68,12 @@ def counts(rows: Sequence[Line]) -> list[str]:
     ]
 
 
-def widths_of(rows: Sequence[Line]) -> list[int]:
+def widths_of(rows: Sequence[TableRow]) -> list[int]:
     """How wide each column is."""
     return [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
 
 
-def age(length: timedelta | None) -> str:
+def format_age(length: timedelta | None) -> str:
     """A duration as its two largest units."""
     if length is None:
         return "-"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from duly.app.loading import FORMS, VARIABLE, add_word, loaded
+from duly.app.loading import FORMS, VARIABLE, add_optional_argument, load_app
 from duly.core.errors import Misuse
 from duly.stores.open import FORMS as ADDRESSES
 from duly.stores.open import store
@@ -24,7 +24,7 @@ ENDS_HERE = "a memory: store ends with its process, so there is nothing to work 
 
 def add_store_options(parser: argparse.ArgumentParser) -> None:
     """The place and the names that every command on a database takes."""
-    add_word(parser, "app", f"whose database: {PLACE}")
+    add_optional_argument(parser, "app", f"whose database: {PLACE}")
     add_table_options(parser)
 
 
@@ -84,7 +84,7 @@ def store_of_app(arguments: argparse.Namespace, name: str) -> Store:
     """The database of an application."""
     if arguments.prefix is not None or arguments.schema is not None:
         raise Misuse("an application names its tables itself: leave out --prefix and --schema")
-    store = loaded(name).store
+    store = load_app(name).store
     if store.url == "memory:":
         raise Misuse(ENDS_HERE)
     return store

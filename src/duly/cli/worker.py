@@ -6,27 +6,27 @@ import argparse
 import logging
 from typing import TYPE_CHECKING
 
-from duly.app.loading import FORMS, VARIABLE, add_word, app_name, loaded
-from duly.cli.banner import address
+from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name, load_app
+from duly.cli.banner import store_address
 from duly.core.errors import Misuse
 from duly.jobs.handlers import checked_queue
-from duly.server.logging import begin_log, secrets_of
+from duly.server.logging import configure_logging, secrets_of
 from duly.server.options import (
     add_concurrency,
     add_grace,
     add_lease,
     add_log,
     add_until_idle,
-    whole,
+    whole_number,
 )
-from duly.server.shutdown import noticed_signals
-from duly.server.supervise import Minder
-from duly.server.worker_plan import hosted, planned
+from duly.server.shutdown import catch_signals
+from duly.server.supervise import ServiceSupervisor
+from duly.server.worker_plan import plan_worker, worker_service
 from duly.worker.settings import GRACE, MOST_AT_ONCE
 
 if TYPE_CHECKING:
     from duly.app.duly import Duly
-    from duly.server.worker_plan import Plan
+    from duly.server.worker_plan import WorkerPlan
 
 EXAMPLES = f"""\
 examples:
@@ -46,7 +46,7 @@ logger = logging.getLogger("duly.worker")
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    add_word(parser, "app", f"whose jobs to run: {FORMS} (or {VARIABLE})")
+    add_optional_argument(parser, "app", f"whose jobs to run: {FORMS} (or {VARIABLE})")
     add_concurrency(parser)
     parser.add_argument(
         "--queue",
@@ -68,30 +68,30 @@ def queue(text: str) -> tuple[str, int | None]:
         checked_queue(name)
     except Misuse as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
-    return name, whole("a number of jobs", 1, MOST_AT_ONCE)(count) if equals else None
+    return name, whole_number("a number of jobs", 1, MOST_AT_ONCE)(count) if equals else None
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Import, open, work."""
-    form = begin_log(level=arguments.log_level, objects=arguments.log_json)
+    form = configure_logging(level=arguments.log_level, as_json=arguments.log_json)
     name = app_name(arguments.app)
-    app = loaded(name)
+    app = load_app(name)
     form.secrets = tuple(secrets_of(app))
     plan = checked_plan(name, app, arguments)
     app.store.open()
-    with noticed_signals() as line:
-        worker = hosted(
+    with catch_signals() as line:
+        worker = worker_service(
             app,
             plan.settings(arguments.grace, arguments.lease),
-            over=line.stir,
+            over=line.wake,
             until="idle" if arguments.until_idle else "stopped",
         )
         announce(name, app, plan)
         worker.start()
-        return Minder(worker, line, arguments.grace).run(app)
+        return ServiceSupervisor(worker, line, arguments.grace).run(app)
 
 
-def checked_plan(name: str, app: Duly, arguments: argparse.Namespace) -> Plan:
+def checked_plan(name: str, app: Duly, arguments: argparse.Namespace) -> WorkerPlan:
     """What the worker will do; refused where it could do nothing."""
     if not app.store.capabilities.durable:
         raise Misuse(
@@ -99,7 +99,7 @@ def checked_plan(name: str, app: Duly, arguments: argparse.Namespace) -> Plan:
             "nothing: use `duly serve`, which has a worker, or SQLite"
         )
     queues = None if arguments.queue is None else dict(arguments.queue)
-    plan = planned(app, arguments.concurrency, queues)
+    plan = plan_worker(app, arguments.concurrency, queues)
     if plan is None:
         raise Misuse(
             f"{name} has nothing that runs as a job: add @app.job, or @app.on for a source that is "
@@ -108,9 +108,9 @@ def checked_plan(name: str, app: Duly, arguments: argparse.Namespace) -> Plan:
     return plan
 
 
-def announce(name: str, app: Duly, plan: Plan) -> None:
+def announce(name: str, app: Duly, plan: WorkerPlan) -> None:
     """Say what is being worked on."""
-    members = {"app": name, "store": address(app), **plan.members()}
+    members = {"app": name, "store": store_address(app), **plan.members()}
     logger.info("working for %s, %s", name, plan.text(), extra={"members": members})
     if not plan.handlers:
         logger.warning("no handler of %s uses these queues: is a name mistyped?", name)

@@ -73,12 +73,12 @@ def names(prefix: str | None = None, schema: str | None = None) -> Names:
     if schema is None:
         schema = os.environ.get("DULY_SCHEMA")
     try:
-        return known_names(prefix, schema)
+        return cached_names(prefix, schema)
     except TypeError:  # not even hashable
         return Names(prefix, schema)
 
 
 @lru_cache(maxsize=64)
-def known_names(prefix: str, schema: str | None) -> Names:
+def cached_names(prefix: str, schema: str | None) -> Names:
     """Names that were checked before are not checked again."""
     return Names(prefix, schema)

@@ -17,9 +17,9 @@ def needs(extra: str, what: str) -> Iterator[None]:
     try:
         yield
     except ImportError as problem:
-        raise Misuse(f"{what} must be installed for this: {installing(extra)}") from problem
+        raise Misuse(f"{what} must be installed for this: {install_command(extra)}") from problem
 
 
-def installing(extra: str) -> str:
+def install_command(extra: str) -> str:
     """The command that brings an extra; on an index duly's name may be somebody else's."""
     return f"pip install '.[{extra}]' in a checkout of duly"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.core.errors import FOR_RECEIVERS
-from duly.core.redaction import cleaned, shown
+from duly.core.redaction import clean_text, redact_and_trim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,33 +52,35 @@ class Failure:
     cause: str | None = None
 
 
-def described(problem: BaseException, attempt: int, secrets: Sequence[str] = ()) -> bytes:
+def exception_record(problem: BaseException, attempt: int, secrets: Sequence[str] = ()) -> bytes:
     """The record of an exception, as UTF-8 JSON."""
     message = text_of(problem)
     try:
-        trace = "".join(Account(secrets).chain(problem))
+        trace = "".join(TracebackText(secrets).chain(problem))
         cause = cause_of(problem, message)
     except Exception as other:  # a class may lie about all it is made of
         trace = f"The traceback could not be read: {name_of(other)}\n"
         cause = None
-    return stored(
+    return encode_failure(
         Failure(
-            type=shown(name_of(problem), secrets, *TYPE),
-            message=shown(message, secrets, *MESSAGE),
-            traceback=shown(cleaned(trace), secrets, *TRACEBACK),
+            type=redact_and_trim(name_of(problem), secrets, *TYPE),
+            message=redact_and_trim(message, secrets, *MESSAGE),
+            traceback=redact_and_trim(clean_text(trace), secrets, *TRACEBACK),
             attempt=attempt,
-            cause=None if cause is None else shown(cause, secrets, *CAUSE),
+            cause=None if cause is None else redact_and_trim(cause, secrets, *CAUSE),
         )
     )
 
 
-def plain(reason: str, attempt: int, kind: str = "duly.Dead", secrets: Sequence[str] = ()) -> bytes:
+def reason_record(
+    reason: str, attempt: int, kind: str = "duly.Dead", secrets: Sequence[str] = ()
+) -> bytes:
     """The record of an end without an exception: a decision, a timeout, a rescue."""
-    message = shown(text_of(reason), secrets, *MESSAGE)
-    return stored(Failure(type=kind, message=message, traceback=None, attempt=attempt))
+    message = redact_and_trim(text_of(reason), secrets, *MESSAGE)
+    return encode_failure(Failure(type=kind, message=message, traceback=None, attempt=attempt))
 
 
-def stored(failure: Failure) -> bytes:
+def encode_failure(failure: Failure) -> bytes:
     """The bytes that `read` reads."""
     fields: dict[str, str | int | None] = {
         "type": failure.type,
@@ -91,7 +93,7 @@ def stored(failure: Failure) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def read(stored: bytes | memoryview | None) -> Failure | None:
+def decode_failure(stored: bytes | memoryview | None) -> Failure | None:
     """The record that a row holds; one that somebody else wrote is shown as it is."""
     if stored is None:
         return None
@@ -107,10 +109,12 @@ def read(stored: bytes | memoryview | None) -> Failure | None:
             cause=None if cause is None else str(cause),
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-        return Failure(type="unknown", message=shown(text, (), *MESSAGE), traceback=None, attempt=0)
+        return Failure(
+            type="unknown", message=redact_and_trim(text, (), *MESSAGE), traceback=None, attempt=0
+        )
 
 
-class Account:
+class TracebackText:
     """The text of an exception and of those around it, with room for a few of them."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
@@ -125,7 +129,7 @@ class Account:
         while link is not None and self.room > 0:
             self.room -= 1
             known.add(id(link))
-            before, joint = led_to(link)
+            before, joint = previous_exception(link)
             if id(before) in known:  # a circle
                 before = None
             links.append(("" if before is None else joint, link))
@@ -134,17 +138,17 @@ class Account:
             yield "[… earlier exceptions left out …]\n"
         for joint, each in reversed(links):
             yield joint
-            yield from self.one(each)
+            yield from self.format_one(each)
 
-    def one(self, problem: BaseException) -> Iterator[str]:
+    def format_one(self, problem: BaseException) -> Iterator[str]:
         """One exception: its frames, its type and message, its notes, its members."""
         yield from frames_of(problem.__traceback__)
-        message = self.told(problem)
+        message = self.message_text(problem)
         yield f"{name_of(problem)}: {message}\n" if message else f"{name_of(problem)}\n"
         notes = getattr(problem, "__notes__", None)
         for note in notes[:MOST_NOTES] if isinstance(notes, list) else ():
             if not (type(note) is str and note == FOR_RECEIVERS):
-                yield f"{self.told(note)}\n"
+                yield f"{self.message_text(note)}\n"
         if isinstance(problem, BaseExceptionGroup):
             yield from self.members(problem.exceptions)
 
@@ -158,16 +162,16 @@ class Account:
             text = "".join(self.chain(member))
             yield "".join(f"  | {line}" for line in text.splitlines(keepends=True))
 
-    def told(self, value: object) -> str:
+    def message_text(self, value: object) -> str:
         """A message, trimmed and redacted before it is indented: a secret may have many lines."""
-        return shown(text_of(value), self.secrets, *MESSAGE)
+        return redact_and_trim(text_of(value), self.secrets, *MESSAGE)
 
 
 def cause_of(problem: BaseException, message: str) -> str | None:
     """The exception that began the chain, on one line, unless the message repeats it."""
     first = problem
     for _ in range(MOST_EXCEPTIONS):
-        before, _joint = led_to(first)
+        before, _joint = previous_exception(first)
         if before is None or before is problem:
             break
         first = before
@@ -186,7 +190,7 @@ def shorten(text: str, most: int) -> str:
     return f"{line[: most - tail - 3].rstrip()} … {line[-tail:].lstrip()}"
 
 
-def led_to(problem: BaseException) -> tuple[BaseException | None, str]:
+def previous_exception(problem: BaseException) -> tuple[BaseException | None, str]:
     """The exception before this one, and the words between the two."""
     if problem.__cause__ is not None:
         return problem.__cause__, BECAUSE
@@ -203,14 +207,14 @@ def frames_of(trace: TracebackType | None) -> Iterator[str]:
     yield "Traceback (most recent call last):\n"
     hidden = len(frames) - FIRST_FRAMES - LAST_FRAMES
     if hidden <= 0:
-        yield from formatted(frames)
+        yield from format_frames(frames)
         return
-    yield from formatted(frames[:FIRST_FRAMES])
+    yield from format_frames(frames[:FIRST_FRAMES])
     yield f"  [… {hidden:,} frames left out …]\n"
-    yield from formatted(frames[-LAST_FRAMES:])
+    yield from format_frames(frames[-LAST_FRAMES:])
 
 
-def formatted(frames: list[tuple[FrameType, int]]) -> list[str]:
+def format_frames(frames: list[tuple[FrameType, int]]) -> list[str]:
     """Frames as the interpreter prints them."""
     return traceback.StackSummary.extract(iter(frames)).format()
 
@@ -224,7 +228,7 @@ def is_machinery(frame: FrameType) -> bool:
 def text_of(value: object) -> str:
     """What a value says of itself, as text that every database and JSON reader takes."""
     try:
-        return cleaned(str(value))
+        return clean_text(str(value))
     except BaseException as problem:  # `__str__` is the user's, and may even exit
         return f"(its text cannot be read: {name_of(problem)})"
 
@@ -233,18 +237,18 @@ def name_of(problem: BaseException) -> str:
     """The qualified name of an exception's type; of duly's own, the name they are imported by."""
     kind = type(problem)
     try:
-        module, name = cleaned(kind.__module__), cleaned(kind.__qualname__)
+        module, name = clean_text(kind.__module__), clean_text(kind.__qualname__)
     except Exception:  # a class can put anything there
-        return cleaned(type.__dict__["__name__"].__get__(kind))
+        return clean_text(type.__dict__["__name__"].__get__(kind))
     root = module.partition(".")[0]
     if root == "duly":
         return f"duly.{name}"
     return name if module == "builtins" else f"{module}.{name}"
 
 
-def reason(error: bytes | None) -> str:
+def failure_reason(error: bytes | None) -> str:
     """What was recorded of a failure, on one line; secrets are left out of it already."""
-    failure = read(error)
+    failure = decode_failure(error)
     if failure is None:
         return "no reason was given"
     told = shorten((failure.message.splitlines() or [""])[0], LOG_LENGTH).rstrip(".")

@@ -11,10 +11,10 @@ from duly.core.errors import Misuse
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-Colour = Literal["sync", "async"]
+Mode = Literal["sync", "async"]
 
 
-def colour_of(call: Any, what: str) -> Colour:
+def mode_of(call: Any, what: str) -> Mode:
     """Whether a function must be awaited; ``what`` names it in an error."""
     inner = call
     while isinstance(inner, partial):
@@ -25,7 +25,7 @@ def colour_of(call: Any, what: str) -> Colour:
     return "async" if inspect.iscoroutinefunction(target) else "sync"
 
 
-def asked_by(
+def requested_parameters(
     call: Callable[..., Any], offered: Sequence[str], what: str, hint: str
 ) -> frozenset[str]:
     """Which of what is offered a function asks for, by the names of its parameters."""

@@ -47,7 +47,7 @@ def encode(value: object, what: str = "result") -> bytes:
             or f"this {what} would not come back from JSON as it was: "
             "use lists instead of tuples and strings as dict keys"
         )
-    if deeper(value, MOST_DEPTH):
+    if is_deeper(value, MOST_DEPTH):
         raise NotStorable(f"this {what} is nested deeper than {MOST_DEPTH} levels: flatten it")
     if len(text) > MOST_BYTES:
         raise NotStorable(
@@ -57,12 +57,12 @@ def encode(value: object, what: str = "result") -> bytes:
     return text.encode()
 
 
-def deeper(value: object, levels: int) -> bool:
+def is_deeper(value: object, levels: int) -> bool:
     """Whether lists and dicts are nested beyond a number of levels."""
     inner = value.values() if isinstance(value, dict) else value
     if not isinstance(value, list | dict) or not isinstance(inner, Iterable):
         return False
-    return levels == 0 or any(deeper(one, levels - 1) for one in inner)
+    return levels == 0 or any(is_deeper(one, levels - 1) for one in inner)
 
 
 def decode(stored: bytes | memoryview) -> Json:

@@ -27,29 +27,33 @@ def as_bytes(key: str | bytes) -> bytes:
     return key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
 
 
-def measured(part: bytes) -> bytes:
+def length_prefixed(part: bytes) -> bytes:
     """A part with its length in front, so that no two lists of parts run into each other."""
     return len(part).to_bytes(8, "big") + part
 
 
 def digest(*parts: bytes) -> bytes:
     """SHA-256 over length-prefixed parts."""
-    return hashlib.sha256(b"".join(map(measured, parts))).digest()
+    return hashlib.sha256(b"".join(map(length_prefixed, parts))).digest()
 
 
 @lru_cache(maxsize=1024)
-def measured_scope(scope: str) -> bytes:
+def length_prefixed_scope(scope: str) -> bytes:
     """The first part of every key in a scope; an application has few of them."""
-    return measured(as_bytes(scope))
+    return length_prefixed(as_bytes(scope))
 
 
 def key_of(scope: str, key: str | bytes) -> Key:
     """Name a key inside a scope. Text and its UTF-8 bytes are the same key."""
     raw = as_bytes(key)
-    return Key(scope, hashlib.sha256(measured_scope(scope) + measured(raw)).digest(), readable(raw))
+    return Key(
+        scope,
+        hashlib.sha256(length_prefixed_scope(scope) + length_prefixed(raw)).digest(),
+        readable_text(raw),
+    )
 
 
-def readable(raw: bytes) -> str:
+def readable_text(raw: bytes) -> str:
     """Plain ASCII that any database encoding and any terminal can take."""
     if raw.isascii() and (plain := raw[:TEXT_LENGTH].decode("ascii")).isprintable():
         return plain

@@ -76,28 +76,28 @@ URLS = re.compile(r"://([^\s\"'<>]*)")
 PORT = re.compile(r"\d{1,5}[/?#]")
 
 
-def shown(text: str, secrets: Sequence[str], head: int, tail: int) -> str:
+def redact_and_trim(text: str, secrets: Sequence[str], head: int, tail: int) -> str:
     """The text without its secrets: all of it, or its two ends and how much is missing."""
     needles = spellings(secrets)
     reach = REACH + max(map(len, needles), default=0)
     if len(text) <= head + tail + 2 * reach:
-        whole = redacted(text, needles, 0, len(text))
+        whole = redact(text, needles, 0, len(text))
         if len(whole) <= head + tail:
             return whole
         front, back, total = whole[:head], whole[len(whole) - tail :], len(whole)
     else:
         total = len(text)
-        front = redacted(text[: head + reach], needles, 0, head)[:head]
-        back = redacted(text[-tail - reach :], needles, reach, tail + reach)
+        front = redact(text[: head + reach], needles, 0, head)[:head]
+        back = redact(text[-tail - reach :], needles, reach, tail + reach)
         back = back[max(len(back) - tail, 0) :]
     return f"{front}\n[… {total - head - tail:,} characters left out …]\n{back}"
 
 
-def redacted(text: str, needles: Sequence[str], start: int, stop: int) -> str:
+def redact(text: str, needles: Sequence[str], start: int, stop: int) -> str:
     """The part of a text between two places, with a mark for every secret that touches it."""
     parts: list[str] = []
     done = start
-    for first, last in sorted(places(text, needles)):
+    for first, last in sorted(secret_spans(text, needles)):
         if last <= done or first >= stop:
             continue
         if first > done:
@@ -108,7 +108,7 @@ def redacted(text: str, needles: Sequence[str], start: int, stop: int) -> str:
     return "".join([*parts, text[done:stop]])
 
 
-def places(text: str, needles: Sequence[str]) -> Iterator[tuple[int, int]]:
+def secret_spans(text: str, needles: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Where secrets are, in any order, overlapping or not."""
     for needle in needles:
         at = text.find(needle)
@@ -119,10 +119,10 @@ def places(text: str, needles: Sequence[str]) -> Iterator[tuple[int, int]]:
         for match in pattern.finditer(text):
             yield match.span(match.lastindex or 0)
     for match in URLS.finditer(text):
-        yield from passwords(match.group(1), match.start(1))
+        yield from password_spans(match.group(1), match.start(1))
 
 
-def passwords(run: str, offset: int) -> Iterator[tuple[int, int]]:
+def password_spans(run: str, offset: int) -> Iterator[tuple[int, int]]:
     """The passwords of the addresses in a run of text without spaces, up to the last ``@``."""
     for address in run.split("://"):
         colon, at = address.find(":"), address.rfind("@")
@@ -140,10 +140,10 @@ def spellings(secrets: Sequence[object]) -> list[str]:
             continue
         trimmed = secret.strip()  # a file's last line break is no part of what is sent
         value = trimmed if len(trimmed) >= SHORTEST else secret
-        text = cleaned(value)
+        text = clean_text(value)
         for spelling in (
             text,
-            cleaned(repr(value)[1:-1]),
+            clean_text(repr(value)[1:-1]),
             json.dumps(value)[1:-1],
             json.dumps(text, ensure_ascii=False)[1:-1],
             quote(text, safe=""),
@@ -153,7 +153,7 @@ def spellings(secrets: Sequence[object]) -> list[str]:
     return list(found)
 
 
-def cleaned(text: str) -> str:
+def clean_text(text: str) -> str:
     """Text that every database and JSON reader takes: no NUL, no lone surrogate, nothing lost."""
     # Called on the class: a subclass of str may have methods of its own.
     return str.encode(text, "utf-8", "backslashreplace").decode().replace("\0", "\\x00")

@@ -64,13 +64,13 @@ class Session(Protocol):
     async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's, with ``:name`` parameters, and return what it found."""
 
-    async def plain(self, text: str) -> None:
+    async def execute_raw(self, text: str) -> None:
         """Run one statement of a migration as it is written."""
 
     def savepoint(self) -> AbstractAsyncContextManager[None]:
         """Everything inside stays or goes together, and the transaction lives on either way."""
 
-    def waiting(self, wait: timedelta | None) -> AbstractAsyncContextManager[None]:
+    def limit_lock_waits(self, wait: timedelta | None) -> AbstractAsyncContextManager[None]:
         """Bound lock waits inside, then restore the setting. Must stand inside a savepoint."""
 
 
@@ -91,7 +91,7 @@ class Owner(Protocol):
 Operation = Callable[[Session], Coroutine[Any, Any, T]]
 
 
-class Opened(NamedTuple):
+class OpenedTransaction(NamedTuple):
     """A transaction of duly's own with somebody else's code in it."""
 
     session: Session
@@ -99,7 +99,7 @@ class Opened(NamedTuple):
     connection: Any
     orm: Any = None
     # Called before that code runs: from then on a statement may take its usual time again.
-    at_ease: Callable[[], None] = lambda: None
+    restore_timeouts: Callable[[], None] = lambda: None
     # Called from another thread: takes the connection from code that does not let go.
     revoke: Callable[[], None] = lambda: None
 
@@ -136,18 +136,18 @@ class Runner(Protocol):
         only a moment for a key that one of many needs.
         """
 
-    def opened(
+    def open_transaction(
         self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
-    ) -> AbstractAsyncContextManager[Opened]:
+    ) -> AbstractAsyncContextManager[OpenedTransaction]:
         """A transaction for code of the user's to run in: committed at the end of the block.
 
         ``lasting`` is how long that code may take, where somebody has bounded it.
         """
 
-    async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_shielded(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction to its end, even if the caller is cancelled meanwhile, again."""
 
-    async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_autocommit(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run with each statement a transaction of its own; for operations that allow it."""
 
 
@@ -161,7 +161,7 @@ def host_time(clock: Clock | None) -> int:
     return time_ns() // 1000 if clock is None else to_microseconds(clock())
 
 
-def ended() -> Misuse:
+def ended_transaction_error() -> Misuse:
     """The error of a savepoint whose transaction was ended before it, by the code inside."""
     return Misuse(
         "the transaction was committed or rolled back inside this block, or failed there and the "

@@ -47,12 +47,12 @@ def describe_first(value: object, path: str, levels: int) -> str | None:
             return f"{whole} is nested deeper than {MOST_DEPTH} levels, or holds itself: flatten it"
         return describe_member(value, path, levels)
     if isinstance(value, float) and not math.isfinite(value):
-        return f"{shortened(path)} is {value}, which JSON cannot hold: use None or a string"
+        return f"{shorten_path(path)} is {value}, which JSON cannot hold: use None or a string"
     if value is None or isinstance(value, str | int | float):
         return None
     name = type(value).__name__
     instead = REMEDIES.get(name) or REMEDIES.get(plain_base(value)) or f"use {PLAIN}"
-    return f"{shortened(path)} is of type {name}, which JSON cannot hold: {instead}"
+    return f"{shorten_path(path)} is of type {name}, which JSON cannot hold: {instead}"
 
 
 def describe_member(value: Nested, path: str, levels: int) -> str | None:
@@ -61,7 +61,8 @@ def describe_member(value: Nested, path: str, levels: int) -> str | None:
     for key, member in members:
         if isinstance(value, dict) and not isinstance(key, str):
             return (
-                f"{shortened(path)} has a key of type {type(key).__name__}, which JSON would turn "
+                f"{shorten_path(path)} has a key of type {type(key).__name__}, which JSON would "
+                "turn "
                 "into text or refuse: use strings as keys"
             )
         found = describe_first(member, f"{path}[{key_text(key)}]", levels - 1)
@@ -76,7 +77,7 @@ def key_text(key: object) -> str:
     return text if len(text) <= LONGEST_KEY else f'{text[: LONGEST_KEY - 2]}…"'
 
 
-def shortened(path: str) -> str:
+def shorten_path(path: str) -> str:
     """A path that fits in a line: its beginning and its end."""
     if len(path) <= LONGEST_PATH:
         return path

@@ -87,7 +87,7 @@ def checked_duration(what: str, value: object, *, least: timedelta = MICROSECOND
     return value // MICROSECOND
 
 
-def when(delay: object, at: object) -> tuple[int, int | None]:
+def checked_start(delay: object, at: object) -> tuple[int, int | None]:
     """When a job may run, or a message be sent: after a while, or at a time."""
     if delay is not None and at is not None:
         raise Misuse("give delay= or at=, not both")
@@ -118,13 +118,13 @@ def checked_clock(clock: object) -> Clock | None:
     if not callable(clock):
         raise Misuse(f"clock must be a function that returns an aware datetime, not {kind(clock)}")
 
-    def checked() -> datetime:
+    def read_clock() -> datetime:
         moment = clock()
         if not isinstance(moment, datetime):
             raise Misuse(f"clock must return an aware datetime, it returned {kind(moment)}")
         return moment
 
-    return checked
+    return read_clock
 
 
 def checked_count(what: str, value: object, *, most: int) -> int:

@@ -27,24 +27,24 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparable:
+class ComparableVersion:
     """A version ready to be stored: its kind, and bytes that sort as the version does."""
 
     kind: Kind
     order: bytes
 
 
-def comparable(version: Version) -> Comparable:
+def to_comparable(version: Version) -> ComparableVersion:
     """Turn a version into its comparable form, or say what a version may be."""
     match version:
         case bool():
             raise Misuse("a version is an int, an aware datetime or a string, not a bool")
         case int():
-            return Comparable(Kind.NUMBER, whole_number(version))
+            return ComparableVersion(Kind.NUMBER, number_bytes(version))
         case datetime():
-            return Comparable(Kind.TIME, whole_number(to_microseconds(version)))
+            return ComparableVersion(Kind.TIME, number_bytes(to_microseconds(version)))
         case str():
-            return Comparable(Kind.TEXT, text(version))
+            return ComparableVersion(Kind.TEXT, text_bytes(version))
         case _:
             raise Misuse(
                 "a version is an int, an aware datetime or a string, "
@@ -52,7 +52,7 @@ def comparable(version: Version) -> Comparable:
             )
 
 
-def whole_number(number: int) -> bytes:
+def number_bytes(number: int) -> bytes:
     """Eight big-endian bytes, shifted so that negative numbers sort below positive ones."""
     if not LEAST <= number <= MOST:
         raise Misuse(
@@ -61,7 +61,7 @@ def whole_number(number: int) -> bytes:
     return (number - LEAST).to_bytes(8, "big")
 
 
-def text(version: str) -> bytes:
+def text_bytes(version: str) -> bytes:
     """UTF-8 bytes, compared as they are: no locale, no case, no natural order of digits."""
     raw = version.encode("utf-8", "surrogatepass")
     if not 1 <= len(raw) <= MOST_BYTES:

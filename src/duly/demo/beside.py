@@ -10,13 +10,13 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from duly.demo.downstream import Reading, Receiver
+from duly.demo.downstream import DownstreamConnection, Receiver
 from duly.demo.proxy import ClientEnd, Proxy
 from duly.demo.sender import Sender
-from duly.demo.shared import Place
-from duly.demo.world import FAILED, World
+from duly.demo.shared import CounterIndex
+from duly.demo.world import FAILED, StormContext
 from duly.server.shutdown import leave_at_once
-from duly.service.service_thread import event_loop
+from duly.service.service_thread import new_event_loop
 
 if TYPE_CHECKING:
     import socket
@@ -26,32 +26,36 @@ if TYPE_CHECKING:
     from duly.demo.databases import Server
 
 
-def send(world: World) -> int:
+def run_sender(context: StormContext) -> int:
     """Send events, and save the books."""
-    port = world.ingress.getsockname()[1]
+    port = context.ingress.getsockname()[1]
 
     async def main() -> int:
-        books = await Sender(world.settings, world.shared, port).run()
-        books.save(world.file("sender.json"))
-        world.shared[Place.SENDER_DONE] = 1
+        books = await Sender(context.settings, context.shared, port).run()
+        books.save(context.file("sender.json"))
+        context.shared[CounterIndex.SENDER_DONE] = 1
         return 0
 
-    return looped(world, main())
+    return run_loop(context, main())
 
 
-def listen(world: World) -> int:
+def run_downstream(context: StormContext) -> int:
     """Receive messages downstream."""
-    receiver = Receiver(world.settings, world.shared, world.file("downstream.db"))
-    return looped(world, served(world.downstream, lambda: Reading(receiver)), left=cleared)
+    receiver = Receiver(context.settings, context.shared, context.file("downstream.db"))
+    return run_loop(
+        context,
+        serve_until_signal(context.downstream, lambda: DownstreamConnection(receiver)),
+        on_parent_exit=remove_folder,
+    )
 
 
-def carry(world: World, server: Server) -> int:
+def run_proxy(context: StormContext, server: Server) -> int:
     """Carry what goes between duly and its server."""
-    proxy = Proxy(server, world.shared, world.settings.dice("proxy"))
-    return looped(world, served(world.proxy, lambda: ClientEnd(proxy)))
+    proxy = Proxy(server, context.shared, context.settings.dice("proxy"))
+    return run_loop(context, serve_until_signal(context.proxy, lambda: ClientEnd(proxy)))
 
 
-def hold(_world: World, path: Path, seconds: float) -> int:
+def hold_write_lock(_context: StormContext, path: Path, seconds: float) -> int:
     """Keep the write lock of a SQLite file for a while, as a careless program does."""
     with closing(sqlite3.connect(path, isolation_level=None, timeout=10.0)) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -60,33 +64,35 @@ def hold(_world: World, path: Path, seconds: float) -> int:
     return 0
 
 
-def cleared(world: World) -> None:
+def remove_folder(context: StormContext) -> None:
     """Whoever directs the storm was killed, and cannot remove its folder any more."""
-    if not world.settings.keep:
-        shutil.rmtree(world.settings.folder, ignore_errors=True)
+    if not context.settings.keep:
+        shutil.rmtree(context.settings.folder, ignore_errors=True)
 
 
-def looped(
-    world: World,
+def run_loop(
+    context: StormContext,
     main: Coroutine[Any, Any, int],
     *,
-    left: Callable[[World], None] = lambda _: None,
+    on_parent_exit: Callable[[StormContext], None] = lambda _: None,
 ) -> int:
     """Run on the fastest event loop, for as long as the lifeline lasts; ``left`` is for its end."""
 
     def leave() -> None:
-        left(world)
+        on_parent_exit(context)
         leave_at_once(FAILED)
 
     async def whole() -> int:
-        asyncio.get_running_loop().add_reader(world.lifeline[0], leave)
+        asyncio.get_running_loop().add_reader(context.lifeline[0], leave)
         return await main
 
-    with asyncio.Runner(loop_factory=event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(whole())
 
 
-async def served(listener: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> int:
+async def serve_until_signal(
+    listener: socket.socket, protocol: Callable[[], asyncio.Protocol]
+) -> int:
     """Serve on a socket until told to end."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()

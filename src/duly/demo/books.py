@@ -17,7 +17,7 @@ EXAMPLES = 20
 
 
 @dataclass(slots=True)
-class Books:
+class SenderLog:
     """The sender's books. ``flags`` has a byte for each event, by its number."""
 
     calm_from: int | None = None
@@ -44,7 +44,7 @@ class Books:
         """What is known of an event."""
         return self.flags[number] if number < len(self.flags) else 0
 
-    def complain(self, text: str) -> None:
+    def record_wrong_answer(self, text: str) -> None:
         """Note an answer that may not be."""
         self.wrong_count += 1
         if len(self.wrong) < EXAMPLES:
@@ -57,9 +57,9 @@ class Books:
         path.write_text(json.dumps({name: getattr(self, name) for name in names}))
 
 
-def read_books(path: Path) -> Books:
+def read_sender_log(path: Path) -> SenderLog:
     """The books as they were saved."""
     known = json.loads(path.read_text())
     for name in ("answers", "not_genuine"):
         known[name] = Counter(known[name])
-    return Books(**known, flags=bytearray(path.with_suffix(".flags").read_bytes()))
+    return SenderLog(**known, flags=bytearray(path.with_suffix(".flags").read_bytes()))

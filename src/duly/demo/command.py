@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from duly.core.extras import needs
 from duly.demo.display import PlainDisplay, display_for
-from duly.demo.play import Play
+from duly.demo.play import Orchestrator
 from duly.demo.report import document, markdown, marks, opening, story, table, verdict
 from duly.demo.signals import Quit, Signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.demo.play import Outcome
+    from duly.demo.play import StormOutcome
     from duly.demo.settings import Settings
 
 FAILED = 1
@@ -35,7 +35,7 @@ def refuse_without_parts() -> None:
         import uvloop  # noqa: F401
 
 
-def stormed(
+def run_storm(
     settings: Callable[[Path], Settings],
     *,
     as_json: bool,
@@ -60,7 +60,7 @@ def stormed(
             print(opening(chosen), file=output, flush=True)
             display = PlainDisplay(output) if as_json else display_for(output)
             with closing(display):
-                outcome = Play(chosen, display, signals.hurried).run()
+                outcome = Orchestrator(chosen, display, signals.is_interrupted).run()
         kept = kept or bool(outcome.wrong)
         if as_json:
             print(json.dumps(document(chosen, outcome)))
@@ -69,7 +69,7 @@ def stormed(
         if kept:
             print(f"Kept: {folder}", file=output)
         if report is not None:
-            reported(chosen, outcome, report)
+            write_report(chosen, outcome, report)
     except Quit as quitting:
         return quitting.code
     finally:
@@ -78,12 +78,12 @@ def stormed(
     return FAILED if outcome.wrong else 0
 
 
-def last_page(outcome: Outcome) -> list[str]:
+def last_page(outcome: StormOutcome) -> list[str]:
     """What stays on the screen."""
     return [*table(outcome.lines, marks(sys.stdout)), *story(outcome), verdict(outcome)]
 
 
-def reported(settings: Settings, outcome: Outcome, report: Path) -> None:
+def write_report(settings: Settings, outcome: StormOutcome, report: Path) -> None:
     """Write the report, and the log of the faults beside it."""
     log = report.with_suffix(".log")
     report.parent.mkdir(parents=True, exist_ok=True)

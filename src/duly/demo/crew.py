@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Self
 
 from duly.core.errors import DulyError
 from duly.demo import world
-from duly.demo.shared import up
+from duly.demo.shared import up_index
 from duly.server.shutdown import REPLACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from duly.demo.world import World
+    from duly.demo.world import StormContext
 
 # Seconds that a process has to end which was told to, before it is killed.
 ENDING = 25.0
@@ -31,7 +31,7 @@ class ProcessFailed(DulyError):
     """A process that must not end has ended; the message holds what it wrote."""
 
 
-class State(Enum):
+class ProcessState(Enum):
     """What a process is doing, as far as can be told from outside."""
 
     RUNNING = "at work"
@@ -45,7 +45,7 @@ class Role(Enum):
     INGRESS = "ingress"
     WORKER = "worker"
     RELAY = "relay"
-    BESIDE = "beside"  # the sender, the receiver downstream and the proxy: nobody hits these
+    ENVIRONMENT = "beside"  # the sender, the receiver downstream and the proxy: nobody hits these
 
 
 @dataclass(eq=False, slots=True)
@@ -57,7 +57,7 @@ class Slot:
     work: Callable[..., int]
     number: int
     pid: int = 0
-    state: State = State.RUNNING
+    state: ProcessState = ProcessState.RUNNING
     since: float = 0.0
     """When it was stopped, or told to end."""
     hit: bool = False
@@ -82,11 +82,11 @@ class Faults:
     failures: list[str] = field(default_factory=list)
 
 
-class Crew:
+class ProcessGroup:
     """All processes, while it is entered."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, storm_context: StormContext) -> None:
+        self._context = storm_context
         self._slots: list[Slot] = []
         self.faults = Faults()
         self.ending = False
@@ -101,22 +101,22 @@ class Crew:
         self._slots.append(slot)
         self._start(slot)
 
-    def once(self, name: str, work: Callable[[World], int]) -> None:
+    def start_once(self, name: str, work: Callable[[StormContext], int]) -> None:
         """Start a process that ends by itself, and is not replaced."""
-        self._forked(name, work)
+        self._fork(name, work)
 
-    def of(self, *roles: Role) -> list[Slot]:
+    def with_roles(self, *roles: Role) -> list[Slot]:
         """The processes of these roles."""
         return [slot for slot in self._slots if slot.role in roles]
 
-    def standing(self, *roles: Role) -> list[Slot]:
+    def list_working(self, *roles: Role) -> list[Slot]:
         """Those of these roles that are at work, and whom nobody has hit."""
-        return [slot for slot in self.of(*roles) if self.stands(slot)]
+        return [slot for slot in self.with_roles(*roles) if self.is_working(slot)]
 
-    def stands(self, slot: Slot) -> bool:
+    def is_working(self, slot: Slot) -> bool:
         """Whether a process is at work."""
-        at_work = slot.state is State.RUNNING and not slot.hit and slot.pid != 0
-        return at_work and self._world.shared[up(slot.number)] == slot.pid
+        at_work = slot.state is ProcessState.RUNNING and not slot.hit and slot.pid != 0
+        return at_work and self._context.shared[up_index(slot.number)] == slot.pid
 
     def kill(self, slot: Slot) -> None:
         """Kill with SIGKILL, wherever it is in its work."""
@@ -126,62 +126,62 @@ class Crew:
 
     def stop(self, slot: Slot) -> None:
         """Stop with SIGSTOP: the process stands still and does not know it."""
-        slot.state = State.STOPPED
+        slot.state = ProcessState.STOPPED
         self.faults.stops += 1
         os.kill(slot.pid, signal.SIGSTOP)
 
-    def wake(self, slot: Slot) -> None:
+    def resume(self, slot: Slot) -> None:
         """Let a stopped process go on as if nothing had happened."""
-        if slot.state is State.STOPPED:
-            slot.state = State.RUNNING
+        if slot.state is ProcessState.STOPPED:
+            slot.state = ProcessState.RUNNING
             os.kill(slot.pid, signal.SIGCONT)
 
-    def end(self, slot: Slot) -> None:
+    def terminate(self, slot: Slot) -> None:
         """Tell a process to finish what it has begun, and end."""
-        slot.state, slot.since = State.ENDING, time.monotonic()
+        slot.state, slot.since = ProcessState.ENDING, time.monotonic()
         os.kill(slot.pid, signal.SIGTERM)
 
-    def tend(self) -> None:
+    def reap_and_restart(self) -> None:
         """Notice who has ended, and start another in its place."""
-        while (found := reaped()) is not None:
+        while (found := reap_child()) is not None:
             pid, code, seconds = found
             for slot in self._slots:
                 if slot.pid == pid:
                     purpose = slot.name.partition("-")[0]
                     self.used[purpose] = self.used.get(purpose, 0.0) + seconds
-                    self._ended(slot, code)
+                    self._handle_exit(slot, code)
         for slot in self._slots:
             late = time.monotonic() - slot.since > ENDING
-            if slot.state is State.ENDING and late and not slot.hit:
+            if slot.state is ProcessState.ENDING and late and not slot.hit:
                 self.faults.failures.append(f"{slot.name} was told to end and did not")
                 self.kill(slot)
 
-    def finish(self, *roles: Role) -> None:
+    def terminate_and_wait(self, *roles: Role) -> None:
         """Tell the processes of these roles to end, and wait until they have."""
         self.ending = True
-        for slot in self.of(*roles):
+        for slot in self.with_roles(*roles):
             if slot.pid:
-                self.end(slot)
-        while any(slot.pid for slot in self.of(*roles)):
-            self.tend()
+                self.terminate(slot)
+        while any(slot.pid for slot in self.with_roles(*roles)):
+            self.reap_and_restart()
             time.sleep(0.01)
         self.ending = False
 
-    def _ended(self, slot: Slot, code: int) -> None:
-        told, hit, pid = slot.state is State.ENDING, slot.hit, slot.pid
-        begun, slot.pid = self._world.shared[up(slot.number)] == pid, 0
+    def _handle_exit(self, slot: Slot, code: int) -> None:
+        told, hit, pid = slot.state is ProcessState.ENDING, slot.hit, slot.pid
+        begun, slot.pid = self._context.shared[up_index(slot.number)] == pid, 0
         if code == -signal.SIGKILL:
             self.killed.add(pid)
-        if slot.role is Role.BESIDE:
+        if slot.role is Role.ENVIRONMENT:
             if code or not (self.ending or slot.ends):
                 raise ProcessFailed(f"{slot.name} ended with code {code}:\n{self._log(slot)}")
             return
         if not hit:
-            self._count(slot, code, told=told, begun=begun)
+            self._count_exit(slot, code, told=told, begun=begun)
         if not (self.ending and told):
             self._start(slot)
 
-    def _count(self, slot: Slot, code: int, *, told: bool, begun: bool) -> None:
+    def _count_exit(self, slot: Slot, code: int, *, told: bool, begun: bool) -> None:
         """How somebody ended whom nobody killed from here."""
         faults = self.faults
         if code == -signal.SIGKILL and slot.role is Role.WORKER:
@@ -197,19 +197,19 @@ class Crew:
             faults.failures.append(f"{slot.name} ended with code {code}: {said}")
 
     def _start(self, slot: Slot) -> None:
-        slot.state, slot.hit = State.RUNNING, False
-        work = slot.work if slot.role is Role.BESIDE else partial(slot.work, slot=slot.number)
-        slot.pid = self._forked(slot.name, work)
+        slot.state, slot.hit = ProcessState.RUNNING, False
+        work = slot.work if slot.role is Role.ENVIRONMENT else partial(slot.work, slot=slot.number)
+        slot.pid = self._fork(slot.name, work)
 
-    def _forked(self, name: str, work: Callable[[World], int]) -> int:
+    def _fork(self, name: str, work: Callable[[StormContext], int]) -> int:
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
-            world.run(self._world, name, work)
+            world.run_process(self._context, name, work)
         return pid
 
     def _log(self, slot: Slot) -> str:
-        path = self._world.file(f"{slot.name}.log")
+        path = self._context.file(f"{slot.name}.log")
         text = path.read_text(errors="replace") if path.exists() else ""
         return "\n".join(text.splitlines()[-20:])
 
@@ -233,7 +233,7 @@ class Crew:
                 slot.pid = 0
 
 
-def reaped() -> tuple[int, int, float] | None:
+def reap_child() -> tuple[int, int, float] | None:
     """A child that has ended, its code and what it took of the processors; None where none has."""
     try:
         pid, status, used = os.wait4(-1, os.WNOHANG)

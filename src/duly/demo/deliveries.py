@@ -12,13 +12,13 @@ from duly.demo.events import HUB_SOURCE, SHOP
 from duly.demo.shop import key_of
 
 if TYPE_CHECKING:
-    from duly.demo.events import Event
+    from duly.demo.events import StormEvent
 
 # Seconds: far outside the tolerance of Standard Webhooks.
 OLD = 3600
 
 
-class Sort(Enum):
+class DeliveryKind(Enum):
     """What is delivered, and what may be answered."""
 
     GENUINE = "genuine"
@@ -31,20 +31,20 @@ class Sort(Enum):
 
 # What a delivery may be told, where it is taken at all.
 TAKEN = {
-    Sort.GENUINE: ("accepted", "duplicate"),
-    Sort.CHANGED: ("duplicate",),
-    Sort.CONFLICT: ("conflict",),
-    Sort.REPLAYED: ("conflict",),
-    Sort.FORGED: (),
-    Sort.STALE: (),
+    DeliveryKind.GENUINE: ("accepted", "duplicate"),
+    DeliveryKind.CHANGED: ("duplicate",),
+    DeliveryKind.CONFLICT: ("conflict",),
+    DeliveryKind.REPLAYED: ("conflict",),
+    DeliveryKind.FORGED: (),
+    DeliveryKind.STALE: (),
 }
 
 
-class Delivery(NamedTuple):
+class PlannedDelivery(NamedTuple):
     """One arrival to be."""
 
-    event: Event
-    sort: Sort = Sort.GENUINE
+    event: StormEvent
+    sort: DeliveryKind = DeliveryKind.GENUINE
 
 
 class Writer:
@@ -55,18 +55,18 @@ class Writer:
         # GitHub's secret is a text; its bytes are the key.
         self._hub_key = key_of(seed, HUB_SOURCE).hex().encode()
 
-    def request(self, delivery: Delivery) -> bytes:
+    def request(self, delivery: PlannedDelivery) -> bytes:
         """The whole request."""
         event, sort = delivery
-        other = sort in (Sort.CHANGED, Sort.CONFLICT, Sort.FORGED)
+        other = sort in (DeliveryKind.CHANGED, DeliveryKind.CONFLICT, DeliveryKind.FORGED)
         body = event.body(amount=event.amount + 1 if other else None)
         sign = self._hub if event.source == HUB_SOURCE else self._shop
         return sign(event, sort, body)
 
-    def _shop(self, event: Event, sort: Sort, body: bytes) -> bytes:
-        at = int(time.time()) - (OLD if sort is Sort.STALE else 0)
+    def _shop(self, event: StormEvent, sort: DeliveryKind, body: bytes) -> bytes:
+        at = int(time.time()) - (OLD if sort is DeliveryKind.STALE else 0)
         identifier = event.id.encode()
-        key = b"not this one" if sort is Sort.FORGED else self._key
+        key = b"not this one" if sort is DeliveryKind.FORGED else self._key
         mac = hmac.digest(key, b"%b.%d.%b" % (identifier, at, body), "sha256")
         return (
             b"POST /shop HTTP/1.1\r\nhost: storm\r\ncontent-type: application/json\r\n"
@@ -75,9 +75,9 @@ class Writer:
             % (len(body), identifier, at, base64.b64encode(mac), body)
         )
 
-    def _hub(self, event: Event, sort: Sort, body: bytes) -> bytes:
-        identifier = event.id + ("_again" if sort is Sort.REPLAYED else "")
-        key = b"not this one" if sort is Sort.FORGED else self._hub_key
+    def _hub(self, event: StormEvent, sort: DeliveryKind, body: bytes) -> bytes:
+        identifier = event.id + ("_again" if sort is DeliveryKind.REPLAYED else "")
+        key = b"not this one" if sort is DeliveryKind.FORGED else self._hub_key
         mac = hmac.digest(key, body, "sha256").hex()
         return (
             b"POST /hub HTTP/1.1\r\nhost: storm\r\ncontent-type: application/json\r\n"

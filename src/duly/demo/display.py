@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from duly.demo.shared import Place, up
+from duly.demo.shared import CounterIndex, up_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.demo.crew import Faults, Slot
-    from duly.demo.databases import Look
+    from duly.demo.databases import Progress
     from duly.demo.settings import Settings
-    from duly.demo.shared import Shared
+    from duly.demo.shared import SharedCounters
 
 # Seconds between two lines in a pipe: the storm's share, and the least.
 PLAIN_EVERY, PLAIN_SHARE = 2.0, 50
@@ -29,39 +29,39 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class Snapshot:
     """Everything there is to show at one moment."""
 
     phase: Phase
     elapsed: float
     settings: Settings
     slots: Sequence[Slot]
-    numbers: Shared
+    numbers: SharedCounters
     rate: float
     faults: Faults
-    seen: Look | None
+    seen: Progress | None
 
     @property
     def share(self) -> float:
         """How much of the storm is over."""
         most, length = self.settings.deliveries, self.settings.seconds
-        done = self.numbers[Place.SENT] / most if most else self.elapsed / (length or 1.0)
+        done = self.numbers[CounterIndex.SENT] / most if most else self.elapsed / (length or 1.0)
         return min(done, 1.0)
 
     @property
     def waiting(self) -> int:
         """Events that were sent and are neither done nor dead, as far as is known."""
-        return max(self.numbers[Place.EVENTS] - self.numbers[Place.ENDED], 0)
+        return max(self.numbers[CounterIndex.EVENTS] - self.numbers[CounterIndex.ENDED], 0)
 
     def is_up(self, slot: Slot) -> bool:
         """Whether a process has begun to work."""
-        return self.numbers[up(slot.number)] == slot.pid
+        return self.numbers[up_index(slot.number)] == slot.pid
 
 
 class Display(Protocol):
     """Shows scenes, one after the other."""
 
-    def show(self, scene: Scene) -> None:
+    def show(self, scene: Snapshot) -> None:
         """Show this scene, if it is time for one."""
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class PlainDisplay:
         self._next = PLAIN_EVERY
         self._phase: Phase | None = None
 
-    def show(self, scene: Scene) -> None:
+    def show(self, scene: Snapshot) -> None:
         """Print a line when it is time, and say so when a phase begins."""
         if scene.phase != self._phase:
             self.page([PLAIN_HEAD] if self._phase is None else [plain_line(scene)])
@@ -102,7 +102,7 @@ class PlainDisplay:
 class Silent:
     """Nothing at all: whoever asked wants a document."""
 
-    def show(self, scene: Scene) -> None:
+    def show(self, scene: Snapshot) -> None:
         """Show nothing."""
 
     def close(self) -> None:
@@ -112,14 +112,15 @@ class Silent:
         """Print nothing."""
 
 
-def plain_line(scene: Scene) -> str:
+def plain_line(scene: Snapshot) -> str:
     """A scene in one line."""
     numbers, seen, faults = scene.numbers, scene.seen, scene.faults
     handled = seen.handled if seen else 0
     done = faults.kills + faults.fallen + faults.stops + faults.restarts
     return (
-        f"{scene.elapsed:6.0f} {numbers[Place.SENT]:>11,} {scene.rate:>9,.0f} "
-        f"{numbers[Place.ACCEPTED]:>10,} {numbers[Place.DUPLICATE]:>10,} {handled:>10,} "
+        f"{scene.elapsed:6.0f} {numbers[CounterIndex.SENT]:>11,} {scene.rate:>9,.0f} "
+        f"{numbers[CounterIndex.ACCEPTED]:>10,} {numbers[CounterIndex.DUPLICATE]:>10,} "
+        f"{handled:>10,} "
         f"{scene.waiting:>8,} {done:>8,}"
     )
 

@@ -14,14 +14,14 @@ import re
 import sqlite3
 from typing import TYPE_CHECKING
 
-from duly.demo.shared import Place
+from duly.demo.shared import CounterIndex
 from duly.demo.shop import key_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from duly.demo.settings import Settings
-    from duly.demo.shared import Shared
+    from duly.demo.shared import SharedCounters
 
 JOURNAL = "CREATE TABLE receipts (message TEXT NOT NULL, event TEXT NOT NULL)"
 HEADER = re.compile(rb"\r\n([^:\r\n]+):[ \t]*([^\r\n]*)")
@@ -38,7 +38,7 @@ FORGED = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"
 class Receiver:
     """The journal, and whoever waits for it."""
 
-    def __init__(self, settings: Settings, shared: Shared, journal: Path) -> None:
+    def __init__(self, settings: Settings, shared: SharedCounters, journal: Path) -> None:
         self.shared = shared
         self.dice = settings.dice("downstream")
         self._key = key_of(settings.seed, "downstream")
@@ -46,7 +46,7 @@ class Receiver:
         self._journal.execute("PRAGMA journal_mode = WAL")
         self._journal.execute("PRAGMA synchronous = NORMAL")
         self._journal.execute(JOURNAL)
-        self._waiting: list[tuple[Reading, str, str]] = []
+        self._waiting: list[tuple[DownstreamConnection, str, str]] = []
 
     def genuine(self, headers: dict[bytes, bytes], body: bytes) -> bool:
         """Whether the shop has signed it."""
@@ -58,7 +58,7 @@ class Receiver:
         """Close the journal."""
         self._journal.close()
 
-    def take(self, reading: Reading, message: str, event: str) -> None:
+    def take(self, reading: DownstreamConnection, message: str, event: str) -> None:
         """Have a receipt written; it is answered once it is."""
         if not self._waiting:
             asyncio.get_running_loop().call_later(GATHERING, self._write)
@@ -70,12 +70,14 @@ class Receiver:
         rows = [(message, event) for _, message, event in waiting]
         self._journal.executemany("INSERT INTO receipts VALUES (?, ?)", rows)
         self._journal.execute("COMMIT")
-        self.shared.add(Place.RECEIPTS, len(waiting))
+        self.shared.add(CounterIndex.RECEIPTS, len(waiting))
         for reading, _, _ in waiting:
-            reading.answer(silent=self.dice.random() < SILENT and not self.shared[Place.CALM])
+            reading.answer(
+                silent=self.dice.random() < SILENT and not self.shared[CounterIndex.CALM]
+            )
 
 
-class Reading(asyncio.Protocol):
+class DownstreamConnection(asyncio.Protocol):
     """One connection of a relay."""
 
     def __init__(self, receiver: Receiver) -> None:
@@ -103,7 +105,7 @@ class Reading(asyncio.Protocol):
         receiver = self._receiver
         if not receiver.genuine(headers, body):
             self._write(FORGED)
-        elif receiver.dice.random() < FAILS and not receiver.shared[Place.CALM]:
+        elif receiver.dice.random() < FAILS and not receiver.shared[CounterIndex.CALM]:
             self._write(LATER)
         else:
             message = headers[b"idempotency-key"].decode()

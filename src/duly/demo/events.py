@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """What an event does to whoever handles it, or what its sender does to it."""
 
     PLAIN = "plain"
@@ -22,11 +22,11 @@ class Kind(StrEnum):
 # Of ten thousand events. Each killer costs five processes: more of them would be a measurement of
 # how fast Python starts.
 SHARES = {
-    Kind.FLAKY: 200,
-    Kind.POISON: 100,
-    Kind.CHANGED: 50,
-    Kind.CONFLICT: 50,
-    Kind.KILLER: 10,
+    EventKind.FLAKY: 200,
+    EventKind.POISON: 100,
+    EventKind.CHANGED: 50,
+    EventKind.CONFLICT: 50,
+    EventKind.KILLER: 10,
 }
 WHOLE = 10_000
 # Of a hundred plain events: those that come from the source whose ids are not signed, and those
@@ -37,11 +37,11 @@ MOST_FAILURES = 3
 SHOP, HUB_SOURCE = "shop", "hub"
 
 
-class Event(NamedTuple):
+class StormEvent(NamedTuple):
     """What was meant, however often it is delivered."""
 
     number: int
-    kind: Kind
+    kind: EventKind
     amount: int
     fails: int
     gift: bool
@@ -60,7 +60,7 @@ class Event(NamedTuple):
     @property
     def dies(self) -> bool:
         """Whether its job must end as a dead letter."""
-        return self.kind in (Kind.POISON, Kind.KILLER)
+        return self.kind in (EventKind.POISON, EventKind.KILLER)
 
     @property
     def type(self) -> str:
@@ -90,20 +90,20 @@ class Catalog:
         self._key = hashlib.sha256(str(seed).encode()).digest()
         self.calm_from = calm_from
 
-    def event(self, number: int) -> Event:
+    def event(self, number: int) -> StormEvent:
         """The event of that number."""
         drawn = hashlib.blake2b(number.to_bytes(8, "big"), key=self._key, digest_size=10).digest()
         kind = kind_of(int.from_bytes(drawn[0:4], "big") % WHOLE)
-        if kind is Kind.KILLER and self.calm_from is not None and number >= self.calm_from:
-            kind = Kind.PLAIN
-        plain = kind is Kind.PLAIN
+        if kind is EventKind.KILLER and self.calm_from is not None and number >= self.calm_from:
+            kind = EventKind.PLAIN
+        plain = kind is EventKind.PLAIN
         chance = drawn[4] % 100
-        hub = kind is Kind.CONFLICT or (plain and chance < HUB)
-        return Event(
+        hub = kind is EventKind.CONFLICT or (plain and chance < HUB)
+        return StormEvent(
             number,
             kind,
             amount=1 + int.from_bytes(drawn[5:8], "big") % 999,
-            fails=1 + drawn[8] % MOST_FAILURES if kind is Kind.FLAKY else 0,
+            fails=1 + drawn[8] % MOST_FAILURES if kind is EventKind.FLAKY else 0,
             gift=plain and not hub and chance >= 100 - GIFT,
             source=HUB_SOURCE if hub else SHOP,
         )
@@ -114,10 +114,10 @@ def tells(number: int) -> bool:
     return number % 4 < 2
 
 
-def kind_of(drawn: int) -> Kind:
+def kind_of(drawn: int) -> EventKind:
     """The kind that a number below ``WHOLE`` falls on."""
     for kind, share in SHARES.items():
         if drawn < share:
             return kind
         drawn -= share
-    return Kind.PLAIN
+    return EventKind.PLAIN

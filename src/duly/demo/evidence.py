@@ -54,7 +54,7 @@ class Tally:
         self.strange: list[str] = []
         """Names that are no event's."""
 
-    def see(self, event: str, times: int = 1) -> None:
+    def count_event(self, event: str, times: int = 1) -> None:
         """Count an event."""
         self.total += times
         _, _, number = event.partition("evt_")
@@ -66,13 +66,13 @@ class Tally:
             self.counts.extend(bytes(at + 4096 - len(self.counts)))
         self.counts[at] = min(self.counts[at] + times, 255)
 
-    def of(self, number: int) -> int:
+    def count_of(self, number: int) -> int:
         """How often an event was seen."""
         return self.counts[number] if number < len(self.counts) else 0
 
 
 @dataclass(slots=True)
-class Late:
+class LateRuns:
     """What became of those who came to the end of a job that was not theirs any more."""
 
     refused: int = 0
@@ -84,7 +84,7 @@ class Late:
     """They had lost their connection, and have given the job back themselves."""
 
     @property
-    def tried(self) -> int:
+    def answered_count(self) -> int:
         """Those that lived to hear an answer."""
         return self.refused + len(self.accepted)
 
@@ -108,13 +108,13 @@ class Evidence:
     """Effects of a lease that was not the newest of its job."""
     messages: Tally = field(default_factory=Tally)
     receipts: int = 0
-    late: Late = field(default_factory=Late)
+    late: LateRuns = field(default_factory=LateRuns)
     leftovers: int = 0
     replayed: int = 0
     """Dead letters that a person replayed."""
 
 
-def gathered(
+def gather_evidence(
     database: SqliteDatabase | PostgresDatabase,
     folder: Path,
     killed: set[int],
@@ -123,12 +123,12 @@ def gathered(
     """Read everything. ``amount`` tells what an event's effect must be, by its number."""
     found = Evidence()
     for name, statement in FIGURES.items():
-        [(figure,)] = database.asked(statement)
+        [(figure,)] = database.query(statement)
         found.figures[name] = int(figure or 0)
     read_inbox(found, database.rows(INBOX))
     wrapped = read_ended(found, database.rows(ENDED))
     for event, _ in database.rows(DEAD):
-        found.dead.see(event)
+        found.dead.count_event(event)
     newest = {str(job): int(epoch) for job, epoch in database.rows(NEWEST)}
     kept = read_effects(found, database.rows(EFFECTS), newest, amount)
     journals = sorted(folder.glob("worker-*.journal"))
@@ -143,10 +143,10 @@ def read_ended(found: Evidence, rows: Iterable[tuple[str, str, str]]) -> dict[st
     wrapped: dict[str, str] = {}
     for event, handler, job in rows:
         if handler == "wrap":
-            found.wrapped.see(event)
+            found.wrapped.count_event(event)
             wrapped[str(job)] = event
         else:
-            found.done.see(event)
+            found.done.count_event(event)
     return wrapped
 
 
@@ -159,7 +159,7 @@ def read_wrapped(found: Evidence, wrapped: dict[str, str], journals: list[Path])
         if line.note == Note.THROUGH and line.job in wrapped
     }
     for job in through:
-        found.seen_through.see(wrapped[job])
+        found.seen_through.count_event(wrapped[job])
 
 
 def read_inbox(found: Evidence, rows: Iterable[tuple[str, str]]) -> None:
@@ -170,7 +170,7 @@ def read_inbox(found: Evidence, rows: Iterable[tuple[str, str]]) -> None:
         elif flags:
             found.inbox.strange.append(f"{event} ({flags})")
         else:
-            found.inbox.see(event)
+            found.inbox.count_event(event)
 
 
 def read_effects(
@@ -182,7 +182,7 @@ def read_effects(
     """The effects; returns under which lease those of jobs that were leased again were written."""
     kept: dict[str, int] = {}
     for event, value, job, epoch in rows:
-        found.effects.see(event)
+        found.effects.count_event(event)
         number = int(event[4:])
         if value != amount(number):
             found.amounts[number] = value
@@ -195,7 +195,7 @@ def read_effects(
 
 def read_journals(
     paths: list[Path], newest: dict[str, int], kept: dict[str, int], killed: set[int]
-) -> Late:
+) -> LateRuns:
     """What became of runs that came to their end under a lease that was not the newest.
 
     Where the newest lease of a job came to its end as well and was not refused, the job was still
@@ -207,7 +207,7 @@ def read_journals(
             if epoch <= newest.get(job, 0):
                 notes = runs.setdefault((job, epoch), {})
                 notes[process] = notes.get(process, "") + note
-    late = Late()
+    late = LateRuns()
     for (job, epoch), notes in runs.items():
         if epoch < newest[job]:
             last = "".join(runs.get((job, newest[job]), {}).values())
@@ -215,11 +215,13 @@ def read_journals(
             told = f"{job} (lease {epoch} of {newest[job]})"
             for process, noted in notes.items():
                 if Note.THROUGH in noted:
-                    judge(late, noted, told, refused=ended, killed=process in killed)
+                    classify_late_run(late, noted, told, refused=ended, killed=process in killed)
     return late
 
 
-def judge(late: Late, noted: str, told: str, *, refused: bool, killed: bool) -> None:
+def classify_late_run(
+    late: LateRuns, noted: str, told: str, *, refused: bool, killed: bool
+) -> None:
     """One run that came to its end after its lease was lost."""
     if not refused:
         late.accepted.append(told)
@@ -235,5 +237,5 @@ def read_receipts(found: Evidence, path: Path) -> None:
     """What arrived downstream: each message once or more often, each event in one message."""
     with closing(sqlite3.connect(path)) as journal:
         for event, messages, receipts in journal.execute(RECEIPTS):
-            found.messages.see(event, messages)
+            found.messages.count_event(event, messages)
             found.receipts += receipts

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 from duly.core.errors import DulyError
 from duly.demo.journal import Journal
 from duly.demo.settings import LEASE
-from duly.demo.shared import wrapping
-from duly.demo.shop import Handling, bare_shop, shop
-from duly.demo.world import FAILED, GAVE_UP, World
+from duly.demo.shared import wrapping_index
+from duly.demo.shop import ShopHandlers, bare_shop, shop
+from duly.demo.world import FAILED, GAVE_UP, StormContext
 from duly.relay.settings import RelaySettings
-from duly.server.relay_plan import hosted_relay
-from duly.server.settings import Settings as ServeSettings
-from duly.server.shutdown import LAST, REPLACE, leave_at_once, noticed_signals
-from duly.server.supervise import hanging
-from duly.server.worker_plan import hosted
-from duly.worker.settings import Settings as WorkerSettings
+from duly.server.relay_plan import relay_service
+from duly.server.settings import ServerSettings as ServeSettings
+from duly.server.shutdown import LAST, REPLACE, catch_signals, leave_at_once
+from duly.server.supervise import has_hung_handlers
+from duly.server.worker_plan import worker_service
+from duly.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     import duly
-    from duly.service.service_thread import Hosted
+    from duly.service.service_thread import ServiceThread
 
 # Seconds that what was begun may take to finish when a process is told to end.
 GRACE = 10.0
@@ -38,58 +38,58 @@ RELAY_LEASE = timedelta(seconds=5)
 AT_ONCE, AT_ONCE_ON_SQLITE = 16, 4
 
 
-def receive(world: World, url: str, slot: int) -> int:
+def run_receiver(context: StormContext, url: str, slot: int) -> int:
     """Receive deliveries: what `duly serve --no-worker --no-relay` does."""
     from duly.server.serve import serve
 
-    app = bare(world, url, Journal(world.file("ingress.journal")))
-    opened(app)
+    app = receiver_app(context, url, Journal(context.file("ingress.journal")))
+    open_store(app)
     settings = ServeSettings(app="storm", access=False, drain=GRACE, concurrency=None, relay=False)
     return serve(
         app,
-        world.ingress,
+        context.ingress,
         settings,
-        ready=lambda: world.up(slot),
-        lifeline=world.lifeline[0],
+        ready=lambda: context.mark_up(slot),
+        lifeline=context.lifeline[0],
     )
 
 
-def bare(world: World, url: str, journal: Journal, slot: int = 0) -> duly.Duly:
+def receiver_app(context: StormContext, url: str, journal: Journal, slot: int = 0) -> duly.Duly:
     """The application; receivers must know its handlers too, or there would be no jobs."""
-    settings, downstream = world.settings, world.downstream_url
-    handling = Handling(
-        settings, world.shared, journal, slot=slot, downstream=f"{downstream}/messages"
+    settings, downstream = context.settings, context.downstream_url
+    handling = ShopHandlers(
+        settings, context.shared, journal, slot=slot, downstream=f"{downstream}/messages"
     )
     return shop(settings, url, downstream, handling)
 
 
-def work(world: World, url: str, slot: int) -> int:
+def run_worker(context: StormContext, url: str, slot: int) -> int:
     """Run jobs: what `duly worker` does."""
-    world.shared[wrapping(slot)] = 0
-    journal = Journal(world.file(f"worker-{slot}.journal"))
+    context.shared[wrapping_index(slot)] = 0
+    journal = Journal(context.file(f"worker-{slot}.journal"))
     logging.getLogger("duly").addHandler(journal)
-    app = bare(world, url, journal, slot)
-    opened(app)
-    at_once = AT_ONCE_ON_SQLITE if world.settings.on_sqlite else AT_ONCE
+    app = receiver_app(context, url, journal, slot)
+    open_store(app)
+    at_once = AT_ONCE_ON_SQLITE if context.settings.on_sqlite else AT_ONCE
     settings = WorkerSettings({"default": at_once}, lease=LEASE, grace=timedelta(seconds=GRACE))
-    with noticed_signals() as line:
-        worker = hosted(app, settings, over=line.stir)
-        world.up(slot)
-        return minded(app, worker, line, world.lifeline[0])
+    with catch_signals() as line:
+        worker = worker_service(app, settings, over=line.wake)
+        context.mark_up(slot)
+        return supervise_host(app, worker, line, context.lifeline[0])
 
 
-def relay(world: World, url: str, slot: int) -> int:
+def run_relay(context: StormContext, url: str, slot: int) -> int:
     """Send messages: what `duly relay` does."""
-    app = bare_shop(world.settings, url, world.downstream_url)
-    opened(app)
+    app = bare_shop(context.settings, url, context.downstream_url)
+    open_store(app)
     settings = RelaySettings(per_destination=20, lease=RELAY_LEASE, grace=timedelta(seconds=GRACE))
-    with noticed_signals() as line:
-        relaying = hosted_relay(app, settings, over=line.stir)
-        world.up(slot)
-        return minded(app, relaying, line, world.lifeline[0])
+    with catch_signals() as line:
+        relaying = relay_service(app, settings, over=line.wake)
+        context.mark_up(slot)
+        return supervise_host(app, relaying, line, context.lifeline[0])
 
 
-def opened(app: duly.Duly) -> None:
+def open_store(app: duly.Duly) -> None:
     """Open the store, however long its server is away."""
     until = time.monotonic() + OPENING
     while True:
@@ -103,7 +103,7 @@ def opened(app: duly.Duly) -> None:
             return
 
 
-def minded(app: duly.Duly, host: Hosted[Any], line: Any, lifeline: int) -> int:
+def supervise_host(app: duly.Duly, host: ServiceThread[Any], line: Any, lifeline: int) -> int:
     """Until a signal ends it, or the end of whoever directs the storm; returns the exit code.
 
     As `duly.server.supervise` does it; but what hangs is replaced by another process, because
@@ -125,8 +125,8 @@ def minded(app: duly.Duly, host: Hosted[Any], line: Any, lifeline: int) -> int:
     if host.problem is not None:
         logging.getLogger("duly.storm").error("%s has failed", host.name, exc_info=host.problem)
         return FAILED
-    if host.worked is not None and host.worked.stuck:
+    if host.result is not None and host.result.stuck:
         return REPLACE
-    if not hanging():
+    if not has_hung_handlers():
         app.close()
     return 0

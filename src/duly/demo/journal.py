@@ -24,7 +24,7 @@ class Note(StrEnum):
     AGAIN = "A"  # the run failed, and the job was given back
 
 
-class Line(NamedTuple):
+class JournalEntry(NamedTuple):
     """One note."""
 
     note: str
@@ -53,7 +53,7 @@ class Journal(logging.Handler):
         # Jobs that were lost before their handlers had begun.
         self._lost: set[str] = set()
 
-    def begin(self, job: str, epoch: int) -> None:
+    def record_start(self, job: str, epoch: int) -> None:
         """A handler begins; it may be one that was waiting for its transaction, and too long."""
         self._running[job] = epoch
         if len(self._running) > REMEMBERED:
@@ -62,7 +62,7 @@ class Journal(logging.Handler):
             self._lost.discard(job)
             self._write(Note.LOST, job, epoch)
 
-    def through(self, job: str, epoch: int) -> None:
+    def record_end(self, job: str, epoch: int) -> None:
         """A handler has done its work."""
         self._write(Note.THROUGH, job, epoch)
 
@@ -80,9 +80,9 @@ class Journal(logging.Handler):
         os.write(self._file, f"{note} {self._process} {job} {epoch}\n".encode())
 
 
-def read_journal(path: Path) -> Iterator[Line]:
+def read_journal(path: Path) -> Iterator[JournalEntry]:
     """Every note of every process that used the file."""
     with path.open() as lines:
         for line in lines:
             note, process, job, epoch = line.split()
-            yield Line(note, int(process), job, int(epoch))
+            yield JournalEntry(note, int(process), job, int(epoch))

@@ -7,14 +7,14 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from duly.demo.books import ACKNOWLEDGED, FIRST, REPLAYED, SECOND, SENT
-from duly.demo.events import Kind
+from duly.demo.events import EventKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from duly.demo.books import Books
+    from duly.demo.books import SenderLog
     from duly.demo.crew import Faults
-    from duly.demo.events import Catalog, Event
+    from duly.demo.events import Catalog, StormEvent
     from duly.demo.evidence import Evidence, Tally
 
 # How many names a line shows that does not balance.
@@ -29,7 +29,7 @@ class Unit(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LedgerLine:
     """One equation."""
 
     left: str
@@ -47,7 +47,7 @@ class Line:
 
 
 @dataclass(slots=True)
-class Expected:
+class ExpectedCounts:
     """What must be there, counted once over all events."""
 
     sent: int = 0
@@ -62,21 +62,23 @@ class Expected:
     cents: int = 0
     wrong: dict[str, list[str]] = field(default_factory=dict)
 
-    def complain(self, line: str, text: str) -> None:
+    def record_mismatch(self, line: str, text: str) -> None:
         """Name an event that is wrong in a line."""
         named = self.wrong.setdefault(line, [])
         if len(named) < SHOWN:
             named.append(text)
 
 
-def audited(evidence: Evidence, books: Books, catalog: Catalog, faults: Faults) -> list[Line]:
+def audit_ledger(
+    evidence: Evidence, books: SenderLog, catalog: Catalog, faults: Faults
+) -> list[LedgerLine]:
     """Every line of the ledger."""
-    expected = Expected()
+    expected = ExpectedCounts()
     for number, flags in enumerate(books.flags):
         if flags & SENT:
-            see(expected, evidence, catalog.event(number), flags)
+            expect_event(expected, evidence, catalog.event(number), flags)
         else:
-            see_unsent(expected, evidence, number)
+            expect_nothing(expected, evidence, number)
     return [
         *of_deliveries(evidence, books, expected),
         *of_jobs(evidence, expected),
@@ -85,12 +87,12 @@ def audited(evidence: Evidence, books: Books, catalog: Catalog, faults: Faults) 
     ]
 
 
-def see(expected: Expected, found: Evidence, event: Event, flags: int) -> None:
+def expect_event(expected: ExpectedCounts, found: Evidence, event: StormEvent, flags: int) -> None:
     """What one event that was sent must have led to."""
     expected.sent += 1
     expected.acknowledged += bool(flags & ACKNOWLEDGED)
     expected.told_first += bool(flags & FIRST)
-    if event.kind is Kind.CONFLICT:
+    if event.kind is EventKind.CONFLICT:
         expected.seconds += 2
         expected.seconds_told += bool(flags & SECOND) + bool(flags & REPLAYED)
     alive = not event.dies
@@ -98,38 +100,42 @@ def see(expected: Expected, found: Evidence, event: Event, flags: int) -> None:
     expected.dying += not alive
     expected.gifts += event.gift
     expected.cents += event.amount if alive else 0
-    once(expected, "inbox", event, found.inbox, 1)
-    once(expected, "done", event, found.done, int(alive))
-    once(expected, "dead", event, found.dead, int(not alive))
-    once(expected, "effects", event, found.effects, int(alive))
-    once(expected, "wrapped", event, found.wrapped, int(event.gift))
-    once(expected, "seen_through", event, found.seen_through, int(event.gift))
+    expect_times(expected, "inbox", event, found.inbox, 1)
+    expect_times(expected, "done", event, found.done, int(alive))
+    expect_times(expected, "dead", event, found.dead, int(not alive))
+    expect_times(expected, "effects", event, found.effects, int(alive))
+    expect_times(expected, "wrapped", event, found.wrapped, int(event.gift))
+    expect_times(expected, "seen_through", event, found.seen_through, int(event.gift))
     told = alive and event.tells
     expected.messages += told
-    once(expected, "messages", event, found.messages, int(told))
+    expect_times(expected, "messages", event, found.messages, int(told))
 
 
-def once(expected: Expected, line: str, event: Event, tally: Tally, times: int) -> None:
+def expect_times(
+    expected: ExpectedCounts, line: str, event: StormEvent, tally: Tally, times: int
+) -> None:
     """An event must be there so many times."""
-    if tally.of(event.number) != times:
-        told = f"{event.id} ({event.kind}): {tally.of(event.number)} instead of {times}"
-        expected.complain(line, told)
+    if tally.count_of(event.number) != times:
+        told = f"{event.id} ({event.kind}): {tally.count_of(event.number)} instead of {times}"
+        expected.record_mismatch(line, told)
 
 
-def see_unsent(expected: Expected, found: Evidence, number: int) -> None:
+def expect_nothing(expected: ExpectedCounts, found: Evidence, number: int) -> None:
     """Nothing may come from nowhere."""
     for line in ("inbox", "done", "dead", "effects", "wrapped", "seen_through", "messages"):
         tally: Tally = getattr(found, line)
-        if tally.of(number):
-            expected.complain(line, f"evt_{number} was never sent")
+        if tally.count_of(number):
+            expected.record_mismatch(line, f"evt_{number} was never sent")
 
 
-def named(expected: Expected, line: str, tally: Tally) -> list[str]:
+def examples_of(expected: ExpectedCounts, line: str, tally: Tally) -> list[str]:
     """What is wrong in a line, by name."""
     return [*expected.wrong.get(line, []), *tally.strange]
 
 
-def of_deliveries(found: Evidence, books: Books, expected: Expected) -> Iterable[Line]:
+def of_deliveries(
+    found: Evidence, books: SenderLog, expected: ExpectedCounts
+) -> Iterable[LedgerLine]:
     """What was sent, what was answered, what was remembered."""
     answers = books.answers
     refused = books.not_genuine["403"]
@@ -137,82 +143,91 @@ def of_deliveries(found: Evidence, books: Books, expected: Expected) -> Iterable
         count for told, count in books.not_genuine.items() if told == "no reply" or told[0] == "5"
     )
     return [
-        Line("deliveries", books.deliveries, "answered or no reply", sum(answers.values())),
-        Line(
+        LedgerLine("deliveries", books.deliveries, "answered or no reply", sum(answers.values())),
+        LedgerLine(
             "forged or too old", books.not_genuine.total(), "refused or no reply", refused + unheard
         ),
-        none("wrong answers", books.wrong_count, books.wrong),
-        Line("events sent", expected.sent, "acknowledged", expected.acknowledged),
-        Line(
+        zero_line("wrong answers", books.wrong_count, books.wrong),
+        LedgerLine("events sent", expected.sent, "acknowledged", expected.acknowledged),
+        LedgerLine(
             "events sent", expected.sent, "in the inbox", found.inbox.total,
-            named(expected, "inbox", found.inbox),
+            examples_of(expected, "inbox", found.inbox),
         ),
-        Line("told accepted", answers["accepted"], "events they are for", expected.told_first),
-        Line("conflicts sent", expected.seconds, "conflicts recorded", found.conflicts),
+        LedgerLine(
+            "told accepted", answers["accepted"], "events they are for", expected.told_first
+        ),
+        LedgerLine("conflicts sent", expected.seconds, "conflicts recorded", found.conflicts),
     ]  # fmt: skip
 
 
-def of_jobs(found: Evidence, expected: Expected) -> Iterable[Line]:
+def of_jobs(found: Evidence, expected: ExpectedCounts) -> Iterable[LedgerLine]:
     """What became of the events."""
     return [
-        Line(
+        LedgerLine(
             "in the inbox", found.inbox.total, "done + dead", found.done.total + found.dead.total,
-            named(expected, "done", found.done),
+            examples_of(expected, "done", found.done),
         ),
-        Line(
+        LedgerLine(
             "poison and killers", expected.dying, "dead", found.dead.total,
-            named(expected, "dead", found.dead),
+            examples_of(expected, "dead", found.dead),
         ),
-        Line(
+        LedgerLine(
             "done", found.done.total, "effects", found.effects.total,
-            named(expected, "effects", found.effects),
+            examples_of(expected, "effects", found.effects),
         ),
-        Line(
+        LedgerLine(
             "amounts of those done", expected.cents, "balance", found.figures["balance"],
             [f"evt_{number}: {cents} cents" for number, cents in found.amounts.items()],
             Unit.CENTS,
         ),
-        Line("effects", found.effects.total, "counted beside them", found.figures["counted"]),
-        Line(
+        LedgerLine("effects", found.effects.total, "counted beside them", found.figures["counted"]),
+        LedgerLine(
             "gifts", expected.gifts, "wrapped", found.wrapped.total,
-            named(expected, "wrapped", found.wrapped),
+            examples_of(expected, "wrapped", found.wrapped),
         ),
-        Line(
+        LedgerLine(
             "wrapped", found.wrapped.total, "seen through by a worker", found.seen_through.total,
-            named(expected, "seen_through", found.seen_through),
+            examples_of(expected, "seen_through", found.seen_through),
         ),
-        none("jobs left", found.figures["pending"]),
-        Line("replayed", found.replayed, "dead letters that came back", found.figures["came_back"]),
-        none("forbidden transitions", found.figures["breaches"]),
+        zero_line("jobs left", found.figures["pending"]),
+        LedgerLine(
+            "replayed",
+            found.replayed,
+            "dead letters that came back",
+            found.figures["came_back"],
+        ),
+        zero_line("forbidden transitions", found.figures["breaches"]),
     ]  # fmt: skip
 
 
-def of_messages(found: Evidence, expected: Expected) -> Iterable[Line]:
+def of_messages(found: Evidence, expected: ExpectedCounts) -> Iterable[LedgerLine]:
     """What was told to others."""
     staged = found.figures["sent_messages"] + found.figures["unsent"]
     return [
-        Line("messages of those done", expected.messages, "messages staged", staged),
-        Line(
+        LedgerLine("messages of those done", expected.messages, "messages staged", staged),
+        LedgerLine(
             "messages staged", staged, "ids seen downstream", found.messages.total,
-            named(expected, "messages", found.messages),
+            examples_of(expected, "messages", found.messages),
         ),
-        Line("messages staged", staged, "marked as sent, once", found.figures["sent"]),
+        LedgerLine("messages staged", staged, "marked as sent, once", found.figures["sent"]),
     ]  # fmt: skip
 
 
-def of_leases(found: Evidence, faults: Faults) -> Iterable[Line]:
+def of_leases(found: Evidence, faults: Faults) -> Iterable[LedgerLine]:
     """What late workers tried, and what was left behind."""
     late = found.late
     return [
-        Line("late acks tried", late.tried, "late acks refused", late.refused, late.accepted),
-        none("effects of a late ack", len(found.stale_effects), found.stale_effects),
-        none("lease tokens repeated", found.figures["tokens"]),
-        none("leases left", found.figures["leased"]),
-        none("locks, connections left", found.leftovers),
-        none("processes that failed", len(faults.failures), faults.failures),
+        LedgerLine(
+            "late acks tried", late.answered_count, "late acks refused", late.refused, late.accepted
+        ),
+        zero_line("effects of a late ack", len(found.stale_effects), found.stale_effects),
+        zero_line("lease tokens repeated", found.figures["tokens"]),
+        zero_line("leases left", found.figures["leased"]),
+        zero_line("locks, connections left", found.leftovers),
+        zero_line("processes that failed", len(faults.failures), faults.failures),
     ]
 
 
-def none(what: str, count: int, examples: Iterable[str] = ()) -> Line:
+def zero_line(what: str, count: int, examples: Iterable[str] = ()) -> LedgerLine:
     """A line for what may not be."""
-    return Line(what, count, "allowed", 0, list(examples))
+    return LedgerLine(what, count, "allowed", 0, list(examples))

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
 from duly.demo import beside
-from duly.demo.crew import Role, State
+from duly.demo.crew import ProcessState, Role
 from duly.demo.databases import PostgresDatabase, SqliteDatabase
 from duly.demo.settings import PACE
-from duly.demo.shared import Place, wrapping
+from duly.demo.shared import CounterIndex, wrapping_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from duly.demo.crew import Crew, Slot
+    from duly.demo.crew import ProcessGroup, Slot
     from duly.demo.settings import Settings
-    from duly.demo.shared import Shared
+    from duly.demo.shared import SharedCounters
 
 # Seconds between two of a kind, on average.
 KILL, STOP, FREEZE, ROLL, STRIKE, HOLD = 0.6, 4.0, 11.0, 20.0, 25.0, 9.0
@@ -41,11 +41,16 @@ class Nemesis:
     """Decides by its dice whom to hit and when. Time comes in as seconds since the beginning."""
 
     def __init__(
-        self, settings: Settings, shared: Shared, crew: Crew, database: object, log: Path
+        self,
+        settings: Settings,
+        shared: SharedCounters,
+        processes: ProcessGroup,
+        database: object,
+        log: Path,
     ) -> None:
         self._settings = settings
         self._shared = shared
-        self._crew = crew
+        self._processes = processes
         self._database = database
         self._dice = settings.dice("nemesis")
         self._log = log.open("w")
@@ -54,7 +59,7 @@ class Nemesis:
         # When somebody who was stopped went on.
         self._woken: dict[Slot, float] = {}
         self.done: Counter[str] = Counter()
-        length = settings.expected
+        length = settings.expected_seconds
         plans: list[tuple[float, Callable[[float], bool]]] = [
             (KILL, self._kill),
             (STOP, self._stop_at_work),
@@ -67,65 +72,65 @@ class Nemesis:
             plans.append((STRIKE, self._strike))
         self._plans = [(min(every, length / TIMES), act) for every, act in plans]
         self._due = [self._pause(every) for every, _ in self._plans]
-        self.say(0.0, f"seed {settings.seed}")
+        self.write_log(0.0, f"seed {settings.seed}")
 
     def act(self, now: float) -> None:
         """Do what is due."""
         for until, slot in list(self._asleep):
-            if until <= now or slot.state is not State.STOPPED:
+            if until <= now or slot.state is not ProcessState.STOPPED:
                 self._asleep.remove((until, slot))
                 self._wake(now, slot)
         self._wake_holders(now)
         self._go_on_rolling(now)
-        paced = now if self._settings.deliveries is None else self._shared[Place.SENT] / PACE
+        paced = now if self._settings.deliveries is None else self._shared[CounterIndex.SENT] / PACE
         for at, (every, act) in enumerate(self._plans):
             if paced >= self._due[at] and act(now):
                 self._due[at] = paced + self._pause(every)
 
     @property
-    def content(self) -> bool:
+    def has_done_every_fault(self) -> bool:
         """Whether every kind of fault was there."""
         database = {"write lock held"} if isinstance(self._database, SqliteDatabase) else set()
         if self._settings.cluster is not None:
             database = {"database crash"}
         return self.done.keys() >= {"kill -9", "SIGSTOP", "SIGTERM", *database}
 
-    def rest(self, now: float) -> None:
+    def stop_faults(self, now: float) -> None:
         """The faults are over: whoever is stopped goes on."""
         for _, slot in self._asleep:
             self._wake(now, slot)
         self._asleep, self._rolling = [], []
-        self.say(now, "quiet")
+        self.write_log(now, "quiet")
         self._log.close()
 
-    def say(self, now: float, text: str) -> None:
+    def write_log(self, now: float, text: str) -> None:
         """Write a line of the log."""
         self._log.write(f"{now:9.3f} {text}\n")
         self._log.flush()
 
     def _note(self, now: float, what: str, slot: Slot, more: str = "") -> bool:
         self.done[what] += 1
-        self.say(now, f"{what} {slot.name} ({slot.pid}){more}")
+        self.write_log(now, f"{what} {slot.name} ({slot.pid}){more}")
         return True
 
     def _kill(self, now: float) -> bool:
         [role] = self._dice.choices(list(TARGETS), list(TARGETS.values()))
-        victims = self._crew.standing(role)
+        victims = self._processes.list_working(role)
         # Somebody is left who does the same: or it would be a test of how fast Python starts.
-        if len(victims) < min(2, len(self._crew.of(role))):
+        if len(victims) < min(2, len(self._processes.with_roles(role))):
             return False
         victim = self._dice.choice(victims)
         self._note(now, "kill -9", victim)
-        self._crew.kill(victim)
+        self._processes.kill(victim)
         return True
 
     def _stop_at_work(self, now: float) -> bool:
         """Stop a worker in the middle of a gift: it will come back with a lease that is lost."""
-        workers = self._crew.standing(Role.WORKER)
-        return self._stop(now, [one for one in workers if self._shared[wrapping(one.number)]])
+        workers = self._processes.list_working(Role.WORKER)
+        return self._stop(now, [one for one in workers if self._shared[wrapping_index(one.number)]])
 
     def _stop_anybody(self, now: float) -> bool:
-        return self._stop(now, self._crew.standing(*TARGETS))
+        return self._stop(now, self._processes.list_working(*TARGETS))
 
     def _stop(self, now: float, standing: list[Slot]) -> bool:
         """Stop somebody until his leases are lost, and others had the time to take them."""
@@ -135,7 +140,7 @@ class Nemesis:
         victim = self._dice.choice(victims)
         length = self._settings.lost_after * self._dice.uniform(*LEASES)
         self._note(now, "SIGSTOP", victim, f" for {length:.1f} s")
-        self._crew.stop(victim)
+        self._processes.stop(victim)
         self._asleep.append((now + length, victim))
         victim.since = now
         return True
@@ -147,31 +152,33 @@ class Nemesis:
         writer = self._database.writer()
         for _, slot in self._asleep:
             if slot.pid == writer and now - slot.since > TOO_LONG:
-                self.say(now, f"{slot.name} has the write lock")
+                self.write_log(now, f"{slot.name} has the write lock")
                 self._wake(now, slot)
 
     def _wake(self, now: float, slot: Slot) -> None:
-        if slot.state is State.STOPPED:
+        if slot.state is ProcessState.STOPPED:
             self._woken[slot] = now
-            self.say(now, f"SIGCONT {slot.name} ({slot.pid})")
-            self._crew.wake(slot)
+            self.write_log(now, f"SIGCONT {slot.name} ({slot.pid})")
+            self._processes.resume(slot)
 
     def _roll(self, now: float) -> bool:
         """Restart everybody, one after the other, as a deploy does."""
         if self._rolling:
             return False
         self.done["rolling restart"] += 1
-        self.say(now, "rolling restart begins")
-        self._rolling = self._crew.of(Role.INGRESS, Role.WORKER, Role.RELAY)
+        self.write_log(now, "rolling restart begins")
+        self._rolling = self._processes.with_roles(Role.INGRESS, Role.WORKER, Role.RELAY)
         return True
 
     def _go_on_rolling(self, now: float) -> None:
-        ending = any(slot.state is State.ENDING for slot in self._crew.of(*TARGETS))
+        ending = any(
+            slot.state is ProcessState.ENDING for slot in self._processes.with_roles(*TARGETS)
+        )
         while self._rolling and not ending:
             slot = self._rolling.pop(0)
-            if self._crew.stands(slot):
+            if self._processes.is_working(slot):
                 self._note(now, "SIGTERM", slot)
-                self._crew.end(slot)
+                self._processes.terminate(slot)
                 return
 
     def _strike(self, now: float) -> bool:
@@ -181,17 +188,19 @@ class Nemesis:
         except (Misuse, ProcessLookupError):  # it is still down from the last time
             return False
         self.done["database crash"] += 1
-        self.say(now, f"database crash: SIGQUIT to the server ({pid})")
+        self.write_log(now, f"database crash: SIGQUIT to the server ({pid})")
         return True
 
     def _hold(self, now: float) -> bool:
         assert isinstance(self._database, SqliteDatabase)  # noqa: S101  # or it is not planned
-        rarely = self._dice.random() < 0.25 and self._settings.expected > LASTING
+        rarely = self._dice.random() < 0.25 and self._settings.expected_seconds > LASTING
         seconds = self._dice.uniform(*(HELD_LONG if rarely else HELD))
         self.done["write lock held"] += 1
-        self.say(now, f"write lock held for {seconds:.1f} s")
+        self.write_log(now, f"write lock held for {seconds:.1f} s")
         path = self._database.path
-        self._crew.once("holder", partial(beside.hold, path=path, seconds=seconds))
+        self._processes.start_once(
+            "holder", partial(beside.hold_write_lock, path=path, seconds=seconds)
+        )
         return True
 
     def _pause(self, average: float) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import duly
 from duly.core.retry import RESCUE_LIMIT
-from duly.demo.books import read_books
+from duly.demo.books import read_sender_log
 from duly.demo.events import Catalog
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ def replay_victims(
     settings: Settings, database: SqliteDatabase | PostgresDatabase, books: Path
 ) -> int:
     """Replay jobs that lost all their workers by no fault of their own; how many."""
-    catalog = Catalog(settings.seed, read_books(books).calm_from)
+    catalog = Catalog(settings.seed, read_sender_log(books).calm_from)
     victims = [
         job
-        for job, handler, event, rescues in database.asked(DEAD)
+        for job, handler, event, rescues in database.query(DEAD)
         # What wraps a gift never kills; what handles an event kills if that is of the kind.
         if rescues >= RESCUE_LIMIT and (handler == "wrap" or not catalog.event(int(event[4:])).dies)
     ]

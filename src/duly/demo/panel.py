@@ -12,16 +12,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from duly.demo.crew import Role, State
+from duly.demo.crew import ProcessState, Role
 from duly.demo.display import Phase
 from duly.demo.report import MARKS
-from duly.demo.shared import Place
+from duly.demo.shared import CounterIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.demo.crew import Slot
-    from duly.demo.display import Scene
+    from duly.demo.display import Snapshot
 
 # Seconds between two pictures: smooth enough for the eye, and cheap.
 EVERY = 0.125
@@ -52,7 +52,7 @@ class PanelDisplay:
         self._next = 0.0
         self._live.start()
 
-    def show(self, scene: Scene) -> None:
+    def show(self, scene: Snapshot) -> None:
         """Draw the scene when it is time."""
         if scene.elapsed >= self._next:
             self._next = scene.elapsed + EVERY
@@ -72,16 +72,16 @@ class PanelDisplay:
             self._console.print(text, soft_wrap=True)
 
 
-def panel(scene: Scene, width: int) -> Panel:
+def panel(scene: Snapshot, width: int) -> Panel:
     """The whole picture, always of the same height."""
-    body = Group(progress(scene), Text(), crew(scene), Text(), counts(scene))
+    body = Group(progress(scene), Text(), process_signs(scene), Text(), counts_table(scene))
     store = "SQLite" if scene.settings.on_sqlite else "PostgreSQL"
     title = f"[bold]duly[/] · real processes, real kills, one {store} database"
     foot = f"[dim]{HINTS[scene.phase]}[/]"
     return Panel(body, box=ROUNDED, title=title, subtitle=foot, width=width, padding=(1, 2))
 
 
-def progress(scene: Scene) -> Table:
+def progress(scene: Snapshot) -> Table:
     """How much of the storm is over."""
     line = Table.grid(padding=(0, 2), expand=True)
     line.add_column(ratio=1)
@@ -94,7 +94,7 @@ def progress(scene: Scene) -> Table:
     return line
 
 
-def crew(scene: Scene) -> Text:
+def process_signs(scene: Snapshot) -> Text:
     """One sign for each process, and what the signs mean."""
     text = Text()
     for role, name in ROLES.items():
@@ -110,30 +110,30 @@ def crew(scene: Scene) -> Text:
     return text
 
 
-def sign_of(slot: Slot, scene: Scene) -> str:
+def sign_of(slot: Slot, scene: Snapshot) -> str:
     """What a process is doing."""
-    if slot.state is State.STOPPED:
+    if slot.state is ProcessState.STOPPED:
         return STOPPED
-    if slot.state is State.ENDING:
+    if slot.state is ProcessState.ENDING:
         return ENDING
     return WORKING if scene.is_up(slot) else STARTING
 
 
-def counts(scene: Scene) -> Table:
+def counts_table(scene: Snapshot) -> Table:
     """What happened so far: deliveries on the left, effects and faults on the right."""
     numbers, faults, seen = scene.numbers, scene.faults, scene.seen
     left = pairs(
-        ("deliveries", numbers[Place.SENT]),
+        ("deliveries", numbers[CounterIndex.SENT]),
         ("  a second", round(scene.rate)),
-        ("  accepted", numbers[Place.ACCEPTED]),
-        ("  duplicate", numbers[Place.DUPLICATE]),
-        ("  forged: refused", numbers[Place.REFUSED]),
-        ("  no answer: again", numbers[Place.NO_REPLY] + numbers[Place.UNAVAILABLE]),
+        ("  accepted", numbers[CounterIndex.ACCEPTED]),
+        ("  duplicate", numbers[CounterIndex.DUPLICATE]),
+        ("  forged: refused", numbers[CounterIndex.REFUSED]),
+        ("  no answer: again", numbers[CounterIndex.NO_REPLY] + numbers[CounterIndex.UNAVAILABLE]),
     )
     right = pairs(
         ("effects", seen.handled if seen else 0),
         ("  events that wait", scene.waiting),
-        ("  receipts downstream", numbers[Place.RECEIPTS]),
+        ("  receipts downstream", numbers[CounterIndex.RECEIPTS]),
         ("killed with kill -9", faults.kills + faults.fallen),
         ("stopped past a lease", faults.stops),
         ("restarted", faults.restarts),

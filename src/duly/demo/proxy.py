@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from duly.demo.shared import Place
+from duly.demo.shared import CounterIndex
 
 if TYPE_CHECKING:
     from random import Random
 
     from duly.demo.databases import Server
-    from duly.demo.shared import Shared
+    from duly.demo.shared import SharedCounters
 
 # ReadyForQuery, with no transaction open.
 READY = b"Z\x00\x00\x00\x05I"
@@ -28,12 +28,12 @@ REPLY_LOST, REQUEST_LOST = 0.01, 0.001
 class Proxy:
     """Where the server is, and how often something is lost."""
 
-    def __init__(self, server: Server, shared: Shared, dice: Random) -> None:
+    def __init__(self, server: Server, shared: SharedCounters, dice: Random) -> None:
         self._server = server
         self._shared = shared
         self._dice = dice
 
-    async def dialled(self, client: asyncio.Transport) -> asyncio.Transport:
+    async def connect_to_server(self, client: asyncio.Transport) -> asyncio.Transport:
         """A connection to the server, for a client."""
         loop, (host, port) = asyncio.get_running_loop(), self._server
 
@@ -48,14 +48,14 @@ class Proxy:
 
     def lose_reply(self) -> bool:
         """Whether the answer that was just read is to be lost."""
-        return self._lost(REPLY_LOST, Place.REPLIES_LOST)
+        return self._roll_loss(REPLY_LOST, CounterIndex.REPLIES_LOST)
 
     def lose_request(self) -> bool:
         """Whether the request that was just read is to be lost."""
-        return self._lost(REQUEST_LOST, Place.REQUESTS_LOST)
+        return self._roll_loss(REQUEST_LOST, CounterIndex.REQUESTS_LOST)
 
-    def _lost(self, share: float, place: Place) -> bool:
-        lost = self._dice.random() < share and not self._shared[Place.CALM]
+    def _roll_loss(self, share: float, place: CounterIndex) -> bool:
+        lost = self._dice.random() < share and not self._shared[CounterIndex.CALM]
         if lost:
             self._shared.add(place)
         return lost
@@ -80,7 +80,7 @@ class ClientEnd(asyncio.Protocol):
         assert self._transport is not None  # noqa: S101  # it was made before this
         client = self._transport
         try:
-            server = await self._proxy.dialled(client)
+            server = await self._proxy.connect_to_server(client)
         except OSError:
             client.abort()
             return
@@ -95,7 +95,7 @@ class ClientEnd(asyncio.Protocol):
         if self._server is None:
             self._early.append(data)
         elif self._proxy.lose_request():
-            self._cut()
+            self._disconnect()
         else:
             self._server.write(data)
 
@@ -104,7 +104,7 @@ class ClientEnd(asyncio.Protocol):
         if self._server is not None:
             self._server.close()
 
-    def _cut(self) -> None:
+    def _disconnect(self) -> None:
         for end in (self._transport, self._server):
             if end is not None:
                 end.abort()
@@ -117,7 +117,7 @@ class ServerEnd(asyncio.Protocol):
         self._proxy = proxy
         self._client = client
         self._transport: asyncio.Transport | None = None
-        self._greeted = False
+        self._handshake_done = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ready to carry."""
@@ -126,12 +126,12 @@ class ServerEnd(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Pass an answer on, or lose it together with the connection."""
         if data.endswith(READY):
-            if self._greeted and self._proxy.lose_reply():
+            if self._handshake_done and self._proxy.lose_reply():
                 self._client.abort()
                 if self._transport is not None:
                     self._transport.abort()
                 return
-            self._greeted = True
+            self._handshake_done = True
         self._client.write(data)
 
     def connection_lost(self, _problem: Exception | None) -> None:

@@ -7,11 +7,11 @@ import sqlite3
 from typing import TYPE_CHECKING, TextIO
 
 import duly
-from duly.demo.ledger import SHOWN, Line, Unit
+from duly.demo.ledger import SHOWN, LedgerLine, Unit
 
 if TYPE_CHECKING:
     from duly.core.json_bytes import Json
-    from duly.demo.play import Outcome
+    from duly.demo.play import StormOutcome
     from duly.demo.settings import Settings
 
 MARKS = ("✓", "✗")
@@ -27,7 +27,7 @@ def marks(output: TextIO) -> tuple[str, str]:
     return MARKS
 
 
-def table(lines: list[Line], signs: tuple[str, str]) -> list[str]:
+def table(lines: list[LedgerLine], signs: tuple[str, str]) -> list[str]:
     """The ledger, one line for each equation, in 80 columns; below one that is wrong, what is."""
     rows = []
     for line in lines:
@@ -36,7 +36,7 @@ def table(lines: list[Line], signs: tuple[str, str]) -> list[str]:
     return ["", *rows, ""]
 
 
-def row(line: Line, signs: tuple[str, str]) -> str:
+def row(line: LedgerLine, signs: tuple[str, str]) -> str:
     """Both sides, and whether they agree."""
     left, right = amount(line.left_value, line.unit), amount(line.right_value, line.unit)
     sign = signs[0] if line.balances else signs[1]
@@ -49,7 +49,7 @@ def amount(value: int, unit: Unit) -> str:
     return f"{value / 100:,.2f}" if unit is Unit.CENTS else f"{value:,}"
 
 
-def story(outcome: Outcome) -> list[str]:
+def story(outcome: StormOutcome) -> list[str]:
     """What happened, in fewer than 80 columns."""
     answers, faults = outcome.books.answers, outcome.faults
     late, took = outcome.evidence.late, outcome.took
@@ -66,7 +66,7 @@ def story(outcome: Outcome) -> list[str]:
         f"  {faults.restarts:,} restarted in order{database_faults(outcome)}.",
         f"Leases given again: {outcome.evidence.figures['leases']:,}; late acks refused: "
         f"{late.refused:,}, cut off by a kill: {late.cut_off:,}.",
-        *replayed(outcome.replayed),
+        *replay_lines(outcome.replayed),
         f"{outcome.books.deliveries:,} deliveries in {took.stormed:,.0f} s "
         f"({outcome.books.deliveries / took.stormed:,.0f} a second), "
         f"everything done after {took.whole:,.0f} s.",
@@ -74,13 +74,13 @@ def story(outcome: Outcome) -> list[str]:
     ]
 
 
-def replayed(count: int) -> list[str]:
+def replay_lines(count: int) -> list[str]:
     """What a person had to do, if anything."""
     told = f"Lost with five workers by no fault of their own, and replayed: {count:,}."
     return [told] if count else []
 
 
-def database_faults(outcome: Outcome) -> str:
+def database_faults(outcome: StormOutcome) -> str:
     """What was done to the database."""
     crashes, held = outcome.nemesis.get("database crash"), outcome.nemesis.get("write lock held")
     replies, requests = outcome.lost
@@ -94,7 +94,7 @@ def database_faults(outcome: Outcome) -> str:
     return told
 
 
-def verdict(outcome: Outcome) -> str:
+def verdict(outcome: StormOutcome) -> str:
     """The last sentence."""
     wrong, events = len(outcome.wrong), outcome.evidence.inbox.total
     if wrong:
@@ -120,7 +120,7 @@ def opening(settings: Settings) -> str:
     )
 
 
-def document(settings: Settings, outcome: Outcome) -> dict[str, Json]:
+def document(settings: Settings, outcome: StormOutcome) -> dict[str, Json]:
     """The same for a program."""
     return {
         "balances": not outcome.wrong,
@@ -141,7 +141,7 @@ def document(settings: Settings, outcome: Outcome) -> dict[str, Json]:
         },
         "leases_given_again": outcome.evidence.figures["leases"],
         "late_acks": {
-            "tried": outcome.evidence.late.tried,
+            "tried": outcome.evidence.late.answered_count,
             "refused": outcome.evidence.late.refused,
             "cut_off": outcome.evidence.late.cut_off,
             "given_back": outcome.evidence.late.given_back,
@@ -176,7 +176,7 @@ def command_of(settings: Settings) -> str:
     return f"duly storm{where} {size} {crew} --seed {settings.seed}{crashed}"
 
 
-def markdown(settings: Settings, outcome: Outcome, log: str) -> str:
+def markdown(settings: Settings, outcome: StormOutcome, log: str) -> str:
     """The same for a reader, to be kept."""
     figures = document(settings, outcome)
     faults, answers = figures["faults"], figures["answers"]
@@ -218,7 +218,7 @@ after {outcome.took.whole:,.0f}. Every fault is in [{log}]({log}).
 {done}
 
 Leases given again: {outcome.evidence.figures["leases"]:,}. Late acks: \
-{outcome.evidence.late.tried:,} tried, {outcome.evidence.late.refused:,} refused; \
+{outcome.evidence.late.answered_count:,} tried, {outcome.evidence.late.refused:,} refused; \
 {outcome.evidence.late.cut_off:,} more were cut off by a kill before they could hear the answer. \
 Messages sent again: {resent:,}, each with the same id.
 

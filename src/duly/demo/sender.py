@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from duly.demo.books import ACKNOWLEDGED, FIRST, REPLAYED, SECOND, SENT, Books
-from duly.demo.deliveries import TAKEN, Delivery, Sort, Writer
+from duly.demo.books import ACKNOWLEDGED, FIRST, REPLAYED, SECOND, SENT, SenderLog
+from duly.demo.deliveries import TAKEN, DeliveryKind, PlannedDelivery, Writer
 from duly.demo.events import Catalog
-from duly.demo.shared import Place
+from duly.demo.shared import CounterIndex
 from duly.demo.traffic import Traffic
-from duly.demo.wires import Answer, Wire
+from duly.demo.wires import DeliveryAnswer, SenderConnection
 
 if TYPE_CHECKING:
     from duly.demo.settings import Settings
-    from duly.demo.shared import Shared
+    from duly.demo.shared import SharedCounters
 
 # Connections at the same time, and so deliveries on their way.
 WIRES = 64
@@ -35,115 +35,119 @@ KILLING = 0.5
 MOST_EXTRA = 3.0
 
 FLAGS = {
-    Sort.GENUINE: ACKNOWLEDGED,
-    Sort.CHANGED: SECOND,
-    Sort.CONFLICT: SECOND,
-    Sort.REPLAYED: REPLAYED,
+    DeliveryKind.GENUINE: ACKNOWLEDGED,
+    DeliveryKind.CHANGED: SECOND,
+    DeliveryKind.CONFLICT: SECOND,
+    DeliveryKind.REPLAYED: REPLAYED,
 }
 COUNTED = {
-    "accepted": Place.ACCEPTED,
-    "duplicate": Place.DUPLICATE,
-    "conflict": Place.CONFLICT,
+    "accepted": CounterIndex.ACCEPTED,
+    "duplicate": CounterIndex.DUPLICATE,
+    "conflict": CounterIndex.CONFLICT,
 }
 
 
 class Sender:
     """Sends until every event is acknowledged."""
 
-    def __init__(self, settings: Settings, shared: Shared, port: int) -> None:
+    def __init__(self, settings: Settings, shared: SharedCounters, port: int) -> None:
         self._settings = settings
         self._shared = shared
         self._port = port
-        later = min(LATER, settings.expected / 4)
+        later = min(LATER, settings.expected_seconds / 4)
         self._dice = settings.dice("sender")
         self._catalog = Catalog(settings.seed)
         self._traffic = Traffic(self._catalog, settings.dice("traffic"), later=later)
         self._writer = Writer(settings.seed)
-        self._wires: set[Wire] = set()
-        self._free: list[Wire] = []
-        self._owed: set[tuple[int, Sort]] = set()
-        self.books = Books()
+        self._wires: set[SenderConnection] = set()
+        self._free: list[SenderConnection] = []
+        self._owed: set[tuple[int, DeliveryKind]] = set()
+        self.books = SenderLog()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def run(self) -> Books:
+    async def run(self) -> SenderLog:
         """Until everything is acknowledged."""
         begun = self._loop.time()
         for _ in range(WIRES):
             self._connect()
-        while not self._done():
+        while not self._is_done():
             await asyncio.sleep(LOOK)
             now = self._loop.time()
-            self._look_at_the_clock(now - begun)
+            self._check_limits(now - begun)
             for wire in [one for one in self._wires if one.delivery and now - one.since > PATIENCE]:
                 wire.drop()
-            while self._free and self._give(now):
+            while self._free and self._send_next(now):
                 pass
         self.books.calm_from = self._catalog.calm_from
         return self.books
 
-    def _done(self) -> bool:
+    def _is_done(self) -> bool:
         busy = any(wire.delivery for wire in self._wires)
-        return not (self._traffic.open or self._owed or self._traffic.planned or busy)
+        return not (self._traffic.open or self._owed or self._traffic.planned_count or busy)
 
-    def _look_at_the_clock(self, passed: float) -> None:
+    def _check_limits(self, passed: float) -> None:
         shared, most = self._shared, self._settings.deliveries
         share = self.books.deliveries / most if most else passed / (self._settings.seconds or 1.0)
         if share > KILLING:
-            self._traffic.calm()
+            self._traffic.stop_killers()
         # A machine may be so fast that a small storm would be over before every fault was there.
-        enough = most is not None and share >= (1.0 if shared[Place.CONTENT] else MOST_EXTRA)
-        if self._traffic.open and (shared[Place.END_STREAM] or enough):
+        enough = most is not None and share >= (1.0 if shared[CounterIndex.CONTENT] else MOST_EXTRA)
+        if self._traffic.open and (shared[CounterIndex.END_STREAM] or enough):
             self._traffic.close()
-            shared[Place.STREAM_OVER] = 1
-        shared[Place.UNACKNOWLEDGED] = len(self._owed)
+            shared[CounterIndex.STREAM_OVER] = 1
+        shared[CounterIndex.UNACKNOWLEDGED] = len(self._owed)
 
     # What connections tell
 
-    def free(self, wire: Wire) -> None:
+    def on_connection_free(self, wire: SenderConnection) -> None:
         """A connection can take another request."""
         self._free.append(wire)
-        self._give(self._loop.time())
+        self._send_next(self._loop.time())
 
-    def lost(self, wire: Wire) -> None:
+    def on_connection_lost(self, wire: SenderConnection) -> None:
         """A connection is over: open another."""
         self._wires.discard(wire)
         if wire in self._free:
             self._free.remove(wire)
         self._connect()
 
-    def answered(self, delivery: Delivery, answer: Answer | None) -> None:
+    def on_answer(self, delivery: PlannedDelivery, answer: DeliveryAnswer | None) -> None:
         """Take note of what became of a delivery, and plan another where it was not taken."""
         told = word_of(answer)
         self.books.answers[told] += 1
         self._shared.add(COUNTED.get(told, place_of(answer)))
         taken = answer is not None and 200 <= answer.code < 300
         event, sort = delivery
-        if sort in (Sort.FORGED, Sort.STALE):
+        if sort in (DeliveryKind.FORGED, DeliveryKind.STALE):
             self.books.not_genuine[told] += 1
-        if answer is not None and answer.code < 500 and not may_be(sort, told, taken=taken):
-            self.books.complain(f"{event.id}, {sort.value}: was told {told}")
+        if (
+            answer is not None
+            and answer.code < 500
+            and not is_allowed_answer(sort, told, taken=taken)
+        ):
+            self.books.record_wrong_answer(f"{event.id}, {sort.value}: was told {told}")
         if sort in FLAGS:
-            self._owing(delivery, told, taken=taken)
+            self._update_owed(delivery, told, taken=taken)
 
-    def _owing(self, delivery: Delivery, told: str, *, taken: bool) -> None:
+    def _update_owed(self, delivery: PlannedDelivery, told: str, *, taken: bool) -> None:
         event, sort = delivery
         if told == "accepted" and not self.books.mark(event.number, FIRST):
             self.books.firsts_twice += 1
-            self.books.complain(f"{event.id} was told accepted a second time")
+            self.books.record_wrong_answer(f"{event.id} was told accepted a second time")
         if taken:
             self._owed.discard((event.number, sort))
-            if self.books.mark(event.number, FLAGS[sort]) and sort is Sort.GENUINE:
+            if self.books.mark(event.number, FLAGS[sort]) and sort is DeliveryKind.GENUINE:
                 self._traffic.seconds_of(delivery, self._loop.time())
         elif (event.number, sort) in self._owed:
             self._traffic.plan(delivery, self._loop.time() + 0.1 + self._dice.random())
 
     # Sending
 
-    def _give(self, now: float) -> bool:
+    def _send_next(self, now: float) -> bool:
         """Give the next delivery to a connection; whether there was one."""
         shared = self._shared
-        new = shared[Place.EVENTS] < shared[Place.ENDED] + BACKLOG
+        new = shared[CounterIndex.EVENTS] < shared[CounterIndex.ENDED] + BACKLOG
         delivery = self._traffic.next(now, new=new)
         if delivery is None:
             return False
@@ -153,18 +157,18 @@ class Sender:
             self._owed.add((event.number, sort))
         self.books.mark(event.number, SENT)
         self.books.deliveries += 1
-        shared[Place.SENT] = self.books.deliveries
-        shared[Place.EVENTS] = self._traffic.events
+        shared[CounterIndex.SENT] = self.books.deliveries
+        shared[CounterIndex.EVENTS] = self._traffic.events
         hang_up = self._dice.random() < HANGS_UP and self._traffic.open
         wire.send(delivery, self._writer.request(delivery), now, hang_up=hang_up)
         return True
 
     def _connect(self) -> None:
-        task = self._loop.create_task(self._connected())
+        task = self._loop.create_task(self._connect_with_retry())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _connected(self) -> None:
+    async def _connect_with_retry(self) -> None:
         while True:
             try:
                 await self._loop.create_connection(self._wire, "127.0.0.1", self._port)
@@ -173,26 +177,26 @@ class Sender:
             else:
                 return
 
-    def _wire(self) -> Wire:
-        wire = Wire(self)
+    def _wire(self) -> SenderConnection:
+        wire = SenderConnection(self)
         self._wires.add(wire)
         return wire
 
 
-def may_be(sort: Sort, told: str, *, taken: bool) -> bool:
+def is_allowed_answer(sort: DeliveryKind, told: str, *, taken: bool) -> bool:
     """Whether a delivery of that sort may be told that."""
     return told in TAKEN[sort] if taken else sort not in FLAGS
 
 
-def word_of(answer: Answer | None) -> str:
+def word_of(answer: DeliveryAnswer | None) -> str:
     """What was answered, in one word."""
     if answer is None:
         return "no reply"
     return answer.said or str(answer.code)
 
 
-def place_of(answer: Answer | None) -> Place:
+def place_of(answer: DeliveryAnswer | None) -> CounterIndex:
     """Where an answer that is no success is counted."""
     if answer is None:
-        return Place.NO_REPLY
-    return Place.UNAVAILABLE if answer.code >= 500 else Place.REFUSED
+        return CounterIndex.NO_REPLY
+    return CounterIndex.UNAVAILABLE if answer.code >= 500 else CounterIndex.REFUSED

@@ -55,7 +55,7 @@ class Settings:
         return TIMEOUT if self.on_sqlite else TIMEOUT_ON_POSTGRES
 
     @property
-    def expected(self) -> float:
+    def expected_seconds(self) -> float:
         """How many seconds the storm lasts, on a machine that is fast enough."""
         return self.seconds if self.seconds is not None else (self.deliveries or 0) / PACE
 

@@ -6,7 +6,7 @@ import mmap
 from enum import IntEnum, auto
 
 
-class Place(IntEnum):
+class CounterIndex(IntEnum):
     """Which number it is. Each is written by one process only."""
 
     # Written by the sender.
@@ -38,21 +38,21 @@ class Place(IntEnum):
 SLOTS = 64
 
 
-def up(slot: int) -> int:
+def up_index(slot: int) -> int:
     """Where a process says that it is up, by its id."""
-    return Place.OWN + 2 * slot
+    return CounterIndex.OWN + 2 * slot
 
 
-def wrapping(slot: int) -> int:
+def wrapping_index(slot: int) -> int:
     """Where a worker says how many gifts it is wrapping."""
-    return Place.OWN + 2 * slot + 1
+    return CounterIndex.OWN + 2 * slot + 1
 
 
-class Shared:
+class SharedCounters:
     """The numbers, in memory that a fork shares."""
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 8 * (len(Place) + 2 * SLOTS))
+        self._memory = mmap.mmap(-1, 8 * (len(CounterIndex) + 2 * SLOTS))
         self._numbers = memoryview(self._memory).cast("Q")
 
     def __getitem__(self, place: int) -> int:

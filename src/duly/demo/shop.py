@@ -14,13 +14,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import duly
-from duly.demo.events import HUB_SOURCE, SHOP, Kind, tells
-from duly.demo.shared import wrapping
+from duly.demo.events import HUB_SOURCE, SHOP, EventKind, tells
+from duly.demo.shared import wrapping_index
 
 if TYPE_CHECKING:
     from duly.demo.journal import Journal
     from duly.demo.settings import Settings
-    from duly.demo.shared import Shared
+    from duly.demo.shared import SharedCounters
 
 # Balances over which the effects spread: with one, every transaction would wait for the last.
 ACCOUNTS = 256
@@ -50,11 +50,17 @@ class FlakyEvent(Exception):
     """What the handler of a flaky event raises, a few times."""
 
 
-class Handling:
+class ShopHandlers:
     """What the handlers of one process need."""
 
     def __init__(
-        self, settings: Settings, shared: Shared, journal: Journal, *, slot: int, downstream: str
+        self,
+        settings: Settings,
+        shared: SharedCounters,
+        journal: Journal,
+        *,
+        slot: int,
+        downstream: str,
     ) -> None:
         self._effect = (
             f"INSERT INTO {settings.table('effects')} (event, amount, job, epoch)"  # noqa: S608
@@ -66,43 +72,43 @@ class Handling:
         )
         self._shared = shared
         self._journal = journal
-        self._wrapping = wrapping(slot)
+        self._wrapping = wrapping_index(slot)
         self._downstream = downstream
 
     def pay(self, event: Any, job: Any, tx: Any) -> None:
         """Handle an event in one transaction, blocking."""
-        epoch, data = self._begun(job), event.json["data"]
+        epoch, data = self._record_start(job), event.json["data"]
         tx.execute(self._effect, **self._effect_values(event, job, epoch))
         tx.execute(self._balance, **self._balance_values(data))
         misbehave(data, job)
         if tells(data["event"]):
             tx.send(self._downstream, json={"event": event.id}, sign="ours")
-        self._journal.through(job.id, epoch)
+        self._journal.record_end(job.id, epoch)
 
     async def refund(self, event: Any, job: Any, tx: Any) -> None:
         """The same, awaited."""
-        epoch, data = self._begun(job), event.json["data"]
+        epoch, data = self._record_start(job), event.json["data"]
         await tx.execute(self._effect, **self._effect_values(event, job, epoch))
         await tx.execute(self._balance, **self._balance_values(data))
         misbehave(data, job)
         if tells(data["event"]):
             await tx.send(self._downstream, json={"event": event.id}, sign="ours")
-        self._journal.through(job.id, epoch)
+        self._journal.record_end(job.id, epoch)
 
     async def wrap(self, job: Any) -> None:
         """Work under a lease, with no transaction: what it does may happen again, its end not."""
-        epoch = self._begun(job)
+        epoch = self._record_start(job)
         self._shared.add(self._wrapping)
         try:
             await asyncio.sleep(WRAPPING)
         finally:
             self._shared.add(self._wrapping, -1)
-        self._journal.through(job.id, epoch)
+        self._journal.record_end(job.id, epoch)
 
-    def _begun(self, job: Any) -> int:
+    def _record_start(self, job: Any) -> int:
         # A handler has no use for its epoch; the ledger compares it with the newest one.
         epoch: int = job._leased.epoch
-        self._journal.begin(job.id, epoch)
+        self._journal.record_start(job.id, epoch)
         return epoch
 
     def _effect_values(self, event: Any, job: Any, epoch: int) -> dict[str, Any]:
@@ -116,11 +122,11 @@ class Handling:
 def misbehave(data: Any, job: Any) -> None:
     """Do what the kind of the event demands, with an effect written and nothing committed."""
     match data["kind"]:
-        case Kind.POISON:
+        case EventKind.POISON:
             raise PoisonedEvent("it fails every time")
-        case Kind.FLAKY if job.attempt <= data["fails"]:
+        case EventKind.FLAKY if job.attempt <= data["fails"]:
             raise FlakyEvent(f"it fails in attempt {job.attempt}")
-        case Kind.KILLER:
+        case EventKind.KILLER:
             os.kill(os.getpid(), signal.SIGKILL)
         case _:
             return
@@ -140,7 +146,7 @@ def bare_shop(settings: Settings, url: str, downstream: str) -> duly.Duly:
     return app
 
 
-def shop(settings: Settings, url: str, downstream: str, handling: Handling) -> duly.Duly:
+def shop(settings: Settings, url: str, downstream: str, handling: ShopHandlers) -> duly.Duly:
     """The application."""
     app = bare_shop(settings, url, downstream)
     common: Any = {"attempts": ATTEMPTS, "backoff": BACKOFF}

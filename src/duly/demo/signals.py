@@ -27,7 +27,7 @@ class Signals:
         self._hurried = False
         self._before = {number: signal.getsignal(number) for number in ENDING}
 
-    def hurried(self) -> bool:
+    def is_interrupted(self) -> bool:
         """Whether Ctrl-C was pressed."""
         return self._hurried
 

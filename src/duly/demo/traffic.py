@@ -6,8 +6,8 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
-from duly.demo.deliveries import Delivery, Sort
-from duly.demo.events import HUB_SOURCE, Catalog, Kind
+from duly.demo.deliveries import DeliveryKind, PlannedDelivery
+from duly.demo.events import HUB_SOURCE, Catalog, EventKind
 
 if TYPE_CHECKING:
     from random import Random
@@ -20,7 +20,10 @@ COPIES = 2
 # Events that are drawn ahead: they leave in any order.
 SHUFFLED = 200
 # What is sent again under another name, once the first was acknowledged.
-SECOND = {Kind.CHANGED: [Sort.CHANGED], Kind.CONFLICT: [Sort.CONFLICT, Sort.REPLAYED]}
+SECOND = {
+    EventKind.CHANGED: [DeliveryKind.CHANGED],
+    EventKind.CONFLICT: [DeliveryKind.CONFLICT, DeliveryKind.REPLAYED],
+}
 
 
 class Traffic:
@@ -38,18 +41,18 @@ class Traffic:
         self._later = later
         self._numbers = count()
         self._shuffled: list[int] = []
-        self._ready: list[Delivery] = []
-        self._planned: list[tuple[float, int, Delivery]] = []  # a heap by time
+        self._ready: list[PlannedDelivery] = []
+        self._planned: list[tuple[float, int, PlannedDelivery]] = []  # a heap by time
         self._plans = count()
         self.events = 0
         self.open = True
 
     @property
-    def planned(self) -> int:
+    def planned_count(self) -> int:
         """How many deliveries wait for their time."""
         return len(self._planned) + len(self._ready)
 
-    def next(self, now: float, *, new: bool) -> Delivery | None:
+    def next(self, now: float, *, new: bool) -> PlannedDelivery | None:
         """The next delivery that is due; a new event only where one may be sent."""
         if self._planned and self._planned[0][0] <= now:
             return heappop(self._planned)[2]
@@ -57,17 +60,17 @@ class Traffic:
             self._draw(now)
         return self._ready.pop() if self._ready else None
 
-    def plan(self, delivery: Delivery, at: float) -> None:
+    def plan(self, delivery: PlannedDelivery, at: float) -> None:
         """Send that one at that time, or as soon after it as possible."""
         # Numbered, so that two plans for one moment are never compared by their deliveries.
         heappush(self._planned, (at, next(self._plans), delivery))
 
-    def seconds_of(self, delivery: Delivery, now: float) -> None:
+    def seconds_of(self, delivery: PlannedDelivery, now: float) -> None:
         """The event was acknowledged: send what its kind demands afterwards."""
         for sort in SECOND.get(delivery.event.kind, []):
-            self.plan(Delivery(delivery.event, sort), now + self._dice.random())
+            self.plan(PlannedDelivery(delivery.event, sort), now + self._dice.random())
 
-    def calm(self) -> None:
+    def stop_killers(self) -> None:
         """From here on no event kills the process that handles it."""
         if self._catalog.calm_from is None:
             self._catalog.calm_from = self.events + SHUFFLED
@@ -85,15 +88,15 @@ class Traffic:
         self._shuffled[at], self._shuffled[-1] = self._shuffled[-1], self._shuffled[at]
         event = self._catalog.event(self._shuffled.pop())
         self.events += 1
-        self._ready.append(Delivery(event))
+        self._ready.append(PlannedDelivery(event))
         dice = self._dice
         if dice.random() < COPIED:
             for _ in range(dice.randint(1, COPIES)):
                 if dice.random() < AT_ONCE:
-                    self._ready.append(Delivery(event))
+                    self._ready.append(PlannedDelivery(event))
                 else:
-                    self.plan(Delivery(event), now + dice.random() * self._later)
+                    self.plan(PlannedDelivery(event), now + dice.random() * self._later)
         if dice.random() < FORGED:  # before the genuine one: it must not take its place
-            self._ready.append(Delivery(event, Sort.FORGED))
+            self._ready.append(PlannedDelivery(event, DeliveryKind.FORGED))
         if event.source != HUB_SOURCE and dice.random() < STALE:
-            self._ready.append(Delivery(event, Sort.STALE))
+            self._ready.append(PlannedDelivery(event, DeliveryKind.STALE))

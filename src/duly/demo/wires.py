@@ -7,49 +7,49 @@ import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from duly.demo.deliveries import Delivery
+    from duly.demo.deliveries import PlannedDelivery
 
 LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 STATUS = re.compile(rb'"status": "(\w+)"')
 
 
-class Answer(NamedTuple):
+class DeliveryAnswer(NamedTuple):
     """What was answered: the status of HTTP, and the word of duly's edge."""
 
     code: int
     said: str
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """Whoever has the connection."""
 
-    def free(self, wire: Wire) -> None:
+    def on_connection_free(self, wire: SenderConnection) -> None:
         """The connection can take another request."""
 
-    def answered(self, delivery: Delivery, answer: Answer | None) -> None:
+    def on_answer(self, delivery: PlannedDelivery, answer: DeliveryAnswer | None) -> None:
         """What became of a delivery; None where there was no answer."""
 
-    def lost(self, wire: Wire) -> None:
+    def on_connection_lost(self, wire: SenderConnection) -> None:
         """The connection is over."""
 
 
-class Wire(asyncio.Protocol):
+class SenderConnection(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._received = b""
         self._ended = False
-        self.delivery: Delivery | None = None
+        self.delivery: PlannedDelivery | None = None
         self.since = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ready for the first request."""
         self._transport = transport  # type: ignore[assignment]
-        self._owner.free(self)
+        self._owner.on_connection_free(self)
 
-    def send(self, delivery: Delivery, request: bytes, now: float, *, hang_up: bool) -> None:
+    def send(self, delivery: PlannedDelivery, request: bytes, now: float, *, hang_up: bool) -> None:
         """Send a request; or send it and be gone before the answer comes."""
         assert self._transport is not None  # noqa: S101  # it is free, so it is there
         self.delivery, self.since = delivery, now
@@ -69,21 +69,21 @@ class Wire(asyncio.Protocol):
         self._received = b""
         said = STATUS.search(received, end)
         delivery, self.delivery = self.delivery, None
-        answer = Answer(int(received[9:12]), said.group(1).decode() if said else "")
+        answer = DeliveryAnswer(int(received[9:12]), said.group(1).decode() if said else "")
         if delivery is not None:
-            self._owner.answered(delivery, answer)
+            self._owner.on_answer(delivery, answer)
         if b"\r\nconnection: close" in received[: end + 2]:
             self.drop()
         elif not self._ended:
-            self._owner.free(self)
+            self._owner.on_connection_free(self)
 
     def connection_lost(self, _problem: Exception | None) -> None:
         """Whatever was on its way has no answer."""
         self._ended = True
         delivery, self.delivery = self.delivery, None
         if delivery is not None:
-            self._owner.answered(delivery, None)
-        self._owner.lost(self)
+            self._owner.on_answer(delivery, None)
+        self._owner.on_connection_lost(self)
 
     def drop(self) -> None:
         """Hang up."""

@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.demo.shared import up
+from duly.demo.shared import up_index
 from duly.server.shutdown import leave_at_once
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from duly.demo.settings import Settings
-    from duly.demo.shared import Shared
+    from duly.demo.shared import SharedCounters
 
 DOWNSTREAM = "downstream"
 # From linux/prctl.h.
@@ -35,11 +35,11 @@ FAILED = 70
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class StormContext:
     """What every process inherits."""
 
     settings: Settings
-    shared: Shared
+    shared: SharedCounters
     ingress: socket.socket
     """Where deliveries arrive: all processes that receive share it, so none is lost with one."""
     downstream: socket.socket
@@ -52,49 +52,49 @@ class World:
         """Where messages go."""
         return f"http://127.0.0.1:{self.downstream.getsockname()[1]}"
 
-    def up(self, slot: int) -> None:
+    def mark_up(self, slot: int) -> None:
         """Say that this process has begun to work."""
-        self.shared[up(slot)] = os.getpid()
+        self.shared[up_index(slot)] = os.getpid()
 
     def file(self, name: str) -> Path:
         """A file of this storm."""
         return self.settings.folder / name
 
 
-def run(world: World, name: str, work: Callable[[World], int]) -> None:
+def run_process(context: StormContext, name: str, work: Callable[[StormContext], int]) -> None:
     """Do the work of one process, to its end."""
-    detach(world, name)
+    detach(context, name)
     gc.unfreeze()
     code = FAILED
     try:
-        code = work(world)
+        code = work(context)
     except BaseException:
         logging.getLogger("duly.storm").exception("%s has failed", name)
     leave_at_once(code)
 
 
-def detach(world: World, name: str) -> None:
+def detach(context: StormContext, name: str) -> None:
     """Leave the terminal alone, and do not outlive the parent."""
     os.setpgid(0, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDWR)
-    log = world.file(f"{name}.log")
+    log = context.file(f"{name}.log")
     errors = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     for ours, standard in ((nothing, 0), (nothing, 1), (errors, 2)):
         os.dup2(ours, standard)
-    os.close(world.lifeline[1])
+    os.close(context.lifeline[1])
     # Elsewhere only the lifeline tells; and one of them is needed to clear up.
     if sys.platform == "linux" and name != DOWNSTREAM:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(message)s"))
-    handler.addFilter(Sparing())
+    handler.addFilter(RepeatFilter())
     logging.getLogger("duly").handlers = [handler]
     logging.getLogger("duly").setLevel(logging.WARNING)
 
 
-class Sparing(logging.Filter):
+class RepeatFilter(logging.Filter):
     """Lets the first few records of each kind pass: a storm says the same a million times."""
 
     MOST = 5

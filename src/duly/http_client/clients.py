@@ -31,7 +31,7 @@ INSTEAD = (
 )
 
 
-class Naming:
+class CallKeys:
     """Gives the calls of one job their keys.
 
     Args:
@@ -43,7 +43,7 @@ class Naming:
         # What was sent under each name so far.
         self._seen: dict[str, bytes] = {}
 
-    def name(self, request: httpx.Request, body: bytes | None, only: str | None) -> None:
+    def add_key(self, request: httpx.Request, body: bytes | None, only: str | None) -> None:
         """Add the key of a call; refuse one that changes something and has no name."""
         if request.method.upper() in SAFE:
             return
@@ -70,10 +70,12 @@ class Naming:
             )
 
 
-class NamedTransport(httpx.BaseTransport):
+class KeyedTransport(httpx.BaseTransport):
     """The guarded transport with the keys of one job; closing it leaves the connections open."""
 
-    def __init__(self, inner: httpx.BaseTransport, naming: Naming, name: str | None = None) -> None:
+    def __init__(
+        self, inner: httpx.BaseTransport, naming: CallKeys, name: str | None = None
+    ) -> None:
         self._inner = inner
         self._naming = naming
         self._name = name
@@ -81,15 +83,15 @@ class NamedTransport(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Name the call and send it."""
         unsafe = request.method.upper() not in SAFE
-        self._naming.name(request, request.read() if unsafe else None, self._name)
+        self._naming.add_key(request, request.read() if unsafe else None, self._name)
         return self._inner.handle_request(request)
 
 
-class AsyncNamedTransport(httpx.AsyncBaseTransport):
+class AsyncKeyedTransport(httpx.AsyncBaseTransport):
     """The same, awaited."""
 
     def __init__(
-        self, inner: httpx.AsyncBaseTransport, naming: Naming, name: str | None = None
+        self, inner: httpx.AsyncBaseTransport, naming: CallKeys, name: str | None = None
     ) -> None:
         self._inner = inner
         self._naming = naming
@@ -98,7 +100,7 @@ class AsyncNamedTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Name the call and send it."""
         unsafe = request.method.upper() not in SAFE
-        self._naming.name(request, await request.aread() if unsafe else None, self._name)
+        self._naming.add_key(request, await request.aread() if unsafe else None, self._name)
         return await self._inner.handle_async_request(request)
 
 
@@ -114,16 +116,16 @@ class Client(httpx.Client):
 
     def __init__(self, guarded: httpx.BaseTransport, key_of: Callable[[str], str]) -> None:
         self._guarded = guarded
-        self._naming = Naming(key_of)
+        self._naming = CallKeys(key_of)
         super().__init__(
-            transport=NamedTransport(guarded, self._naming),
+            transport=KeyedTransport(guarded, self._naming),
             trust_env=False,
             follow_redirects=False,
         )
 
     def transport(self, key: str | None = None) -> httpx.BaseTransport:
         """A transport for a library that is built on httpx; with ``key=`` for one unsafe call."""
-        return NamedTransport(self._guarded, self._naming, key)
+        return KeyedTransport(self._guarded, self._naming, key)
 
     def __enter__(self) -> Self:
         """Nothing: it is open as long as its job runs."""
@@ -168,20 +170,20 @@ class AsyncClient(httpx.AsyncClient):
         self,
         guarded: httpx.AsyncBaseTransport,
         key_of: Callable[[str], str],
-        promised: Callable[[str, Coroutine[Any, Any, httpx.Response]], Awaitable[httpx.Response]],
+        must_await: Callable[[str, Coroutine[Any, Any, httpx.Response]], Awaitable[httpx.Response]],
     ) -> None:
         self._guarded = guarded
-        self._promised = promised
-        self._naming = Naming(key_of)
+        self._must_await = must_await
+        self._naming = CallKeys(key_of)
         super().__init__(
-            transport=AsyncNamedTransport(guarded, self._naming),
+            transport=AsyncKeyedTransport(guarded, self._naming),
             trust_env=False,
             follow_redirects=False,
         )
 
     def transport(self, key: str | None = None) -> httpx.AsyncBaseTransport:
         """A transport for a library that is built on httpx; with ``key=`` for one unsafe call."""
-        return AsyncNamedTransport(self._guarded, self._naming, key)
+        return AsyncKeyedTransport(self._guarded, self._naming, key)
 
     async def request(
         self, method: str, url: Address, *, key: str | None = None, **options: Any
@@ -206,22 +208,22 @@ class AsyncClient(httpx.AsyncClient):
         self, url: Address, *, key: str | None = None, **options: Any
     ) -> Awaitable[httpx.Response]:
         """POST, with ``key=`` for the name of the call."""
-        return self._promised("job.http.post", self.request("POST", url, key=key, **options))
+        return self._must_await("job.http.post", self.request("POST", url, key=key, **options))
 
     def put(  # type: ignore[override]  # to know whether it was awaited
         self, url: Address, *, key: str | None = None, **options: Any
     ) -> Awaitable[httpx.Response]:
         """PUT, with ``key=`` for the name of the call."""
-        return self._promised("job.http.put", self.request("PUT", url, key=key, **options))
+        return self._must_await("job.http.put", self.request("PUT", url, key=key, **options))
 
     def patch(  # type: ignore[override]  # to know whether it was awaited
         self, url: Address, *, key: str | None = None, **options: Any
     ) -> Awaitable[httpx.Response]:
         """PATCH, with ``key=`` for the name of the call."""
-        return self._promised("job.http.patch", self.request("PATCH", url, key=key, **options))
+        return self._must_await("job.http.patch", self.request("PATCH", url, key=key, **options))
 
     def delete(  # type: ignore[override]  # to know whether it was awaited
         self, url: Address, *, key: str | None = None, **options: Any
     ) -> Awaitable[httpx.Response]:
         """DELETE, with ``key=`` for the name of the call."""
-        return self._promised("job.http.delete", self.request("DELETE", url, key=key, **options))
+        return self._must_await("job.http.delete", self.request("DELETE", url, key=key, **options))

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpcore
 
-from duly.http_client.deadlines import counted, left, piece
-from duly.http_client.stream import Secured, dialled
-from duly.outbox.egress import EgressRefused, literal_of, plainest
-from duly.service.threads import on_thread, within
+from duly.http_client.deadlines import count_head_bytes, read_size, time_left
+from duly.http_client.stream import TLSTarget, open_stream
+from duly.outbox.egress import EgressRefused, literal_of, unwrap_mapped
+from duly.service.threads import run_on_thread, run_with_timeout
 
 if TYPE_CHECKING:
     import ssl
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duly.outbox.networks import Address
 
 # What a name has led to, as the system's resolver says it; tests answer in its place.
-Answers = list[tuple[Any, ...]]
+AddressInfos = list[tuple[Any, ...]]
 # A host with more addresses than that is not tried at all of them.
 MOST_DIALLED = 4
 # Seconds for one address while there are others.
@@ -38,24 +38,26 @@ LONGEST_DIAL = 3.0
 SLICE = 16 * 1024
 
 
-def resolve(host: str, port: int) -> Answers:
+def resolve(host: str, port: int) -> AddressInfos:
     """Ask the system's resolver."""
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
-def checked(egress: Egress, target: Target, host: str, answers: Answers) -> list[str]:
+def allowed_addresses(
+    egress: Egress, target: Target, host: str, answers: AddressInfos
+) -> list[str]:
     """The addresses to dial; refused where any of them is."""
     literal = literal_of(host)
     given = [str(answer[4][0]) for answer in answers] if literal is None else [str(literal)]
-    addresses: list[Address] = [plainest(ip_address(text)) for text in dict.fromkeys(given)]
+    addresses: list[Address] = [unwrap_mapped(ip_address(text)) for text in dict.fromkeys(given)]
     if not addresses:
         raise httpcore.ConnectError(f"no address is known for {host}")
     for address in addresses:
         egress.check_address(target, address)
-    return [str(address) for address in in_turn(addresses)][:MOST_DIALLED]
+    return [str(address) for address in interleave_families(addresses)][:MOST_DIALLED]
 
 
-def in_turn(addresses: list[Address]) -> list[Address]:
+def interleave_families(addresses: list[Address]) -> list[Address]:
     """Addresses of both families in turn, each in the order of the resolver.
 
     A host whose route is broken in one family is reached in the other.
@@ -67,16 +69,16 @@ def in_turn(addresses: list[Address]) -> list[Address]:
     return list(dict.fromkeys(one for pair in pairs for one in pair if one is not None))
 
 
-def share(timeout: float | None, others: int) -> float | None:
+def connect_timeout(timeout: float | None, others: int) -> float | None:
     """How long to dial one address: not all the time that is left while there are others."""
-    rest = left(timeout, httpcore.ConnectTimeout)
+    rest = time_left(timeout, httpcore.ConnectTimeout)
     if rest is None:
         return LONGEST_DIAL if others else None
     return min(rest / (others + 1), LONGEST_DIAL) if others else rest
 
 
 @contextmanager
-def resolving(host: str) -> Iterator[None]:
+def as_connect_errors(host: str) -> Iterator[None]:
     """The errors of a look-up as those of a connection that could not be made."""
     try:
         yield
@@ -99,12 +101,14 @@ class Stream(httpcore.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Read what there is."""
-        return counted(self._inner.read(piece(max_bytes), left(timeout, httpcore.ReadTimeout)))
+        return count_head_bytes(
+            self._inner.read(read_size(max_bytes), time_left(timeout, httpcore.ReadTimeout))
+        )
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Write all of it, bit by bit: the layer below gives each bit the whole time anew."""
         for start in range(0, len(buffer), SLICE):
-            rest = left(timeout, httpcore.WriteTimeout)
+            rest = time_left(timeout, httpcore.WriteTimeout)
             self._inner.write(buffer[start : start + SLICE], rest)
 
     def close(self) -> None:
@@ -118,7 +122,7 @@ class Stream(httpcore.NetworkStream):
         timeout: float | None = None,
     ) -> Stream:
         """Go on under TLS; the certificate must be the host's."""
-        rest = left(timeout, httpcore.ConnectTimeout)
+        rest = time_left(timeout, httpcore.ConnectTimeout)
         return Stream(self._inner.start_tls(ssl_context, server_hostname, rest))
 
     def get_extra_info(self, info: str) -> Any:
@@ -126,11 +130,11 @@ class Stream(httpcore.NetworkStream):
         return self._inner.get_extra_info(info)
 
 
-class Dialler(httpcore.NetworkBackend):
+class Connector(httpcore.NetworkBackend):
     """Opens connections for code that blocks."""
 
     def __init__(
-        self, egress: Egress, target: Target, resolver: Callable[[str, int], Answers] = resolve
+        self, egress: Egress, target: Target, resolver: Callable[[str, int], AddressInfos] = resolve
     ) -> None:
         self._egress = egress
         self._target = target
@@ -146,10 +150,10 @@ class Dialler(httpcore.NetworkBackend):
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> Stream:
         """Resolve, check every answer, dial."""
-        addresses = checked(self._egress, self._target, host, self._answers(host, port))
+        addresses = allowed_addresses(self._egress, self._target, host, self._resolve(host, port))
         for others, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
             try:
-                rest = share(timeout, others)
+                rest = connect_timeout(timeout, others)
                 return Stream(
                     self._inner.connect_tcp(address, port, rest, local_address, socket_options)
                 )
@@ -158,12 +162,12 @@ class Dialler(httpcore.NetworkBackend):
                     raise
         raise httpcore.ConnectError(f"no address is known for {host}")
 
-    def _answers(self, host: str, port: int) -> Answers:
+    def _resolve(self, host: str, port: int) -> AddressInfos:
         if literal_of(host) is not None:
             return []
-        with resolving(host):
-            rest = left(None, httpcore.ConnectTimeout)
-            return within(lambda: self._resolver(host, port), rest)
+        with as_connect_errors(host):
+            rest = time_left(None, httpcore.ConnectTimeout)
+            return run_with_timeout(lambda: self._resolver(host, port), rest)
 
     def connect_unix_socket(
         self,
@@ -175,30 +179,32 @@ class Dialler(httpcore.NetworkBackend):
         raise refuse_socket()
 
 
-class AsyncDialler:
+class AsyncConnector:
     """Opens connections for code that is awaited."""
 
-    def __init__(self, egress: Egress, resolver: Callable[[str, int], Answers] = resolve) -> None:
+    def __init__(
+        self, egress: Egress, resolver: Callable[[str, int], AddressInfos] = resolve
+    ) -> None:
         self._egress = egress
         self._resolver = resolver
 
-    async def dial(
+    async def connect(
         self, target: Target, host: str, limit: float | None, tls: ssl.SSLContext
     ) -> AsyncStream:
         """Resolve, check every answer, dial; under TLS where the target says so."""
-        port, secured = target.port, Secured(tls, host) if target.scheme == "https" else None
-        addresses = checked(self._egress, target, host, await self._answers(host, port))
+        port, secured = target.port, TLSTarget(tls, host) if target.scheme == "https" else None
+        addresses = allowed_addresses(self._egress, target, host, await self._resolve(host, port))
         for others, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
             try:
-                return await dialled(address, port, share(limit, others), secured)
+                return await open_stream(address, port, connect_timeout(limit, others), secured)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 if not others:
                     raise
         raise httpcore.ConnectError(f"no address is known for {host}")
 
-    async def _answers(self, host: str, port: int) -> Answers:
+    async def _resolve(self, host: str, port: int) -> AddressInfos:
         if literal_of(host) is not None:
             return []
-        with resolving(host):
-            async with asyncio.timeout(left(None, httpcore.ConnectTimeout)):
-                return await on_thread(lambda: self._resolver(host, port))
+        with as_connect_errors(host):
+            async with asyncio.timeout(time_left(None, httpcore.ConnectTimeout)):
+                return await run_on_thread(lambda: self._resolver(host, port))

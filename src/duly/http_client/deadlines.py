@@ -24,7 +24,7 @@ PIECE = 16 * 1024
 
 
 @contextmanager
-def ending(until: float) -> Iterator[None]:
+def request_deadline(until: float) -> Iterator[None]:
     """Whatever waits inside waits no longer than until then, by the clock that never jumps."""
     token = UNTIL.set(until)
     try:
@@ -33,7 +33,7 @@ def ending(until: float) -> Iterator[None]:
         UNTIL.reset(token)
 
 
-def left(timeout: float | None, late: type[httpcore.TimeoutException]) -> float | None:
+def time_left(timeout: float | None, late: type[httpcore.TimeoutException]) -> float | None:
     """What a step may take: its own timeout, or what is left; raises where nothing is."""
     until = UNTIL.get()
     if until is None:
@@ -45,7 +45,7 @@ def left(timeout: float | None, late: type[httpcore.TimeoutException]) -> float 
 
 
 @contextmanager
-def within_a_head() -> Iterator[None]:
+def limited_head() -> Iterator[None]:
     """What is read inside is the head of an answer, and bounded: some never come to its end."""
     token = HEAD.set([MOST_OF_A_HEAD])
     try:
@@ -54,12 +54,12 @@ def within_a_head() -> Iterator[None]:
         HEAD.reset(token)
 
 
-def piece(most: int) -> int:
+def read_size(most: int) -> int:
     """How much to read at once: little of a head, so that nobody waits while it is parsed."""
     return most if HEAD.get() is None else min(most, PIECE)
 
 
-def counted(read: bytes) -> bytes:
+def count_head_bytes(read: bytes) -> bytes:
     """What was read, if a head may still be that long."""
     left_of_head = HEAD.get()
     if left_of_head is not None:

@@ -30,7 +30,7 @@ AT_ONCE = 100
 NO_LIMIT: dict[str, float | None] = {}
 
 
-class Head(NamedTuple):
+class ResponseHead(NamedTuple):
     """The head of an answer."""
 
     status: int
@@ -38,25 +38,27 @@ class Head(NamedTuple):
     extensions: dict[str, Any]
 
 
-class Speaker:
+class HTTP11Connection:
     """Sends requests over a line, one at a time, and reads their answers."""
 
-    def __init__(self, line: AsyncStream) -> None:
-        self._line = line
+    def __init__(self, stream: AsyncStream) -> None:
+        self._stream = stream
         self._state = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_OF_A_HEAD)
         self._timeouts = NO_LIMIT
         self._closed = False
 
-    async def ask(self, request: httpx.Request, headers: list[tuple[bytes, bytes]]) -> Head:
+    async def send_request(
+        self, request: httpx.Request, headers: list[tuple[bytes, bytes]]
+    ) -> ResponseHead:
         """Send a request whole, and read the head of its answer."""
         self._timeouts = request.extensions.get("timeout", NO_LIMIT)
         # A server may refuse before it has read everything, and what it says is worth reading.
         with suppress(httpcore.WriteError):
             await self._send(request, headers)
-        event: Any = await self._next()
+        event: Any = await self._next_event()
         while type(event) is h11.InformationalResponse and event.status_code != SWITCHING:
-            event = await self._next()
-        return Head(
+            event = await self._next_event()
+        return ResponseHead(
             event.status_code,
             event.headers.raw_items(),
             {"http_version": b"HTTP/" + event.http_version, "reason_phrase": event.reason},
@@ -74,15 +76,15 @@ class Speaker:
     async def _write(self, event: h11.Event, limit: float | None) -> None:
         written = self._state.send(event)
         if written:
-            await self._line.write(written, limit)
+            await self._stream.write(written, limit)
 
-    async def _next(self) -> h11.Event | type[h11.PAUSED]:
+    async def _next_event(self) -> h11.Event | type[h11.PAUSED]:
         """The next event of the answer."""
         while True:
             event = self._state.next_event()
             if event is not h11.NEED_DATA:
                 return event  # type: ignore[return-value]  # NEED_DATA is the only other one
-            data = await self._line.read(READ, self._timeouts.get("read"))
+            data = await self._stream.read(READ, self._timeouts.get("read"))
             if not data and self._state.their_state is h11.SEND_RESPONSE:
                 raise httpcore.RemoteProtocolError("the server hung up without an answer")
             self._state.receive_data(data)
@@ -90,13 +92,13 @@ class Speaker:
     async def body(self) -> AsyncIterator[bytes]:
         """The body of the answer, as it arrives; others have their turn between many parts."""
         parts = 0
-        while type(event := await self._next()) is h11.Data:
+        while type(event := await self._next_event()) is h11.Data:
             yield bytes(event.data)
             parts += 1
             if parts % AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    async def over(self) -> None:
+    async def finish_response(self) -> None:
         """The answer was read, or is of no interest: ready for the next request, or closed."""
         if self._state.our_state is h11.DONE and self._state.their_state is h11.DONE:
             self._state.start_next_cycle()
@@ -111,9 +113,9 @@ class Speaker:
         """
         if self._closed or self._state.our_state is not h11.IDLE:
             return False
-        return not self._state.trailing_data[0] and self._line.idle
+        return not self._state.trailing_data[0] and self._stream.idle
 
     async def aclose(self) -> None:
         """Close the line."""
         self._closed = True
-        await self._line.aclose()
+        await self._stream.aclose()

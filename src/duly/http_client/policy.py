@@ -26,7 +26,7 @@ MOST_READ = 10 * 1024 * 1024
 
 
 @contextmanager
-def spoken_as_httpx(request: httpx.Request) -> Iterator[None]:
+def as_httpx_errors(request: httpx.Request) -> Iterator[None]:
     """The errors of the layer below under the names that users of httpx know."""
     try:
         yield
@@ -41,7 +41,7 @@ def spoken_as_httpx(request: httpx.Request) -> Iterator[None]:
         raise httpx.UnsupportedProtocol(str(problem), request=request) from problem
 
 
-def uncompressed(request: httpx.Request) -> list[tuple[bytes, bytes]]:
+def identity_headers(request: httpx.Request) -> list[tuple[bytes, bytes]]:
     """The headers of a request, never asking for a compressed answer."""
     headers = [
         (name, value) for name, value in request.headers.raw if name.lower() != b"accept-encoding"
@@ -64,7 +64,7 @@ def refuse_longer(read: int, limit: int, request: httpx.Request) -> None:
         raise httpx.ReadError(f"the answer is longer than {limit:,} bytes", request=request)
 
 
-def repeatable(request: httpx.Request, problem: BaseException) -> bool:
+def is_repeatable(request: httpx.Request, problem: BaseException) -> bool:
     """Whether to try once more on a new connection, after one that was kept has failed.
 
     The other side may have closed it at that very moment. What it did before that it knows by the
@@ -76,14 +76,14 @@ def repeatable(request: httpx.Request, problem: BaseException) -> bool:
     return isinstance(problem, broken) and whole and known
 
 
-def trusting() -> ssl.SSLContext:
+def ssl_context() -> ssl.SSLContext:
     """Whom to believe under TLS: the usual authorities, or those that the environment names."""
     names = (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-    return trusting_by(names)
+    return cached_ssl_context(names)
 
 
 @lru_cache(maxsize=4)
-def trusting_by(_: tuple[str | None, ...]) -> ssl.SSLContext:
+def cached_ssl_context(_: tuple[str | None, ...]) -> ssl.SSLContext:
     """Made once: to read the certificates of all authorities takes tens of milliseconds."""
     context = httpx.create_ssl_context()
     context.set_alpn_protocols(["http/1.1"])
@@ -102,6 +102,6 @@ def origin_of(request: httpx.Request) -> httpcore.Origin:
     return httpcore.Origin(url.raw_scheme, url.raw_host, url.port or usual)
 
 
-def spelled(request: httpx.Request) -> Hashable:
+def pool_key(request: httpx.Request) -> Hashable:
     """What a connection can be used again for: the layer below compares the spelling of a host."""
     return request.url.raw_scheme, request.url.raw_host, request.url.port

@@ -24,7 +24,7 @@ SWEEP = 0.5
 Connection = TypeVar("Connection")
 
 
-class Heap(Generic[Connection]):
+class Pool(Generic[Connection]):
     """What is free and what is in use; any thread may ask.
 
     Args:
@@ -33,10 +33,10 @@ class Heap(Generic[Connection]):
 
     def __init__(self, usable: Callable[[Connection], bool]) -> None:
         self._usable = usable
-        self.begin()
-        HEAPS.add(self)
+        self.reset()
+        POOLS.add(self)
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """With nothing; in a forked child, too: a connection must not have two owners."""
         self._lock = threading.Lock()
         self._free: dict[Hashable, list[tuple[float, Connection]]] = {}
@@ -45,7 +45,7 @@ class Heap(Generic[Connection]):
         self._swept = time.monotonic()
         self._closed = False
 
-    def take(self, origin: Hashable) -> tuple[Connection | None, list[Connection]]:
+    def acquire(self, origin: Hashable) -> tuple[Connection | None, list[Connection]]:
         """The last one that became free, if it is still good; and those to close."""
         over: list[Connection] = []
         with self._lock:
@@ -60,12 +60,12 @@ class Heap(Generic[Connection]):
             self._free.pop(origin, None)
         return None, over
 
-    def add(self, connection: Connection) -> None:
+    def add_busy(self, connection: Connection) -> None:
         """One that was made, and is in use."""
         with self._lock:
             self._busy.add(connection)
 
-    def put(self, origin: Hashable, connection: Connection) -> list[Connection]:
+    def release(self, origin: Hashable, connection: Connection) -> list[Connection]:
         """One whose answer was read, or given up; returns those to close, perhaps itself."""
         with self._lock:
             self._busy.discard(connection)
@@ -75,7 +75,7 @@ class Heap(Generic[Connection]):
             self._count += 1
             return self._sweep()
 
-    def drop(self, connection: Connection) -> None:
+    def discard(self, connection: Connection) -> None:
         """One that failed; who had it closes it."""
         with self._lock:
             self._busy.discard(connection)
@@ -108,13 +108,13 @@ class Heap(Generic[Connection]):
             return left
 
 
-HEAPS: WeakSet[Heap[Any]] = WeakSet()
+POOLS: WeakSet[Pool[Any]] = WeakSet()
 
 
-def begin_anew() -> None:
+def reset_after_fork() -> None:
     """After a fork, in the child; what the parent has open is left to it."""
-    for heap in list(HEAPS):
-        heap.begin()
+    for heap in list(POOLS):
+        heap.reset()
 
 
-os.register_at_fork(after_in_child=begin_anew)
+os.register_at_fork(after_in_child=reset_after_fork)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import httpcore
 
-from duly.http_client.deadlines import counted, left, piece
+from duly.http_client.deadlines import count_head_bytes, read_size, time_left
 
 if TYPE_CHECKING:
     import ssl
@@ -25,14 +25,14 @@ MOST_KEPT = 64 * 1024
 MOST_GATHERED = 64 * 1024
 
 
-class Secured(NamedTuple):
+class TLSTarget(NamedTuple):
     """Whom to believe under TLS, and whose certificate it must be."""
 
     trusted: ssl.SSLContext
     host: str
 
 
-class Line(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """What has arrived, and whether more may be written. One reads, and one writes."""
 
     def __init__(self) -> None:
@@ -41,8 +41,8 @@ class Line(asyncio.Protocol):
         self._over = False
         self._problem: Exception | None = None
         self._reading: asyncio.Future[None] | None = None
-        self._clear = asyncio.Event()
-        self._clear.set()
+        self._writable = asyncio.Event()
+        self._writable.set()
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -66,15 +66,15 @@ class Line(asyncio.Protocol):
         """It is over, in peace or not."""
         self._over, self._problem = True, self._problem or exc
         self._wake()
-        self._clear.set()
+        self._writable.set()
 
     def pause_writing(self) -> None:
         """The other side takes less than it is given."""
-        self._clear.clear()
+        self._writable.clear()
 
     def resume_writing(self) -> None:
         """It has caught up."""
-        self._clear.set()
+        self._writable.set()
 
     def _wake(self) -> None:
         if self._reading is not None and not self._reading.done():
@@ -100,19 +100,19 @@ class Line(asyncio.Protocol):
             self.transport.resume_reading()
         return found
 
-    async def clear(self) -> None:
+    async def wait_writable(self) -> None:
         """Wait until more may be written."""
-        await self._clear.wait()
+        await self._writable.wait()
         if self._over:
             raise httpcore.WriteError("the connection is over") from self._problem
 
     @property
     def idle(self) -> bool:
         """Whether it is open, and nothing has arrived that nobody has read."""
-        return not self._arrived and not self._over and not readable(self.transport)
+        return not self._arrived and not self._over and not is_readable(self.transport)
 
 
-def readable(transport: asyncio.Transport | None) -> bool:
+def is_readable(transport: asyncio.Transport | None) -> bool:
     """Whether something has arrived that the event loop has not seen yet."""
     found = None if transport is None else transport.get_extra_info("socket")
     if found is None or found.fileno() < 0:
@@ -123,7 +123,7 @@ def readable(transport: asyncio.Transport | None) -> bool:
 
 
 @contextmanager
-def late_as(late: type[httpcore.TimeoutException]) -> Iterator[None]:
+def timeout_as(late: type[httpcore.TimeoutException]) -> Iterator[None]:
     """A wait that took too long, by the name of what was waited for."""
     try:
         yield
@@ -134,66 +134,66 @@ def late_as(late: type[httpcore.TimeoutException]) -> Iterator[None]:
 class AsyncStream:
     """One connection, over a line."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._gathered: list[bytes] = []
         self._size = 0
 
     async def read(self, most: int, limit: float | None) -> bytes:
         """Write what was gathered, and read what there is."""
-        rest = left(limit, httpcore.ReadTimeout)
+        rest = time_left(limit, httpcore.ReadTimeout)
         self._flush()
-        with late_as(httpcore.ReadTimeout):
+        with timeout_as(httpcore.ReadTimeout):
             async with asyncio.timeout(rest):
-                return counted(await self._line.read(piece(most)))
+                return count_head_bytes(await self._connection.read(read_size(most)))
 
     async def write(self, buffer: bytes, limit: float | None) -> None:
         """Gather it: nobody answers a part of a request, so that all of it can go at once."""
-        rest = left(limit, httpcore.WriteTimeout)
+        rest = time_left(limit, httpcore.WriteTimeout)
         self._gathered.append(buffer)
         self._size += len(buffer)
         if self._size < MOST_GATHERED:
             return
         self._flush()
-        with late_as(httpcore.WriteTimeout):
+        with timeout_as(httpcore.WriteTimeout):
             async with asyncio.timeout(rest):
-                await self._line.clear()
+                await self._connection.wait_writable()
 
     def _flush(self) -> None:
         """Hand over what was gathered; how that fails is told by the next wait.
 
         A connection that the other side has closed takes nothing, but may hold its last words.
         """
-        transport = self._line.transport
+        transport = self._connection.transport
         if self._gathered and transport is not None and not transport.is_closing():
             transport.write(b"".join(self._gathered))
         self._gathered, self._size = [], 0
 
     async def aclose(self) -> None:
         """Close the connection; whatever is still under way has no taker."""
-        self._line.close()
+        self._connection.close()
         await asyncio.sleep(0)  # that is when the event loop closes the socket
 
     @property
     def idle(self) -> bool:
         """Whether it is open, and nothing has arrived that nobody has read."""
-        return self._line.idle
+        return self._connection.idle
 
 
-async def dialled(
-    address: str, port: int, limit: float | None, secured: Secured | None
+async def open_stream(
+    address: str, port: int, limit: float | None, tls_target: TLSTarget | None
 ) -> AsyncStream:
     """A connection to an address, which is no name; under TLS from its first byte where asked.
 
     What somebody wrote in the clear before that is never taken for an answer.
     """
     loop = asyncio.get_running_loop()
-    tls, name = (None, None) if secured is None else secured
+    tls, name = (None, None) if tls_target is None else tls_target
     try:
-        with late_as(httpcore.ConnectTimeout):
+        with timeout_as(httpcore.ConnectTimeout):
             async with asyncio.timeout(limit):
                 _, line = await loop.create_connection(
-                    Line, address, port, ssl=tls, server_hostname=name
+                    Connection, address, port, ssl=tls, server_hostname=name
                 )
     except OSError as problem:  # those of TLS are among them
         raise httpcore.ConnectError(str(problem)) from problem

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any
 import httpcore
 import httpx
 
-from duly.http_client.connect import Dialler, resolve
-from duly.http_client.deadlines import ending, within_a_head
+from duly.http_client.connect import Connector, resolve
+from duly.http_client.deadlines import limited_head, request_deadline
 from duly.http_client.policy import (
     MOST_READ,
     address_of,
+    as_httpx_errors,
+    identity_headers,
+    is_repeatable,
     origin_of,
+    pool_key,
     refuse_compressed,
     refuse_longer,
-    repeatable,
-    spelled,
-    spoken_as_httpx,
-    trusting,
-    uncompressed,
+    ssl_context,
 )
-from duly.http_client.pool import Heap
+from duly.http_client.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from duly.http_client.connect import Answers
+    from duly.http_client.connect import AddressInfos
     from duly.outbox.egress import Egress, Target
 
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 REDIRECTING = ("sni_hostname", "target")
 
 
-def lowered(request: httpx.Request) -> httpcore.Request:
+def to_httpcore(request: httpx.Request) -> httpcore.Request:
     """A request as the layer below takes it."""
     return httpcore.Request(
         method=request.method,
@@ -45,7 +45,7 @@ def lowered(request: httpx.Request) -> httpcore.Request:
             port=request.url.port,
             target=request.url.raw_path,
         ),
-        headers=uncompressed(request),
+        headers=identity_headers(request),
         content=request.stream,
         extensions={
             name: value for name, value in request.extensions.items() if name not in REDIRECTING
@@ -53,7 +53,7 @@ def lowered(request: httpx.Request) -> httpcore.Request:
     )
 
 
-class Answer(httpx.SyncByteStream):
+class ResponseBody(httpx.SyncByteStream):
     """The body of an answer, read in time and up to a limit."""
 
     def __init__(
@@ -62,19 +62,19 @@ class Answer(httpx.SyncByteStream):
         request: httpx.Request,
         until: float,
         limit: int,
-        over: Callable[[], None],
+        on_close: Callable[[], None],
     ) -> None:
         self._stream = stream
         self._request = request
         self._until = until
         self._limit = limit
-        self._over = over
+        self._on_close = on_close
         self._given_back = False
 
     def __iter__(self) -> Iterator[bytes]:
         read, parts = 0, iter(self._stream)
         while True:
-            with spoken_as_httpx(self._request), ending(self._until):
+            with as_httpx_errors(self._request), request_deadline(self._until):
                 part = next(parts, None)
             if part is None:
                 return
@@ -88,10 +88,10 @@ class Answer(httpx.SyncByteStream):
             return
         self._given_back = True
         self._stream.close()
-        self._over()
+        self._on_close()
 
 
-class Guarded(httpx.BaseTransport):
+class GuardedTransport(httpx.BaseTransport):
     """Sends what the egress guard lets out."""
 
     def __init__(
@@ -99,65 +99,65 @@ class Guarded(httpx.BaseTransport):
         egress: Egress,
         *,
         limit: int = MOST_READ,
-        resolver: Callable[[str, int], Answers] = resolve,
+        resolver: Callable[[str, int], AddressInfos] = resolve,
     ) -> None:
         self._egress = egress
         self._limit = limit
         self._resolver = resolver
-        self._tls = trusting()
-        self._heap: Heap[httpcore.HTTPConnection] = Heap(usable)
+        self._tls = ssl_context()
+        self._pool: Pool[httpcore.HTTPConnection] = Pool(is_usable)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request."""
         until = time.monotonic() + self._egress.deadline.total_seconds()
-        return self._sent(request, until)
+        return self._send(request, until)
 
-    def _sent(self, request: httpx.Request, until: float) -> httpx.Response:
+    def _send(self, request: httpx.Request, until: float) -> httpx.Response:
         target = self._egress.check(address_of(request))
-        connection, kept = self._connection(target, request)
+        connection, kept = self._acquire_connection(target, request)
         try:
-            with spoken_as_httpx(request), ending(until), within_a_head():
-                response = connection.handle_request(lowered(request))
+            with as_httpx_errors(request), request_deadline(until), limited_head():
+                response = connection.handle_request(to_httpcore(request))
             refuse_compressed(response.headers, request)
         except BaseException as problem:
-            self._heap.drop(connection)
+            self._pool.discard(connection)
             connection.close()
-            if kept and repeatable(request, problem):
-                return self._sent(request, until)
+            if kept and is_repeatable(request, problem):
+                return self._send(request, until)
             raise
 
         def over() -> None:
-            closed(self._heap.put(spelled(request), connection))
+            close_all(self._pool.release(pool_key(request), connection))
 
         return httpx.Response(
             response.status,
             headers=response.headers,
-            stream=Answer(response.stream, request, until, self._limit, over),
+            stream=ResponseBody(response.stream, request, until, self._limit, over),
             extensions=response.extensions,
         )
 
-    def _connection(
+    def _acquire_connection(
         self, target: Target, request: httpx.Request
     ) -> tuple[httpcore.HTTPConnection, bool]:
         """One that was kept and is still good, or a new one; and whether it was kept."""
-        found, over = self._heap.take(spelled(request))
-        closed(over)
+        found, over = self._pool.acquire(pool_key(request))
+        close_all(over)
         if found is not None:
             return found, True
         made = httpcore.HTTPConnection(
             origin_of(request),
             ssl_context=self._tls,
-            network_backend=Dialler(self._egress, target, self._resolver),
+            network_backend=Connector(self._egress, target, self._resolver),
         )
-        self._heap.add(made)
+        self._pool.add_busy(made)
         return made, False
 
     def close(self) -> None:
         """Close every connection."""
-        closed(self._heap.close())
+        close_all(self._pool.close())
 
 
-def usable(connection: httpcore.HTTPConnection) -> bool:
+def is_usable(connection: httpcore.HTTPConnection) -> bool:
     """Whether a connection can carry another request: free, open, and with nothing left to read.
 
     What a receiver sent beyond its answer would be taken for the answer to the next request.
@@ -169,7 +169,7 @@ def usable(connection: httpcore.HTTPConnection) -> bool:
     return not trailing[0]
 
 
-def closed(connections: list[httpcore.HTTPConnection]) -> None:
+def close_all(connections: list[httpcore.HTTPConnection]) -> None:
     """Close what is over."""
     for connection in connections:
         connection.close()

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.core.session import Value
-    from duly.inbox.new_event import Arrival
+    from duly.inbox.new_event import NewEvent
 
 NO_DIGEST = bytes(32)
 
 
-def batch_values(arrivals: Sequence[Arrival]) -> dict[str, Value]:
+def batch_values(arrivals: Sequence[NewEvent]) -> dict[str, Value]:
     """All parameters of ``inbox_accept``."""
     return {**event_values(arrivals), **job_values(arrivals)}
 
 
-def event_values(arrivals: Sequence[Arrival]) -> dict[str, Value]:
+def event_values(arrivals: Sequence[NewEvent]) -> dict[str, Value]:
     """What is written about the events themselves."""
     kinds: dict[tuple[object, ...], int] = {}
     each: list[tuple[object, ...]] = []
@@ -33,7 +33,7 @@ def event_values(arrivals: Sequence[Arrival]) -> dict[str, Value]:
     start = 0
     for one in arrivals:
         body = one.body or b""
-        kind = kinds.setdefault(shared(one), len(kinds))
+        kind = kinds.setdefault(shared_fields(one), len(kinds))
         sizes = (start, len(one.headers), len(body))
         each.append((kind, one.event_id, one.event_time, *sizes))
         fixed += (one.digest, one.fingerprint, one.token)
@@ -49,7 +49,7 @@ def event_values(arrivals: Sequence[Arrival]) -> dict[str, Value]:
     }
 
 
-def job_values(arrivals: Sequence[Arrival]) -> dict[str, Value]:
+def job_values(arrivals: Sequence[NewEvent]) -> dict[str, Value]:
     """The jobs of all events, each with the place of its own."""
     handlers: dict[tuple[str, str, int], int] = {}
     jobs = [(place, job) for place, one in enumerate(arrivals) for job in one.jobs]
@@ -65,7 +65,7 @@ def job_values(arrivals: Sequence[Arrival]) -> dict[str, Value]:
     }
 
 
-def shared(one: Arrival) -> tuple[object, ...]:
+def shared_fields(one: NewEvent) -> tuple[object, ...]:
     """What an arrival has in common with most others of its batch."""
     return (
         one.scope,

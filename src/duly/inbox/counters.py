@@ -15,7 +15,7 @@ from duly.inbox.statements import COUNTERS_ADD, DELIVERIES_NOTE
 
 if TYPE_CHECKING:
     from duly.core.session import Runner, Session
-    from duly.inbox.new_event import Arrival
+    from duly.inbox.new_event import NewEvent
 
 # Enough to see what a sender does; a storm of copies must fill neither memory nor a table.
 NOTES_KEPT = 500
@@ -33,7 +33,7 @@ class Note(NamedTuple):
     remote: str | None
 
 
-class Tally:
+class PendingCounters:
     """Sums and notes until the next flush. One thread or event loop at a time changes it."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Tally:
         """Count one."""
         self.counts[scope, name] += 1
 
-    def note(self, arrival: Arrival, outcome: str, at: int) -> None:
+    def note(self, arrival: NewEvent, outcome: str, at: int) -> None:
         """Note one more arrival of a known event."""
         if len(self.notes) < NOTES_KEPT:
             self.notes.append(
@@ -61,13 +61,13 @@ class Tally:
                 )
             )
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: PendingCounters) -> None:
         """Take back what could not be written."""
         self.counts.update(other.counts)
         self.notes = (other.notes + self.notes)[:NOTES_KEPT]
 
 
-async def flush(runner: Runner, tally: Tally) -> None:
+async def flush(runner: Runner, tally: PendingCounters) -> None:
     """Write sums and notes in a transaction of their own."""
 
     async def write(session: Session) -> None:

@@ -36,7 +36,7 @@ class StillAtWork(Misuse):
     """The event has a job that is ready or leased: it is processed without being sent again."""
 
 
-async def forgotten(runner: Runner, scope: str, event_id: str) -> Forgotten:
+async def forget_committed(runner: Runner, scope: str, event_id: str) -> Forgotten:
     """Forget an event for an operator."""
     # A second run after a lost reply would find nothing to forget, although the first had forgotten
     # it; or forget the event once more that was received in between.

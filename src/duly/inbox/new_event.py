@@ -10,13 +10,20 @@ import hashlib
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.core.keys import Key, as_bytes, digest, measured, measured_scope, readable
+from duly.core.keys import (
+    Key,
+    as_bytes,
+    digest,
+    length_prefixed,
+    length_prefixed_scope,
+    readable_text,
+)
 
 if TYPE_CHECKING:
     from duly.core.session import Value
     from duly.jobs.enqueue import EventJob
 
-EVENT = measured(b"event")
+EVENT = length_prefixed(b"event")
 
 
 class Status(StrEnum):
@@ -40,7 +47,7 @@ class Flag(StrEnum):
     FORGOTTEN = "forgotten"
 
 
-class Arrival(NamedTuple):
+class NewEvent(NamedTuple):
     """One event of one delivery. Times are in microseconds; a ttl of None is for ever."""
 
     id: str
@@ -99,7 +106,7 @@ class Arrival(NamedTuple):
         }
 
 
-class Outcome(NamedTuple):
+class EventOutcome(NamedTuple):
     """What became of an arrival; ``body_differs`` is a fact about a duplicate, not an error."""
 
     status: Status
@@ -112,15 +119,17 @@ def event_digest(scope: str, key: str) -> bytes:
     Not the one of the user's own ``dedup`` with the same scope and key: a handler that asks the
     ledger about the event it handles must not find the inbox's claim.
     """
-    return hashlib.sha256(EVENT + measured_scope(scope) + measured(as_bytes(key))).digest()
+    return hashlib.sha256(
+        EVENT + length_prefixed_scope(scope) + length_prefixed(as_bytes(key))
+    ).digest()
 
 
 def event_key(scope: str, event_id: str) -> Key:
     """The key of an event by the name its sender gave it."""
-    return Key(scope, event_digest(scope, event_id), readable(as_bytes(event_id)))
+    return Key(scope, event_digest(scope, event_id), readable_text(as_bytes(event_id)))
 
 
-def audit_key(arrival: Arrival, *more: bytes) -> Key:
+def audit_key(arrival: NewEvent, *more: bytes) -> Key:
     """The key under which the body of a conflict is stored once, however often it is sent."""
     parts = (b"conflict", as_bytes(arrival.scope), arrival.fingerprint, *more)
     return Key(arrival.scope, digest(*parts), arrival.key_text)

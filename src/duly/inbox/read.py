@@ -9,17 +9,17 @@ from duly.core.clock import from_microseconds
 from duly.inbox.event import Event
 from duly.jobs.statements import EVENTS_READ
 from duly.webhooks.delivery import Delivery
-from duly.webhooks.selectors import Reading
+from duly.webhooks.selectors import DeliveryReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.core.session import Row, Session
     from duly.inbox.route import Route
-    from duly.jobs.lease import Leased
+    from duly.jobs.lease import LeasedJob
 
 
-async def read_events(session: Session, leases: Sequence[Leased]) -> dict[str, Row]:
+async def read_events(session: Session, leases: Sequence[LeasedJob]) -> dict[str, Row]:
     """The rows of the events that these jobs are about, by id."""
     wanted = sorted({leased.event for leased in leases if leased.event is not None})
     if not wanted:
@@ -33,7 +33,9 @@ def event_from(row: Row, routes: Mapping[str, Route]) -> Event:
     route = routes.get(f"/{row['source']}")
     body = b"" if row["body"] is None else bytes(row["body"])
     headers: dict[str, str] = json.loads(bytes(row["headers"]))
-    found, form = said(route, headers, body, from_microseconds(row["received_at"]).timestamp())
+    found, form = parse_body(
+        route, headers, body, from_microseconds(row["received_at"]).timestamp()
+    )
     time = row["event_time"]
     tenant, slash, _ = row["scope"].rpartition("/")
     return Event(
@@ -50,7 +52,7 @@ def event_from(row: Row, routes: Mapping[str, Route]) -> Event:
     )
 
 
-def said(
+def parse_body(
     route: Route | None, headers: Mapping[str, str], body: bytes, now: float
 ) -> tuple[Any, tuple[tuple[str, str], ...]]:
     """What a body says, as JSON and as a form."""
@@ -58,6 +60,6 @@ def said(
         return None, ()
     source = route.source
     delivery = Delivery(dict(headers), body, source.url, "POST", now)
-    reading = Reading(delivery, source.limits, source.provider)
-    parsed = reading.parsed.value
+    reading = DeliveryReader(delivery, source.limits, source.provider)
+    parsed = reading.document.value
     return (None if reading.odd else parsed), tuple(reading.form)

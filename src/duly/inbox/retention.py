@@ -24,7 +24,7 @@ async def prune_bodies(runner: Runner, limit: int) -> int:
     async def strip(session: Session) -> int:
         return len(await session.rows(EVENTS_STRIP, limit=limit))
 
-    return await runner.run_single(strip, wait=WAIT)
+    return await runner.run_autocommit(strip, wait=WAIT)
 
 
 async def prune_counters(runner: Runner, limit: int) -> int:
@@ -34,7 +34,7 @@ async def prune_counters(runner: Runner, limit: int) -> int:
     async def delete(session: Session) -> int:
         return len(await session.rows(COUNTERS_PRUNE, age=age, limit=limit))
 
-    return await runner.run_single(delete, wait=WAIT)
+    return await runner.run_autocommit(delete, wait=WAIT)
 
 
 async def prune_events(runner: Runner, limit: int) -> int:

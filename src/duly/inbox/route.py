@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from duly.webhooks.verified import Verified
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-TAKEN: Final = ("healthz", "readyz")
+RESERVED_NAMES: Final = ("healthz", "readyz")
 # More than any provider sends except GitHub (25 MiB at most); raise it for a source that needs it.
 BODY_LIMIT: Final = 1024 * 1024
 MOST_LIMIT: Final = 512 * 1024 * 1024
@@ -48,7 +48,7 @@ class Route:
     bodies: int | None
     headers: tuple[str, ...]
     # Whether the provider asks questions without a signature, which GET may carry.
-    asks: bool
+    answers_handshakes: bool
     # What its handlers may enqueue.
     jobs: Registry
     handlers: Handlers = field(default_factory=Handlers)
@@ -87,12 +87,12 @@ def checked_name(name: object) -> str:
             "a source's name is a part of its path: 1 to 100 letters, digits, dots, hyphens and "
             "underscores"
         )
-    if name in TAKEN:
+    if name in RESERVED_NAMES:
         raise Misuse(f"/{name} is where duly itself answers: choose another name")
     return name
 
 
-def needed(source: Source) -> timedelta:
+def shortest_retention(source: Source) -> timedelta:
     """The shortest memory that is safe: for as long as a copy may come and still be genuine.
 
     A tolerance longer than the retries was chosen because retries carry their first time; it
@@ -105,7 +105,7 @@ def needed(source: Source) -> timedelta:
 
 def checked_keep(keep: object, source: Source) -> int | None:
     """How long claims are kept; refuse to forget an event while its sender may still repeat it."""
-    least = needed(source)
+    least = shortest_retention(source)
     if keep is None:
         return None
     if keep == AS_NEEDED:

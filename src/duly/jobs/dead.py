@@ -14,8 +14,8 @@ from duly.core.clock import from_microseconds
 from duly.core.defaults import WAIT
 from duly.core.errors import Misuse
 from duly.core.exports import export
-from duly.core.failures import Failure, read
-from duly.core.redaction import REACH, cleaned, redacted
+from duly.core.failures import Failure, decode_failure
+from duly.core.redaction import REACH, clean_text, redact
 from duly.jobs.resolve import UnknownEffect, digest_of, unknown_effects
 from duly.jobs.statements import (
     HISTORY_DISCARDED,
@@ -96,7 +96,7 @@ class EventOfDead(NamedTuple):
         return self.size is not None and self.size > SHOWN_BYTES
 
 
-class Selection(NamedTuple):
+class JobSelection(NamedTuple):
     """Which dead letters are meant. Times are in microseconds; None asks for nothing."""
 
     id: str | None = None
@@ -110,12 +110,12 @@ class Selection(NamedTuple):
         """The parameters of a statement."""
         return self._asdict()
 
-    def ended(self, until: int) -> Selection:
+    def with_until(self, until: int) -> JobSelection:
         """The same, with an earlier end."""
         return self._replace(until=until)
 
 
-def selection(job_id: object, **filters: object) -> Selection:
+def job_selection(job_id: object, **filters: object) -> JobSelection:
     """What a caller asked for, checked."""
     given = {name: value for name, value in filters.items() if value is not None}
     if job_id is not None and given:
@@ -124,10 +124,10 @@ def selection(job_id: object, **filters: object) -> Selection:
         name: checked_time(name, value) if name in TIMES else checked_text(name, value)
         for name, value in given.items()
     }
-    return Selection(None if job_id is None else checked_id(job_id), **checked)
+    return JobSelection(None if job_id is None else checked_id(job_id), **checked)
 
 
-async def listed(runner: Runner, which: Selection, limit: int) -> list[DeadLetter]:
+async def list_dead(runner: Runner, which: JobSelection, limit: int) -> list[DeadLetter]:
     """Dead letters, the latest first."""
 
     async def look(session: Session) -> list[DeadLetter]:
@@ -135,7 +135,7 @@ async def listed(runner: Runner, which: Selection, limit: int) -> list[DeadLette
         unknown = await unknown_effects(session, rows)
         return [letter_from(row, unknown.get(digest_of(row), ())) for row in rows]
 
-    return await runner.run_single(look, wait=WAIT)
+    return await runner.run_autocommit(look, wait=WAIT)
 
 
 def letter_from(row: Row, unknown: tuple[UnknownEffect, ...]) -> DeadLetter:
@@ -154,7 +154,7 @@ def letter_from(row: Row, unknown: tuple[UnknownEffect, ...]) -> DeadLetter:
         max_attempts=row["max_attempts"],
         created_at=from_microseconds(row["created_at"]),
         dead_at=from_microseconds(row["dead_at"]),
-        failure=read(row["last_error"]),
+        failure=decode_failure(row["last_error"]),
         unknown=unknown,
     )
 
@@ -167,7 +167,7 @@ async def read_event(runner: Runner, job: str) -> EventOfDead | None:
         rows = await session.rows(JOBS_DEAD_EVENT, id=job, most=SHOWN_BYTES + REACH)
         return event_from(rows[0]) if rows else None
 
-    return await runner.run_single(look, wait=WAIT)
+    return await runner.run_autocommit(look, wait=WAIT)
 
 
 def event_from(row: Row) -> EventOfDead:
@@ -188,10 +188,10 @@ def body_text(body: bytes) -> str:
     """The beginning of a body as text, with a mark for everything that looks like a secret."""
     shown = body[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
     rest = body[SHOWN_BYTES:].decode("utf-8", "backslashreplace")
-    return redacted(cleaned(shown + rest), (), 0, len(cleaned(shown)))
+    return redact(clean_text(shown + rest), (), 0, len(clean_text(shown)))
 
 
-async def discarded(runner: Runner, job: str) -> bool:
+async def discard_dead(runner: Runner, job: str) -> bool:
     """Delete a dead job and remember that; False where it is not dead, or not there."""
 
     async def delete(session: Session) -> bool:

@@ -18,13 +18,13 @@ from duly.core.errors import Held, Misuse, NotStorable, StoreUnavailable
 from duly.core.keys import as_bytes, digest
 from duly.core.retry import Dead
 from duly.core.validation import checked_scope, kind
-from duly.jobs.lease import lost
+from duly.jobs.lease import lease_lost_error
 from duly.jobs.statements import EFFECTS_INTEND, EFFECTS_READ, EFFECTS_UNDO, EFFECTS_WRITE
 
 if TYPE_CHECKING:
     from duly.core.json_bytes import Json
     from duly.core.session import Operation, Row, Runner, Session, Value
-    from duly.jobs.lease import Leased
+    from duly.jobs.lease import LeasedJob
 
 # Each waits for seconds by itself, for a connection or for an answer.
 TRIES = 4
@@ -39,7 +39,7 @@ Choice = Literal["retry", "park"]
 Unknown = Choice | Callable[[str], Any]
 
 
-def whose(scope: str, job: str, event_id: str | None, handler: str) -> tuple[bytes, ...]:
+def owner_parts(scope: str, job: str, event_id: str | None, handler: str) -> tuple[bytes, ...]:
     """What names the steps of a job: itself, or of an event's job the event and the handler.
 
     Those are the same after the event was forgotten and received again.
@@ -51,20 +51,20 @@ def whose(scope: str, job: str, event_id: str | None, handler: str) -> tuple[byt
 
 def effects_digest(scope: str, job: str, event_id: str | None, handler: str) -> bytes:
     """The digest under which the effects of a job are kept."""
-    return digest(b"effect", *whose(scope, job, event_id, handler))
+    return digest(b"effect", *owner_parts(scope, job, event_id, handler))
 
 
 class Step(NamedTuple):
     """One external step of one job."""
 
-    leased: Leased
+    leased: LeasedJob
     digest: bytes
     name: str
     key: str
     # When the time of its handler is over, by a clock that never jumps.
     until: float
 
-    def named(self) -> dict[str, Value]:
+    def name_values(self) -> dict[str, Value]:
         """The parameters that name it."""
         return {"scope": self.leased.scope, "digest": self.digest, "name": self.name}
 
@@ -73,25 +73,27 @@ class Step(NamedTuple):
         return {"job": self.leased.id, "token": self.leased.token, "epoch": self.leased.epoch}
 
 
-class How(NamedTuple):
+class EffectOptions(NamedTuple):
     """How a step is taken, and what to do where nobody knows whether it was."""
 
     call: Callable[[str], Any]
     unknown: Unknown
     not_done: tuple[type[Exception], ...]
 
-    def at_once(self) -> How:
+    def as_async(self) -> EffectOptions:
         """The same for functions that block: their results need not be waited for."""
         check = self.unknown
-        return How(
-            direct(self.call), check if isinstance(check, str) else direct(check), self.not_done
+        return EffectOptions(
+            as_async_call(self.call),
+            check if isinstance(check, str) else as_async_call(check),
+            self.not_done,
         )
 
 
-def direct(call: Callable[[str], Any]) -> Callable[[str], Awaitable[Any]]:
+def as_async_call(call: Callable[[str], Any]) -> Callable[[str], Awaitable[Any]]:
     """A function that blocks, in the form of one that is awaited and never waits."""
 
-    async def called(key: str) -> Any:
+    async def call_blocking(key: str) -> Any:
         result = call(key)
         if inspect.isawaitable(result):
             if inspect.iscoroutine(result):
@@ -99,10 +101,10 @@ def direct(call: Callable[[str], Any]) -> Callable[[str], Awaitable[Any]]:
             raise Misuse("an effect of a handler that blocks must not be awaited: write `def`")
         return result
 
-    return called
+    return call_blocking
 
 
-def checked_how(name: object, call: object, unknown: object, not_done: object) -> How:
+def checked_options(name: object, call: object, unknown: object, not_done: object) -> EffectOptions:
     """Check what a handler passed."""
     checked_scope(name)
     if not callable(call):
@@ -113,7 +115,7 @@ def checked_how(name: object, call: object, unknown: object, not_done: object) -
     errors = not_done if isinstance(not_done, tuple) else (None,)
     if not all(isinstance(one, type) and issubclass(one, Exception) for one in errors):
         raise Misuse("not_done must be a tuple of exception types")
-    return How(call, unknown, errors)
+    return EffectOptions(call, unknown, errors)
 
 
 def refuse_parameters(call: Callable[..., Any]) -> None:
@@ -128,15 +130,15 @@ def refuse_parameters(call: Callable[..., Any]) -> None:
         return
 
 
-async def perform(runner: Runner, step: Step, how: How) -> Json:
+async def perform(runner: Runner, step: Step, how: EffectOptions) -> Json:
     """Take a step unless its outcome is known."""
-    known = await intended(runner, step)
+    known = await record_intent(runner, step)
     if known is not None and known["state"] == "done":
-        return remembered(step, known["result"])
+        return stored_result(step, known["result"])
     if known is not None:
-        result = await resolved(step, how)
+        result = await resolve_unknown(step, how)
         if result is not None:
-            return await finished(runner, step, result)
+            return await record_done(runner, step, result)
     # An earlier attempt may have taken it, unless there was none or a check says that it has not.
     first = known is None or not isinstance(how.unknown, str)
     try:
@@ -144,12 +146,14 @@ async def perform(runner: Runner, step: Step, how: How) -> Json:
         result = await answer if inspect.isawaitable(answer) else answer
     except Exception as problem:
         certain = first and isinstance(problem, how.not_done)
-        await insisted(runner, step, lambda session: failed(session, step, certain=certain))
+        await write_with_retries(
+            runner, step, lambda session: record_failed_step(session, step, certain=certain)
+        )
         raise
-    return await finished(runner, step, result)
+    return await record_done(runner, step, result)
 
 
-def remembered(step: Step, stored: bytes | None) -> Json:
+def stored_result(step: Step, stored: bytes | None) -> Json:
     """The result of a step that was taken before."""
     if stored is None:
         return None
@@ -162,15 +166,15 @@ def remembered(step: Step, stored: bytes | None) -> Json:
     return json_bytes.decode(stored)
 
 
-async def failed(session: Session, step: Step, *, certain: bool) -> None:
+async def record_failed_step(session: Session, step: Step, *, certain: bool) -> None:
     """Write that nobody knows whether the step was taken; or forget it, if it certainly was not."""
     if certain:
-        await undo(session, step)
+        await delete_intent(session, step)
     else:
-        await write(session, step, "unknown", None)
+        await write_outcome(session, step, "unknown", None)
 
 
-async def resolved(step: Step, how: How) -> Any:
+async def resolve_unknown(step: Step, how: EffectOptions) -> Any:
     """What a step led to whose outcome is unknown; None where it is to be taken again."""
     if how.unknown == "park":
         raise Dead(
@@ -185,37 +189,41 @@ async def resolved(step: Step, how: How) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-async def finished(runner: Runner, step: Step, result: Any) -> Json:
+async def record_done(runner: Runner, step: Step, result: Any) -> Json:
     """Record that the step was taken. A result that cannot be kept does not undo it."""
     unstorable: NotStorable | None = None
     try:
         stored: bytes | None = json_bytes.encode(result)
     except NotStorable as problem:
         stored, unstorable = NOT_KEPT, problem
-    await insisted(runner, step, lambda session: write(session, step, "done", stored))
+    await write_with_retries(
+        runner, step, lambda session: write_outcome(session, step, "done", stored)
+    )
     if unstorable is not None:
         raise unstorable
     kept: Json = result
     return kept
 
 
-async def intended(runner: Runner, step: Step) -> Row | None:
+async def record_intent(runner: Runner, step: Step) -> Row | None:
     """Write the intent, however busy the database is, for up to half of the handler's time.
 
     The other half is for whatever comes after it: a run that took too long would be an error.
     """
     left = step.until - time.monotonic()
-    return await patiently(runner, step, Intending(step), min(left / 2, BEFORE))
+    return await run_waiting_for_lock(runner, step, IntentWriter(step), min(left / 2, BEFORE))
 
 
-async def insisted(runner: Runner, step: Step, operation: Operation[None]) -> None:
+async def write_with_retries(runner: Runner, step: Step, operation: Operation[None]) -> None:
     """Write an outcome, and not give up at the first try: the step was taken.
 
     A lock that somebody else has is waited for as long as the handler may run.
     """
     for left in reversed(range(TRIES)):
         try:
-            await patiently(runner, step, operation, max(step.until - time.monotonic(), AFTER))
+            await run_waiting_for_lock(
+                runner, step, operation, max(step.until - time.monotonic(), AFTER)
+            )
         except StoreUnavailable:
             if not left:
                 raise
@@ -223,7 +231,9 @@ async def insisted(runner: Runner, step: Step, operation: Operation[None]) -> No
             return
 
 
-async def patiently(runner: Runner, step: Step, operation: Operation[T], seconds: float) -> T:
+async def run_waiting_for_lock(
+    runner: Runner, step: Step, operation: Operation[T], seconds: float
+) -> T:
     """Write although somebody else has the lock; `Held` after that time names the job's lease."""
     until = time.monotonic() + seconds
     while True:
@@ -236,7 +246,7 @@ async def patiently(runner: Runner, step: Step, operation: Operation[T], seconds
                 raise
 
 
-class Intending:
+class IntentWriter:
     """Writes the intent, and knows its own after a COMMIT whose reply was lost."""
 
     def __init__(self, step: Step) -> None:
@@ -245,7 +255,7 @@ class Intending:
 
     async def __call__(self, session: Session) -> Row | None:
         """What is known of the step; None where this call is the first to intend it."""
-        known = await intend(session, self._step)
+        known = await write_intent(session, self._step)
         if known is None:
             self._made = True
         elif self._made and known["state"] == "intended":
@@ -253,34 +263,34 @@ class Intending:
         return known
 
 
-async def intend(session: Session, step: Step) -> Row | None:
+async def write_intent(session: Session, step: Step) -> Row | None:
     """Write the intent; or what is known of the step, if somebody wrote it before."""
-    made = await session.rows(EFFECTS_INTEND, **step.named(), **step.fence(), key=step.key)
+    made = await session.rows(EFFECTS_INTEND, **step.name_values(), **step.fence(), key=step.key)
     if made:
         return None
-    [known] = await session.rows(EFFECTS_READ, **step.named(), **step.fence())
+    [known] = await session.rows(EFFECTS_READ, **step.name_values(), **step.fence())
     if not known["held"]:
-        raise lost(step.leased)
+        raise lease_lost_error(step.leased)
     if known["state"] is None:  # undone by a person between the two statements
         raise Misuse(f"effect {step.name} was changed while it was looked at: run the job again")
     return known
 
 
-async def write(session: Session, step: Step, state: str, result: bytes | None) -> None:
+async def write_outcome(session: Session, step: Step, state: str, result: bytes | None) -> None:
     """Write an outcome."""
     rows = await session.rows(
-        EFFECTS_WRITE, **step.named(), **step.fence(), state=state, result=result
+        EFFECTS_WRITE, **step.name_values(), **step.fence(), state=state, result=result
     )
     if rows:
         return
-    [known] = await session.rows(EFFECTS_READ, **step.named(), **step.fence())
+    [known] = await session.rows(EFFECTS_READ, **step.name_values(), **step.fence())
     if not known["held"] or known["state"] != "done":  # a rerun after a lost reply finds its own
-        raise lost(step.leased)
+        raise lease_lost_error(step.leased)
 
 
-async def undo(session: Session, step: Step) -> None:
+async def delete_intent(session: Session, step: Step) -> None:
     """It certainly did not happen: the next attempt starts from nothing."""
-    if not await session.rows(EFFECTS_UNDO, **step.named(), **step.fence()):
-        [known] = await session.rows(EFFECTS_READ, **step.named(), **step.fence())
+    if not await session.rows(EFFECTS_UNDO, **step.name_values(), **step.fence()):
+        [known] = await session.rows(EFFECTS_READ, **step.name_values(), **step.fence())
         if not known["held"]:
-            raise lost(step.leased)
+            raise lease_lost_error(step.leased)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from duly.core.exports import export
 from duly.core.ids import new_id
 from duly.jobs.statements import JOBS_INSERT, KEYS_RETAKE
-from duly.ledger.insert_if_new import Keyed, first_with_key
+from duly.ledger.insert_if_new import KeyedRow, insert_if_new
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,8 +111,8 @@ async def enqueue(session: Session, job: NewJob) -> Enqueued:
     if job.key is None:
         await insert()
         return Enqueued(job.id, first=True)
-    keyed = Keyed(job.key, job.id, job.window, KEYS_RETAKE, f"job {job.name}")
-    found = await first_with_key(session, keyed, insert)
+    keyed = KeyedRow(job.key, job.id, job.window, KEYS_RETAKE, f"job {job.name}")
+    found = await insert_if_new(session, keyed, insert)
     return Enqueued(found, first=found == job.id)
 
 

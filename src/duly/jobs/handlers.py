@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core.clock import MICROSECOND
 from duly.core.errors import Misuse
-from duly.core.functions import Colour, asked_by, colour_of
+from duly.core.functions import Mode, mode_of, requested_parameters
 from duly.core.keys import as_bytes
 from duly.core.retry import Backoff
 from duly.core.validation import kind
@@ -49,7 +49,7 @@ class Handler:
     name: str
     call: Callable[..., Any]
     wants: frozenset[str]
-    colour: Colour
+    mode: Mode
     queue: str = QUEUE
     attempts: int = EVENT_ATTEMPTS
     timeout: int = TIMEOUT // MICROSECOND
@@ -76,8 +76,8 @@ def handler_of(call: Any, name: str | None) -> Handler:
             "or give it name="
         )
     what = f"handler {chosen}"
-    colour = colour_of(call, what)
-    return Handler(chosen, call, asked_by(call, PARAMETERS, what, HINT), colour)
+    colour = mode_of(call, what)
+    return Handler(chosen, call, requested_parameters(call, PARAMETERS, what, HINT), colour)
 
 
 class Handlers:
@@ -86,7 +86,7 @@ class Handlers:
     def __init__(self) -> None:
         self._entries: list[tuple[str, Handler]] = []
         # Types are few and come again and again; a sender that makes them up must not fill memory.
-        self._known = lru_cache(maxsize=1024)(self._matching)
+        self._matching_cached = lru_cache(maxsize=1024)(self._matching)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -94,18 +94,18 @@ class Handlers:
     def add(self, pattern: str, handler: Handler) -> None:
         """Have a handler called for events whose type matches."""
         self._entries.append((pattern, handler))
-        self._known.cache_clear()
+        self._matching_cached.cache_clear()
 
     def matching(self, event_type: str | None) -> tuple[Handler, ...]:
         """The handlers of a type, each once, however many of its patterns match."""
         if event_type is not None and len(event_type) > PATTERN_BYTES:
             return self._matching(event_type)  # too long to be kept
-        return self._known(event_type)
+        return self._matching_cached(event_type)
 
     @property
-    def colour(self) -> Colour:
+    def mode(self) -> Mode:
         """The colour of an inline source's handlers, which is the same for all of them."""
-        return self._entries[0][1].colour if self._entries else "sync"
+        return self._entries[0][1].mode if self._entries else "sync"
 
     def patterns(self) -> tuple[str, ...]:
         """What was asked for, in order."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from duly.core.functions import refuse_unawaited
 from duly.jobs.outcome import as_problem
 from duly.jobs.tx import AsyncTx, Tx
-from duly.jobs.tx_guard import inside
+from duly.jobs.tx_guard import handler_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.core.session import Opened
+    from duly.core.session import OpenedTransaction
     from duly.jobs.handlers import Handler
     from duly.jobs.registry import Registry
 
@@ -43,30 +43,30 @@ class Overdue(HandlerFailed):
         )
 
 
-async def run_inside(
-    handlers: Sequence[Handler], event: object, opened: Opened, jobs: Registry
+async def run_in_transaction(
+    handlers: Sequence[Handler], event: object, opened: OpenedTransaction, jobs: Registry
 ) -> None:
     """Run each handler in turn in the open transaction; the first that raises ends them all."""
     for handler in handlers:
-        await run_one_inside(handler, opened, jobs, event=event)
+        await run_one_in_transaction(handler, opened, jobs, event=event)
 
 
-async def run_one_inside(
-    handler: Handler, opened: Opened, jobs: Registry, **offered: object
+async def run_one_in_transaction(
+    handler: Handler, opened: OpenedTransaction, jobs: Registry, **offered: object
 ) -> None:
     """Run one handler in the open transaction; anything but success is `HandlerFailed`."""
-    tx = AsyncTx(opened, jobs) if handler.colour == "async" else Tx(opened, jobs)
+    tx = AsyncTx(opened, jobs) if handler.mode == "async" else Tx(opened, jobs)
     try:
-        with tx.lasting(), inside(f"handler {handler.name}"):
-            await run_plainly(handler, tx=tx, **offered)
+        with tx.lasting(), handler_transaction(f"handler {handler.name}"):
+            await call_handler(handler, tx=tx, **offered)
     except (Exception, SystemExit) as problem:  # sys.exit() in a handler ends no server
         raise HandlerFailed(handler.name) from problem
 
 
-async def run_plainly(handler: Handler, **offered: object) -> None:
+async def call_handler(handler: Handler, **offered: object) -> None:
     """Call a handler with what it asks for; an outcome that it returns is raised."""
     result: Any = handler.call(**handler.arguments(**offered))
-    if handler.colour == "async":
+    if handler.mode == "async":
         result = await result
     else:
         refuse_unawaited(result, f"handler {handler.name}")

@@ -12,9 +12,16 @@ from duly.core.exports import export
 from duly.core.keys import as_bytes, digest
 from duly.core.onestep import finish
 from duly.core.validation import checked_scope, kind
-from duly.jobs.effects import How, Step, checked_how, effects_digest, perform, whose
+from duly.jobs.effects import (
+    EffectOptions,
+    Step,
+    checked_options,
+    effects_digest,
+    owner_parts,
+    perform,
+)
 from duly.jobs.tx_guard import refuse_inside
-from duly.jobs.unawaited import Promises
+from duly.jobs.unawaited import AwaitTracker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
     from duly.core.session import Runner
     from duly.jobs.effects import Choice
     from duly.jobs.foreign_types import AsyncClient, Client
-    from duly.jobs.lease import Leased
+    from duly.jobs.lease import LeasedJob
 
 T = TypeVar("T")
 # Seconds that a job has which nobody has bounded: it is not run by a worker.
@@ -32,12 +39,12 @@ UNBOUNDED = 60.0
 NOT_DONE: tuple[type[Exception], ...] = ()
 
 
-class OneJob:
+class BaseJob:
     """What both colours know of a job: one run of it, under one lease."""
 
     def __init__(
         self,
-        leased: Leased,
+        leased: LeasedJob,
         handler: str,
         event_id: str | None,
         runner: Runner,
@@ -77,7 +84,7 @@ class OneJob:
 
         For an event's job it is the same after `forget`, too: the event is what it was.
         """
-        return digest(*whose(*self._named), as_bytes(checked_step(name))).hex()
+        return digest(*owner_parts(*self._effect_owner), as_bytes(checked_step(name))).hex()
 
     def _client(self) -> Any:
         if self._http is None:
@@ -87,7 +94,7 @@ class OneJob:
         return self._http
 
     @property
-    def _named(self) -> tuple[str, str, str | None, str]:
+    def _effect_owner(self) -> tuple[str, str, str | None, str]:
         return self._leased.scope, self.id, self.event_id, self._handler
 
     def _step(self, name: str) -> Step:
@@ -97,14 +104,14 @@ class OneJob:
             "tx.enqueue, or a handler without tx",
         )
         key = self.key(name)
-        return Step(self._leased, effects_digest(*self._named), name, key, self._until)
+        return Step(self._leased, effects_digest(*self._effect_owner), name, key, self._until)
 
     def refuse_unkept(self) -> None:
         """Refuse a handler that forgot an ``await``; what blocks cannot be forgotten."""
 
 
 @export
-class Job(OneJob):
+class Job(BaseJob):
     """A job in a handler that blocks."""
 
     @property
@@ -133,16 +140,16 @@ class Job(OneJob):
         (``"park"``), or a function of yours is asked (it gets the key, and returns the result, or
         None if it did not happen). ``not_done`` are errors that say for certain that it did not.
         """
-        how = checked_how(name, call, unknown, not_done)
-        return cast("Stored", finish(perform(self._runner, self._step(name), how.at_once())))
+        how = checked_options(name, call, unknown, not_done)
+        return cast("Stored", finish(perform(self._runner, self._step(name), how.as_async())))
 
 
-class AsyncJob(OneJob):
+class AsyncJob(BaseJob):
     """A job in a handler that is awaited."""
 
     def __init__(
         self,
-        leased: Leased,
+        leased: LeasedJob,
         handler: str,
         event_id: str | None,
         runner: Runner,
@@ -151,7 +158,7 @@ class AsyncJob(OneJob):
         until: float | None = None,
     ) -> None:
         super().__init__(leased, handler, event_id, runner, caller, until=until)
-        self._promises = Promises()
+        self._promises = AwaitTracker()
 
     @property
     def http(self) -> AsyncClient:
@@ -167,13 +174,13 @@ class AsyncJob(OneJob):
         not_done: tuple[type[Exception], ...] = NOT_DONE,
     ) -> Awaitable[Stored]:
         """Take one external step, and remember its outcome: a repeat returns what it returned."""
-        how: How = checked_how(name, call, unknown, not_done)
+        how: EffectOptions = checked_options(name, call, unknown, not_done)
         taken = cast("Coroutine[Any, Any, Stored]", perform(self._runner, self._step(name), how))
-        return self._promises.made("job.effect", taken)
+        return self._promises.track("job.effect", taken)
 
-    def _promised(self, verb: str, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+    def _track(self, verb: str, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """Work that must be awaited before the handler returns."""
-        return self._promises.made(verb, work)
+        return self._promises.track(verb, work)
 
     def refuse_unkept(self) -> None:
         """What was asked for and never awaited was never done."""

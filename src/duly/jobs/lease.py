@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from duly.core.session import Row, Session, Value
-    from duly.jobs.outcome import Ended
+    from duly.jobs.outcome import JobOutcome
 
 # Enough to keep up with any burst of jobs that come due together; each costs one small update.
 STAGED = 1000
 ANY_RESCUES = 2**31 - 1
 # One that was lost with its worker so often runs with nothing beside it.
-GRAVE = 3
+POISON_RESCUES = 3
 # The ends that take a job out of the table.
 FINISHED = ("done", "stale")
 
 
-class Leased(NamedTuple):
+class LeasedJob(NamedTuple):
     """A job that this process may work on, and the lease that says so."""
 
     id: str
@@ -63,7 +63,7 @@ class Leased(NamedTuple):
         return {"id": self.id, "token": self.token, "epoch": self.epoch}
 
 
-class Turns(NamedTuple):
+class RescueQuota(NamedTuple):
     """How many jobs a worker can take that came back: several that did once, or one that did twice.
 
     One that did twice runs beside no other, so they must take turns.
@@ -76,16 +76,16 @@ class Turns(NamedTuple):
     def __bool__(self) -> bool:
         return self.rescued > 0 or self.lone
 
-    def asked(self) -> list[tuple[int, int]]:
+    def limits_by_rescues(self) -> list[tuple[int, int]]:
         """How often they came back, and how many of these: what is found first is enough."""
         both = [(1, self.rescued), (2, int(self.lone))]
         return both[::-1] if self.lone_first else both
 
 
-NO_TURNS = Turns(0, lone=False, lone_first=False)
+NO_RESCUE_QUOTA = RescueQuota(0, lone=False, lone_first=False)
 
 
-class Want(NamedTuple):
+class QueueDemand(NamedTuple):
     """How many jobs of a queue a worker can take."""
 
     queue: str
@@ -93,33 +93,33 @@ class Want(NamedTuple):
     urgency: int  # where the last batch ended: its priority,
     since: int | None  # its time,
     last: str | None  # and its id
-    turns: Turns  # of those that came back, to start at once
+    turns: RescueQuota  # of those that came back, to start at once
     alone: bool  # to run with nothing beside it, one that came back more often
 
 
-class Taking(NamedTuple):
+class FetchRequest(NamedTuple):
     """What a worker asks for in one round. Times are in microseconds."""
 
     worker: str
     hold: int
-    wants: Sequence[Want]
+    wants: Sequence[QueueDemand]
     stage: bool
 
-    def shared(self, want: Want) -> dict[str, Value]:
+    def shared_values(self, want: QueueDemand) -> dict[str, Value]:
         """The parameters of every statement that takes for a queue."""
         return {"queue": want.queue, "worker": self.worker, "hold": self.hold}
 
 
-async def take(session: Session, asked: Taking) -> list[Leased]:
+async def take(session: Session, asked: FetchRequest) -> list[LeasedJob]:
     """Lease what there is of what is wanted."""
     if asked.stage:
         await session.rows(JOBS_STAGE, limit=STAGED)
         for want in asked.wants:
             if want.alone and (found := await take_alone(session, asked, want)):
                 return found
-    taken: list[Leased] = []
+    taken: list[LeasedJob] = []
     for want in asked.wants:
-        shared = asked.shared(want)
+        shared = asked.shared_values(want)
         if asked.stage:  # they are few, and in no hurry
             taken += await take_rescued(session, want, shared)
         if want.fresh:
@@ -136,11 +136,11 @@ async def take(session: Session, asked: Taking) -> list[Leased]:
 
 
 async def take_rescued(
-    session: Session, want: Want, shared: Mapping[str, Value]
-) -> Iterator[Leased]:
+    session: Session, want: QueueDemand, shared: Mapping[str, Value]
+) -> Iterator[LeasedJob]:
     """Those that came back from a lost worker: several that did once, or one that did again."""
     rows: Sequence[Row] = []
-    for times, limit in want.turns.asked():
+    for times, limit in want.turns.limits_by_rescues():
         if limit and not rows:
             rows = await session.rows(
                 JOBS_TAKE_RESCUED, limit=limit, least=times, most=times, **shared
@@ -148,18 +148,22 @@ async def take_rescued(
     return map(leased_from, rows)
 
 
-async def take_alone(session: Session, asked: Taking, want: Want) -> list[Leased]:
+async def take_alone(session: Session, asked: FetchRequest, want: QueueDemand) -> list[LeasedJob]:
     """One that came back so often that it may well be what kills its process."""
     rows = await session.rows(
-        JOBS_TAKE_RESCUED, limit=1, least=GRAVE, most=ANY_RESCUES, **asked.shared(want)
+        JOBS_TAKE_RESCUED,
+        limit=1,
+        least=POISON_RESCUES,
+        most=ANY_RESCUES,
+        **asked.shared_values(want),
     )
     return list(map(leased_from, rows))
 
 
-def leased_from(row: Row) -> Leased:
+def leased_from(row: Row) -> LeasedJob:
     """A lease from the row that the database gave back."""
     payload = row["payload"]
-    return Leased(
+    return LeasedJob(
         row["id"],
         row["scope"],
         row["name"],
@@ -179,24 +183,24 @@ def leased_from(row: Row) -> Leased:
     )
 
 
-async def finish_inside(session: Session, leased: Leased, outcome: str, ran: int) -> None:
+async def finish_inside(session: Session, leased: LeasedJob, outcome: str, ran: int) -> None:
     """End the lease in the handler's own transaction, or raise so that all of it rolls back."""
     rows = await session.rows(JOBS_DONE, **leased.fence(), outcome=outcome, ran=ran)
     if rows and session.dialect == "sqlite":
         rows = await session.rows(JOBS_REMOVE, **leased.fence())
     if not rows:
-        raise lost(leased)
+        raise lease_lost_error(leased)
 
 
-class Settled(NamedTuple):
+class JobSettlement(NamedTuple):
     """One lease to end, and how."""
 
-    leased: Leased
-    ended: Ended
+    leased: LeasedJob
+    ended: JobOutcome
     ran: int
 
 
-async def settle(session: Session, each: Sequence[Settled]) -> set[str]:
+async def settle(session: Session, each: Sequence[JobSettlement]) -> set[str]:
     """End many leases; the ids of those that were still held. The others were lost before."""
     finished = [one for one in each if one.ended.kind in FINISHED]
     dead = [one for one in each if one.ended.kind == "dead"]
@@ -207,7 +211,7 @@ async def settle(session: Session, each: Sequence[Settled]) -> set[str]:
     return held
 
 
-async def settle_finished(session: Session, each: Sequence[Settled]) -> set[str]:
+async def settle_finished(session: Session, each: Sequence[JobSettlement]) -> set[str]:
     """Those that are through, in one statement."""
     rows = await session.rows_each(JOBS_DONE, [settled_texts(one) for one in each])
     held = {row["id"] for row in rows}
@@ -216,38 +220,44 @@ async def settle_finished(session: Session, each: Sequence[Settled]) -> set[str]
     return held
 
 
-def settled_texts(one: Settled) -> dict[str, Value]:
+def settled_texts(one: JobSettlement) -> dict[str, Value]:
     """The parameters of one of many, as texts: every store can send those in one go."""
     return {**fence_texts(one.leased), "outcome": one.ended.kind, "ran": str(one.ran)}
 
 
-def fence_texts(leased: Leased) -> dict[str, Value]:
+def fence_texts(leased: LeasedJob) -> dict[str, Value]:
     """The parameters that name one lease of many."""
     return {"id": leased.id, "token": leased.token.hex(), "epoch": str(leased.epoch)}
 
 
-async def settle_unfinished(session: Session, statement: str, each: Sequence[Settled]) -> set[str]:
+async def settle_unfinished(
+    session: Session, statement: str, each: Sequence[JobSettlement]
+) -> set[str]:
     """Those that come back later, or are dead; in one statement where that is quicker."""
     if len(each) > 1 and session.dialect == "postgres":
         rows = await session.rows_each(
             statement,
             [
-                {**fence_texts(one.leased), **texts(unfinished(one)), "error": one.ended.error}
+                {
+                    **fence_texts(one.leased),
+                    **texts(unfinished_values(one)),
+                    "error": one.ended.error,
+                }
                 for one in each
             ],
         )
         return {row["id"] for row in rows}
     held: set[str] = set()
     for one in each:
-        values = {**one.leased.fence(), **unfinished(one), "error": one.ended.error}
+        values = {**one.leased.fence(), **unfinished_values(one), "error": one.ended.error}
         held |= {row["id"] for row in await session.rows(statement, **values)}
     return held
 
 
-def unfinished(one: Settled) -> dict[str, Value]:
+def unfinished_values(one: JobSettlement) -> dict[str, Value]:
     """What is counted of a run that did not finish, and when it comes back."""
     ended = one.ended
-    counted: dict[str, Value] = {"burnt": ended.burnt, "rescued": ended.rescued}
+    counted: dict[str, Value] = {"burnt": ended.attempts_used, "rescued": ended.rescued}
     if ended.kind == "dead":
         return counted
     return {**counted, "delay": ended.delay, "parked": ended.parked}
@@ -258,7 +268,7 @@ def texts(values: Mapping[str, Value]) -> dict[str, Value]:
     return {name: str(value).lower() for name, value in values.items()}
 
 
-def lost(leased: Leased) -> LeaseLost:
+def lease_lost_error(leased: LeasedJob) -> LeaseLost:
     """The error of a worker that is no longer the newest, and of which lease it speaks."""
     problem = LeaseLost(
         f"the lease on job {leased.id} ({leased.name}, epoch {leased.epoch}) was lost: somebody "
@@ -268,6 +278,6 @@ def lost(leased: Leased) -> LeaseLost:
     return problem
 
 
-def names_of(texts: Sequence[str]) -> str:
+def json_list(texts: Sequence[str]) -> str:
     """Many texts as one parameter."""
     return json.dumps(sorted(texts))

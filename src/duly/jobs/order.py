@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core.errors import Misuse
-from duly.core.keys import Key, as_bytes, digest, readable
+from duly.core.keys import Key, as_bytes, digest, readable_text
 from duly.core.retry import Dead
-from duly.ledger.arguments import advance
+from duly.ledger.arguments import version_advance
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.core.versions import Tie
     from duly.jobs.handlers import Handler
-    from duly.jobs.lease import Leased
-    from duly.ledger.arguments import Advance
+    from duly.jobs.lease import LeasedJob
+    from duly.ledger.arguments import VersionAdvance
 
 MISSING = object()
 
@@ -49,7 +49,7 @@ def order_of(order: object, tie: object) -> Order | None:
     return Order(resource, version, tie)
 
 
-def found(body: Any, path: tuple[str, ...]) -> Any:
+def value_at(body: Any, path: tuple[str, ...]) -> Any:
     """What stands at a path; a part that is a number counts in a list."""
     for part in path:
         if isinstance(body, dict):
@@ -61,22 +61,22 @@ def found(body: Any, path: tuple[str, ...]) -> Any:
     return body
 
 
-def asked(handler: Handler, leased: Leased, event: Any) -> Advance | None:
+def order_question(handler: Handler, leased: LeasedJob, event: Any) -> VersionAdvance | None:
     """The question to the order guard; an event is never stale to itself."""
     order = handler.order
     if order is None:
         return None
-    resource, version = found(event.json, order.resource), found(event.json, order.version)
+    resource, version = value_at(event.json, order.resource), value_at(event.json, order.version)
     if not isinstance(resource, str | int) or isinstance(resource, bool):
-        raise missing(handler, order.resource)
+        raise missing_path_error(handler, order.resource)
     if not isinstance(version, str | int) or isinstance(version, bool):
-        raise missing(handler, order.version)
+        raise missing_path_error(handler, order.version)
     tie = order.tie
     if tie is None and isinstance(version, int) and seconds(event.time) == version:
         tie = "apply"  # whole seconds: two events of one second are both later than the others
-    question = advance(leased.scope, str(resource), version, tie)
+    question = version_advance(leased.scope, str(resource), version, tie)
     name = digest(b"order", as_bytes(leased.scope), as_bytes(handler.name), as_bytes(str(resource)))
-    key = Key(leased.scope, name, readable(as_bytes(str(resource))))
+    key = Key(leased.scope, name, readable_text(as_bytes(str(resource))))
     # The event by the name its sender gave it: the same after `forget`.
     token = digest(b"event", as_bytes(leased.scope), as_bytes(event.id))[:16]
     return question._replace(resource=key, token=token)
@@ -87,7 +87,7 @@ def seconds(moment: datetime | None) -> float | None:
     return None if moment is None else moment.timestamp()
 
 
-def missing(handler: Handler, path: tuple[str, ...]) -> Dead:
+def missing_path_error(handler: Handler, path: tuple[str, ...]) -> Dead:
     """The event will never say more than it does."""
     return Dead(
         f"handler {handler.name} is ordered by {'.'.join(path)!r}, and this event has no text or "

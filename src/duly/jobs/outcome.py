@@ -11,45 +11,45 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from duly.core.clock import MICROSECOND
 from duly.core.errors import Held, LeaseLost, Misuse, StoreUnavailable
-from duly.core.failures import described, plain
+from duly.core.failures import exception_record, reason_record
 from duly.core.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Dead, NotYet, Outcome, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.jobs.handlers import Handler
-    from duly.jobs.lease import Leased
-    from duly.ledger.arguments import Advance
+    from duly.jobs.lease import LeasedJob
+    from duly.ledger.arguments import VersionAdvance
 
 Kind = Literal["settled", "done", "stale", "again", "dead", "lost"]
 # How long a job waits whose handler this process does not know: another may, or the next deploy.
 PARKED = timedelta(minutes=1) // MICROSECOND
 
 
-class Ended(NamedTuple):
+class JobOutcome(NamedTuple):
     """What is to be written about a run. ``settled`` and ``lost`` leave nothing to write."""
 
     kind: Kind
     delay: int = 0
-    burnt: int = 0
+    attempts_used: int = 0
     rescued: int = 0
     error: bytes | None = None
     parked: bool = False
     # What was written, where the run itself has done so.
     outcome: str = "done"
     # The version that the handler has applied, to be recorded together with the end.
-    version: Advance | None = None
+    version: VersionAdvance | None = None
 
 
-SETTLED = Ended("settled")
-DONE = Ended("done")
-STALE = Ended("stale")
-SETTLED_STALE = Ended("settled", outcome="stale")
-LOST = Ended("lost")
-RELEASED = Ended("again")
+SETTLED = JobOutcome("settled")
+DONE = JobOutcome("done")
+STALE = JobOutcome("stale")
+SETTLED_STALE = JobOutcome("settled", outcome="stale")
+LOST = JobOutcome("lost")
+RELEASED = JobOutcome("again")
 
 
-class Circumstances(NamedTuple):
+class RunContext(NamedTuple):
     """What a decision needs beside the job and its handler."""
 
     now: int
@@ -57,21 +57,29 @@ class Circumstances(NamedTuple):
     secrets: Sequence[str] = ()
 
 
-def judged(leased: Leased, handler: Handler, problem: BaseException, at: Circumstances) -> Ended:
+def outcome_of_run(
+    leased: LeasedJob, handler: Handler, problem: BaseException, at: RunContext
+) -> JobOutcome:
     """What an error, or an outcome that is no success, means for the job."""
     if isinstance(problem, LeaseLost) and problem.lease == (leased.id, leased.epoch):
         return LOST
     if isinstance(problem, NotYet):
-        return waited(leased, problem, at)
+        return outcome_of_not_yet(leased, problem, at)
     if isinstance(problem, Dead):
-        return Ended("dead", burnt=1, error=described(problem, leased.attempts + 1, at.secrets))
-    nobodys = isinstance(problem, StoreUnavailable) or locked_out(leased, problem)
-    if nobodys or undone(handler, problem):
-        return interrupted(leased, described(problem, leased.attempts + 1, at.secrets), at.draw)
-    return failed(leased, handler, problem, at)
+        return JobOutcome(
+            "dead",
+            attempts_used=1,
+            error=exception_record(problem, leased.attempts + 1, at.secrets),
+        )
+    nobodys = isinstance(problem, StoreUnavailable) or is_locked_out(leased, problem)
+    if nobodys or is_serialization_failure(handler, problem):
+        return outcome_of_interruption(
+            leased, exception_record(problem, leased.attempts + 1, at.secrets), at.draw
+        )
+    return outcome_of_failure(leased, handler, problem, at)
 
 
-def locked_out(leased: Leased, problem: BaseException) -> bool:
+def is_locked_out(leased: LeasedJob, problem: BaseException) -> bool:
     """Whether somebody else's lock kept duly itself from writing down what the job does.
 
     That is nobody's error, unless the handler has the lock itself: so it counts as a rescue.
@@ -79,7 +87,7 @@ def locked_out(leased: Leased, problem: BaseException) -> bool:
     return isinstance(problem, Held) and problem.lease == (leased.id, leased.epoch)
 
 
-def undone(handler: Handler, problem: BaseException) -> bool:
+def is_serialization_failure(handler: Handler, problem: BaseException) -> bool:
     """Whether PostgreSQL chose this transaction to end a deadlock or a conflict: none of it stays.
 
     That is nobody's error, but it may happen again and again, so it counts as a rescue.
@@ -92,44 +100,48 @@ def undone(handler: Handler, problem: BaseException) -> bool:
     return False
 
 
-def failed(leased: Leased, handler: Handler, problem: BaseException, at: Circumstances) -> Ended:
+def outcome_of_failure(
+    leased: LeasedJob, handler: Handler, problem: BaseException, at: RunContext
+) -> JobOutcome:
     """One attempt is used up: try again later, or give up."""
     attempt = leased.attempts + 1
-    error = described(problem, attempt, at.secrets)
+    error = exception_record(problem, attempt, at.secrets)
     if attempt >= leased.max_attempts:
-        return Ended("dead", burnt=1, error=error)
+        return JobOutcome("dead", attempts_used=1, error=error)
     delay = handler.backoff.delay(attempt, at.draw)
     if isinstance(problem, Retry) and problem.after is not None:
         delay = problem.after // MICROSECOND
-    return Ended("again", delay=delay, burnt=1, error=error)
+    return JobOutcome("again", delay=delay, attempts_used=1, error=error)
 
 
-def waited(leased: Leased, outcome: NotYet, at: Circumstances) -> Ended:
+def outcome_of_not_yet(leased: LeasedJob, outcome: NotYet, at: RunContext) -> JobOutcome:
     """A prerequisite is missing: look again, until the deadline."""
     if at.now >= outcome.deadline(leased.due_at):
         reason = f"still not ready at its deadline: {outcome.reason or 'no reason was given'}"
-        return Ended("dead", error=plain(reason, leased.attempts + 1, "duly.NotYet", at.secrets))
-    return Ended("again", delay=outcome.after // MICROSECOND)
+        return JobOutcome(
+            "dead", error=reason_record(reason, leased.attempts + 1, "duly.NotYet", at.secrets)
+        )
+    return JobOutcome("again", delay=outcome.after // MICROSECOND)
 
 
-def interrupted(leased: Leased, error: bytes, draw: float) -> Ended:
+def outcome_of_interruption(leased: LeasedJob, error: bytes, draw: float) -> JobOutcome:
     """The run was ended from outside and may have been half-way: that counts as a rescue."""
     if leased.rescues + 1 >= RESCUE_LIMIT:
-        return Ended("dead", rescued=1, error=error)
+        return JobOutcome("dead", rescued=1, error=error)
     delay = RESCUE_BACKOFF.delay(leased.rescues + 1, draw)
-    return Ended("again", delay=delay, rescued=1, error=error)
+    return JobOutcome("again", delay=delay, rescued=1, error=error)
 
 
-def timed_out(leased: Leased, handler: Handler, at: Circumstances) -> Ended:
+def outcome_of_timeout(leased: LeasedJob, handler: Handler, at: RunContext) -> JobOutcome:
     """The run took longer than its handler may."""
     limit = timedelta(microseconds=handler.timeout)
     problem = TimeoutError(f"handler {handler.name} ran longer than its timeout of {limit}")
-    return failed(leased, handler, problem, at)
+    return outcome_of_failure(leased, handler, problem, at)
 
 
-def parked(draw: float) -> Ended:
+def outcome_of_unknown_handler(draw: float) -> JobOutcome:
     """Nobody here knows the handler; another worker may, or the next deploy."""
-    return Ended("again", delay=int(PARKED * (0.5 + draw / 2)), parked=True)
+    return JobOutcome("again", delay=int(PARKED * (0.5 + draw / 2)), parked=True)
 
 
 def as_problem(result: object) -> Outcome | None:

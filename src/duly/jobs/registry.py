@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from duly.core import json_bytes
 from duly.core.errors import Misuse
 from duly.core.ids import new_id
-from duly.core.validation import checked_duration, checked_key, kind, when
+from duly.core.validation import checked_duration, checked_key, checked_start, kind
 from duly.jobs.enqueue import NewJob, job_scope
 from duly.jobs.handlers import checked_queue
-from duly.outbox.registry import Outgoing
+from duly.outbox.registry import OutboxRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +33,7 @@ class Registry:
     def __init__(self) -> None:
         self.plain: dict[str, Handler] = {}
         # What handlers can send, through their transactions.
-        self.outgoing = Outgoing()
+        self.outgoing = OutboxRegistry()
         self.events: dict[tuple[str, str], Handler] = {}
 
     def add(self, handler: Handler) -> None:
@@ -55,7 +55,7 @@ class Registry:
         """Every handler."""
         return [*self.plain.values(), *self.events.values()]
 
-    def named(self, job: object) -> Handler:
+    def find_plain(self, job: object) -> Handler:
         """The plain job that a caller means, by its function or its name."""
         found = (
             self.plain.get(job)
@@ -81,11 +81,11 @@ class Registry:
         queue: object = None,
     ) -> NewJob:
         """A job to enqueue, checked; nothing has been written when this raises."""
-        handler = self.named(job)
+        handler = self.find_plain(job)
         length = checked_duration("window", window)
         if key is None and window != WINDOW:
             raise Misuse("window= is how long key= is known: give key= as well, or leave it out")
-        wait, moment = when(delay, at)
+        wait, moment = checked_start(delay, at)
         return NewJob(
             new_id(),
             handler.name,
@@ -103,8 +103,8 @@ class Registry:
         self, job: object, payloads: object, *, keys: object = None, **options: Any
     ) -> list[NewJob]:
         """Many jobs of one handler."""
-        given = listed("payloads", payloads)
-        names = [None] * len(given) if keys is None else listed("keys", keys)
+        given = checked_batch("payloads", payloads)
+        names = [None] * len(given) if keys is None else checked_batch("keys", keys)
         if len(names) != len(given):
             raise Misuse(
                 f"there are {len(given)} payloads and {len(names)} keys: give one for each"
@@ -119,7 +119,7 @@ class Registry:
         return jobs
 
 
-def listed(what: str, values: object) -> list[Any]:
+def checked_batch(what: str, values: object) -> list[Any]:
     """A batch, whole."""
     iterable: Iterable[Any]
     try:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from duly.core.errors import Misuse
-from duly.jobs.dead import Selection
+from duly.jobs.dead import JobSelection
 from duly.jobs.statements import JOBS_DEAD_IDS, JOBS_REPLAY
-from duly.ledger.replay import Plan, gap_of
+from duly.ledger.replay import ReplayPlan, gap_of
 
 
-def plan_of(which: Selection, rate: object, *, dry_run: object, everything: object) -> Plan:
+def plan_of(
+    which: JobSelection, rate: object, *, dry_run: object, everything: object
+) -> ReplayPlan:
     """What a caller asked for; all letters are replayed only if that is said."""
     if not isinstance(dry_run, bool) or not isinstance(everything, bool):
         raise Misuse("dry_run and all must be True or False")
-    if which == Selection() and not everything:
+    if which == JobSelection() and not everything:
         raise Misuse(
             "which dead letters? Give the id of one job, or source=, type=, name=, since= or "
             "until=; or all=True for every one of them"
         )
-    if which != Selection() and everything:
+    if which != JobSelection() and everything:
         raise Misuse("all=True means every dead letter: leave out the id and the filters, or it")
-    return Plan(JOBS_DEAD_IDS, JOBS_REPLAY, which, gap_of(rate), dry_run)
+    return ReplayPlan(JOBS_DEAD_IDS, JOBS_REPLAY, which, gap_of(rate), dry_run)

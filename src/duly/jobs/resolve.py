@@ -47,10 +47,12 @@ def finding_of(job: str, effect: object, *, done: object, result: object) -> Fin
 async def resolve(runner: Runner, finding: Finding) -> None:
     """Settle an unknown effect by hand, so that the next run of its job knows."""
     # A second run after a lost reply could not tell its own work from a name that was mistyped.
-    await runner.run(lambda session: resolved(session, finding), wait=WAIT, after_loss=False)
+    await runner.run(
+        lambda session: resolve_in_transaction(session, finding), wait=WAIT, after_loss=False
+    )
 
 
-async def resolved(session: Session, finding: Finding) -> None:
+async def resolve_in_transaction(session: Session, finding: Finding) -> None:
     """Write what is known, if nobody works on the job."""
     found = await session.rows(JOBS_LOCK, id=finding.job)
     if not found:

@@ -64,7 +64,7 @@ class Schedule:
     def slots(self, after: int, until: int) -> Iterator[int]:
         """Slots later than ``after`` and not later than ``until``, in order."""
         start = from_microseconds(after).astimezone(zone_of(self.zone))
-        for moment in simulated(self.expression, start):
+        for moment in cron_slots(self.expression, start):
             slot = to_microseconds(moment)
             if slot > until:
                 return
@@ -72,7 +72,7 @@ class Schedule:
                 yield slot
                 after = slot
 
-    def newest(self, after: int, until: int, most: int) -> list[int]:
+    def newest_slots(self, after: int, until: int, most: int) -> list[int]:
         """The most recent of these slots, found without going through all that came before."""
         if next(self.slots(after, until), None) is None:
             return []
@@ -89,28 +89,28 @@ class Schedules:
     """The schedules of an application, one for each job that has one."""
 
     def __init__(self) -> None:
-        self._of: dict[str, Schedule] = {}
+        self._by_job: dict[str, Schedule] = {}
 
     def __iter__(self) -> Iterator[Schedule]:
-        return iter(list(self._of.values()))
+        return iter(list(self._by_job.values()))
 
     def add(self, schedule: Schedule) -> None:
         """Add a schedule; its job is registered already."""
-        known = self._of.setdefault(schedule.job, schedule)
+        known = self._by_job.setdefault(schedule.job, schedule)
         if known != schedule:
             raise Misuse(
                 f"job {schedule.job} has the schedule {known.name} already: give this one name="
             )
 
 
-class Known(NamedTuple):
+class ScheduleState(NamedTuple):
     """What the database says: the time, and the last slot of each schedule by scope and name."""
 
     now: int
     slots: Mapping[str, Mapping[str, int]]
 
 
-class Due(NamedTuple):
+class ScheduleStep(NamedTuple):
     """A step of a schedule: from the slot that was seen to the one it is moved on to."""
 
     before: int | None
@@ -140,12 +140,12 @@ def checked_expression(expression: object) -> str:
             f"a cron expression has five fields ({FIELDS}), and {expression!r} has {len(fields)}"
         )
     tidy = " ".join(fields)
-    if next(simulated(tidy, SOME_DAY), None) is None:
+    if next(cron_slots(tidy, SOME_DAY), None) is None:
         raise Misuse(f"the cron expression {tidy!r} never comes to a slot: there is no such day")
     return tidy
 
 
-def simulated(expression: str, start: datetime) -> Iterator[datetime]:
+def cron_slots(expression: str, start: datetime) -> Iterator[datetime]:
     """The slots after a start, as Debian's cron would have them."""
     with needs("cron", "cronsim"):
         from cronsim import CronSim, CronSimError
@@ -168,41 +168,41 @@ def zone_of(name: str) -> tzinfo:
         ) from None
 
 
-async def read(session: Session) -> Known:
+async def read_state(session: Session) -> ScheduleState:
     """What time it is, and how far each schedule has come."""
     rows = await session.rows(SCHEDULES_READ)
     slots: dict[str, dict[str, int]] = {}
     for row in rows:
         if row["scope"] is not None:
             slots.setdefault(row["scope"], {})[row["name"]] = row["slot"]
-    return Known(rows[0]["now"], slots)
+    return ScheduleState(rows[0]["now"], slots)
 
 
-def due(schedule: Schedule, known: Known) -> Due | None:
+def due_step(schedule: Schedule, known: ScheduleState) -> ScheduleStep | None:
     """What a schedule has to do now; None where it is nothing."""
     of_job = known.slots.get(schedule.scope, {})
     before = of_job.get(schedule.name)
     if before is None:  # it begins now: slots before it was known are not its own
-        return Due(None, known.now, [])
+        return ScheduleStep(None, known.now, [])
     # While the job had another expression, this one missed nothing.
     after = max(of_job.values())
     most = MOST + 1 if schedule.missed == "all" else 1
-    slots = schedule.newest(after, known.now, most)
+    slots = schedule.newest_slots(after, known.now, most)
     if not slots:
         return None
     until = slots[-1]
     if schedule.missed == "skip" and known.now - until >= TOLERANCE:
-        return Due(before, until, [])
-    return Due(before, until, slots[-MOST:], more=len(slots) > MOST)
+        return ScheduleStep(before, until, [])
+    return ScheduleStep(before, until, slots[-MOST:], more=len(slots) > MOST)
 
 
-async def fire(session: Session, schedule: Schedule, jobs: Registry) -> Due | None:
+async def fire(session: Session, schedule: Schedule, jobs: Registry) -> ScheduleStep | None:
     """Move a schedule on and enqueue what is due, all of it or nothing.
 
     None where nothing is due, or another worker was first. It may be run again: it begins with
     what the database says.
     """
-    step = due(schedule, await read(session))
+    step = due_step(schedule, await read_state(session))
     if step is None:
         return None
     moved = await session.rows(

@@ -88,7 +88,7 @@ class Stats:
         return max(ages, default=None)
 
 
-async def counted(runner: Runner) -> Stats:
+async def count_jobs(runner: Runner) -> Stats:
     """Count the rows that are in the table now; those that are done have left it."""
 
     async def look(session: Session) -> Stats:
@@ -96,7 +96,7 @@ async def counted(runner: Runner) -> Stats:
         workers = [worker_from(row) for row in await session.rows(WORKERS_LIVE)]
         return Stats({one.queue: one for one in queues}, tuple(workers))
 
-    return await runner.run_single(look, wait=WAIT)
+    return await runner.run_autocommit(look, wait=WAIT)
 
 
 def queue_from(row: Row) -> QueueStats:

@@ -15,9 +15,9 @@ from duly.core.errors import Misuse
 from duly.core.exports import export
 from duly.core.onestep import finish
 from duly.jobs.enqueue import enqueue, enqueue_many
-from duly.jobs.unawaited import Promises
+from duly.jobs.unawaited import AwaitTracker
 from duly.ledger import order_guard
-from duly.ledger.arguments import advance
+from duly.ledger.arguments import version_advance
 from duly.outbox.stage import stage
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     from duly.core.json_bytes import Storable
-    from duly.core.session import Opened, Rows, Session
+    from duly.core.session import OpenedTransaction, Rows, Session
     from duly.core.versions import Tie, Version
     from duly.jobs.enqueue import Enqueued
     from duly.jobs.foreign_types import AsyncOrmSession, OrmSession
@@ -52,27 +52,27 @@ ENDS = re.compile(
 )
 
 
-class OpenTransaction(Generic[S_co]):
+class BaseTx(Generic[S_co]):
     """What both colours know of their transaction."""
 
-    def __init__(self, opened: Opened, jobs: Registry) -> None:
-        self._opened: Opened | None = opened
+    def __init__(self, opened: OpenedTransaction, jobs: Registry) -> None:
+        self._opened: OpenedTransaction | None = opened
         self._jobs = jobs
 
     @property
     def connection(self) -> Any:
         """The driver's connection, inside the transaction."""
-        return self._now().connection
+        return self._require_open().connection
 
     @property
     def session(self) -> S_co:
         """The session of your ORM, where the app has ``begin=``."""
-        orm: S_co | None = self._now().orm
+        orm: S_co | None = self._require_open().orm
         if orm is None:
             raise Misuse("tx.session is the session of your ORM: give the app begin=")
         return orm
 
-    def _now(self) -> Opened:
+    def _require_open(self) -> OpenedTransaction:
         if self._opened is None:
             raise Misuse("this transaction is over: use tx only inside its handler")
         return self._opened
@@ -82,14 +82,14 @@ class OpenTransaction(Generic[S_co]):
         return self._session()
 
     def _session(self) -> Session:
-        return self._now().session
+        return self._require_open().session
 
     @contextmanager
     def lasting(self) -> Iterator[None]:
         """While the handler runs: nobody ends the transaction under it, nobody uses it after."""
-        opened = self._now()
+        opened = self._require_open()
         orm = None if opened.orm is opened.connection else opened.orm
-        with unending(opened.connection), unending(orm):
+        with refuse_ending(opened.connection), refuse_ending(orm):
             try:
                 yield
                 self._refuse_unkept()
@@ -101,7 +101,7 @@ class OpenTransaction(Generic[S_co]):
 
 
 @export
-class Tx(OpenTransaction[S_co]):
+class Tx(BaseTx[S_co]):
     """The transaction of a handler that blocks."""
 
     def execute(self, statement: str, /, *unnamed: object, **values: Any) -> Rows:
@@ -117,7 +117,9 @@ class Tx(OpenTransaction[S_co]):
         scope: str = ORDER_SCOPE,
     ) -> bool:
         """Whether this version is later than any applied to the resource; it is recorded then."""
-        return finish(order_guard.newer(self._session(), advance(scope, resource, version, tie)))
+        return finish(
+            order_guard.newer(self._session(), version_advance(scope, resource, version, tie))
+        )
 
     def enqueue(
         self,
@@ -143,16 +145,16 @@ class Tx(OpenTransaction[S_co]):
         return finish(stage(self._session(), self._jobs.outgoing.new(url, **options)))
 
 
-class AsyncTx(OpenTransaction[AsyncS_co]):
+class AsyncTx(BaseTx[AsyncS_co]):
     """The transaction of a handler that is awaited."""
 
-    def __init__(self, opened: Opened, jobs: Registry) -> None:
+    def __init__(self, opened: OpenedTransaction, jobs: Registry) -> None:
         super().__init__(opened, jobs)
-        self._promises = Promises()
+        self._promises = AwaitTracker()
 
     def execute(self, statement: str, /, *unnamed: object, **values: Any) -> Awaitable[Rows]:
         """Run a statement with ``:name`` parameters and return its rows."""
-        return self._promises.made(
+        return self._promises.track(
             "tx.execute", self._session().execute(checked_statement(statement, unnamed), values)
         )
 
@@ -165,8 +167,9 @@ class AsyncTx(OpenTransaction[AsyncS_co]):
         scope: str = ORDER_SCOPE,
     ) -> Awaitable[bool]:
         """Whether this version is later than any applied to the resource; it is recorded then."""
-        return self._promises.made(
-            "tx.newer", order_guard.newer(self._session(), advance(scope, resource, version, tie))
+        return self._promises.track(
+            "tx.newer",
+            order_guard.newer(self._session(), version_advance(scope, resource, version, tie)),
         )
 
     def enqueue(
@@ -176,7 +179,7 @@ class AsyncTx(OpenTransaction[AsyncS_co]):
         **options: Unpack[EnqueueOptions],
     ) -> Awaitable[Enqueued]:
         """Enqueue a job that exists if this transaction commits; the options of `Duly.enqueue`."""
-        return self._promises.made(
+        return self._promises.track(
             "tx.enqueue", enqueue(self._session(), self._jobs.new(job, payload, **options))
         )
 
@@ -188,12 +191,12 @@ class AsyncTx(OpenTransaction[AsyncS_co]):
     ) -> Awaitable[list[Enqueued]]:
         """Enqueue many jobs of one handler; the options of `Duly.enqueue_many`."""
         jobs = self._jobs.new_many(job, payloads, **options)
-        return self._promises.made("tx.enqueue_many", enqueue_many(self._session(), jobs))
+        return self._promises.track("tx.enqueue_many", enqueue_many(self._session(), jobs))
 
     def send(self, url: str, **options: Unpack[SendOptions]) -> Awaitable[Staged]:
         """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
         message = self._jobs.outgoing.new(url, **options)
-        return self._promises.made("tx.send", stage(self._session(), message))
+        return self._promises.track("tx.send", stage(self._session(), message))
 
     def _refuse_unkept(self) -> None:
         """What was asked for and never awaited was never done."""
@@ -208,11 +211,11 @@ def checked_statement(statement: object, unnamed: tuple[object, ...] = ()) -> st
             'tx.execute("… WHERE id = :id", id=7)'
         )
     if ENDS.match(statement):
-        raise ending_is_ours()
+        raise transaction_end_error()
     return statement
 
 
-def ending_is_ours() -> Misuse:
+def transaction_end_error() -> Misuse:
     """The error of a handler that tries to end its transaction."""
     return Misuse(
         "a handler's transaction is ended by duly: return to commit it together with the end of "
@@ -221,11 +224,11 @@ def ending_is_ours() -> Misuse:
 
 
 @contextmanager
-def unending(target: Any) -> Iterator[None]:
+def refuse_ending(target: Any) -> Iterator[None]:
     """Refuse commit, rollback and close on a connection or session while a handler has it."""
 
     def refuse(*_: object, **__: object) -> None:
-        raise ending_is_ours()
+        raise transaction_end_error()
 
     kept: list[str] = []
     try:

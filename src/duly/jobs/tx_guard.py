@@ -15,7 +15,7 @@ HANDLER: ContextVar[str | None] = ContextVar("duly_handler", default=None)
 
 
 @contextmanager
-def inside(handler: str) -> Iterator[None]:
+def handler_transaction(handler: str) -> Iterator[None]:
     """While a handler runs in a transaction that duly opened for it."""
     token = HANDLER.set(handler)
     try:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Promised(Generic[T]):
+class TrackedAwaitable(Generic[T]):
     """Work that begins when it is awaited, and knows whether it was."""
 
     def __init__(self, work: Coroutine[Any, Any, T], verb: str) -> None:
@@ -29,15 +29,15 @@ class Promised(Generic[T]):
         self._work.close()
 
 
-class Promises:
+class AwaitTracker:
     """All that one handler asked for."""
 
     def __init__(self) -> None:
-        self._promises: list[Promised[Any]] = []
+        self._promises: list[TrackedAwaitable[Any]] = []
 
-    def made(self, verb: str, work: Coroutine[Any, Any, T]) -> Promised[T]:
+    def track(self, verb: str, work: Coroutine[Any, Any, T]) -> TrackedAwaitable[T]:
         """Something to await, by the name of the verb that it was asked with."""
-        self._promises.append(promise := Promised(work, verb))
+        self._promises.append(promise := TrackedAwaitable(work, verb))
         return promise
 
     def refuse_unkept(self) -> None:

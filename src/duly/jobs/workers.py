@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duly.core.clock import MICROSECOND
 from duly.core.defaults import HISTORY_KEPT, WAIT
-from duly.core.failures import plain
+from duly.core.failures import reason_record
 from duly.core.retry import RESCUE_BACKOFF, RESCUE_LIMIT
-from duly.jobs.lease import names_of
+from duly.jobs.lease import json_list
 from duly.jobs.statements import (
     EFFECTS_PRUNE,
     HISTORY_PRUNE,
@@ -42,7 +42,7 @@ LOST_WORKER = (
 )
 
 
-class Identity(NamedTuple):
+class WorkerIdentity(NamedTuple):
     """One worker: a process, its queues, and for how long to believe it."""
 
     id: str
@@ -52,7 +52,7 @@ class Identity(NamedTuple):
     lease: int
 
 
-class Lease(NamedTuple):
+class JobLease(NamedTuple):
     """A lease as the database knows it."""
 
     id: str
@@ -60,19 +60,19 @@ class Lease(NamedTuple):
     epoch: int
 
 
-async def beat(session: Session, worker: Identity) -> list[Lease]:
+async def record_heartbeat(session: Session, worker: WorkerIdentity) -> list[JobLease]:
     """Say that the worker lives; what comes back are the leases that it still has."""
     await session.rows(WORKERS_BEAT, **worker._asdict(), idle=False)
     rows = await session.rows(JOBS_HELD, worker=worker.id)
-    return [Lease(row["id"], bytes(row["token"]), row["epoch"]) for row in rows]
+    return [JobLease(row["id"], bytes(row["token"]), row["epoch"]) for row in rows]
 
 
-async def idle(session: Session, worker: str, *, wanted: bool) -> None:
+async def set_idle(session: Session, worker: str, *, wanted: bool) -> None:
     """Ask to be woken when there is work, or not to be."""
     await session.rows(WORKERS_IDLE, id=worker, idle=wanted)
 
 
-async def leave(session: Session, worker: str) -> None:
+async def remove_worker(session: Session, worker: str) -> None:
     """The worker ends."""
     await session.rows(WORKERS_LEAVE, id=worker)
 
@@ -89,11 +89,11 @@ async def rescue(session: Session, worker: str) -> Sequence[Row]:
         limit=RESCUED_AT_ONCE,
         most=RESCUE_LIMIT,
         waits=json.dumps([RESCUE_BACKOFF.delay(n + 1, 1.0) for n in range(RESCUE_LIMIT)]),
-        error=plain(LOST_WORKER, 0, "duly.LeaseLost"),
+        error=reason_record(LOST_WORKER, 0, "duly.LeaseLost"),
     )
 
 
-class Outlook(NamedTuple):
+class QueueOutlook(NamedTuple):
     """Whether there is something to take now, and in how many microseconds there will be."""
 
     due: bool
@@ -101,15 +101,15 @@ class Outlook(NamedTuple):
     next_in: int | None
 
 
-async def outlook(session: Session, queues: Sequence[str]) -> Outlook:
+async def peek_queues(session: Session, queues: Sequence[str]) -> QueueOutlook:
     """Look without taking anything."""
-    [row] = await session.rows(JOBS_NEXT, queues=names_of(queues))
-    return Outlook(bool(row["due"]), int(row["rescued"]), row["next_in"])
+    [row] = await session.rows(JOBS_NEXT, queues=json_list(queues))
+    return QueueOutlook(bool(row["due"]), int(row["rescued"]), row["next_in"])
 
 
 async def unpark(session: Session, names: Sequence[str]) -> int:
     """Let jobs run whose handlers are known now, and were not."""
-    return len(await session.rows(JOBS_UNPARK, names=names_of(names)))
+    return len(await session.rows(JOBS_UNPARK, names=json_list(names)))
 
 
 async def prune_history(runner: Runner, limit: int) -> int:
@@ -119,7 +119,7 @@ async def prune_history(runner: Runner, limit: int) -> int:
     async def delete(session: Session) -> int:
         return len(await session.rows(HISTORY_PRUNE, age=age, limit=limit))
 
-    return await runner.run_single(delete, wait=WAIT)
+    return await runner.run_autocommit(delete, wait=WAIT)
 
 
 async def prune_effects(runner: Runner, limit: int) -> int:
@@ -129,7 +129,7 @@ async def prune_effects(runner: Runner, limit: int) -> int:
     async def delete(session: Session) -> int:
         return len(await session.rows(EFFECTS_PRUNE, age=age, limit=limit))
 
-    return await runner.run_single(delete, wait=WAIT)
+    return await runner.run_autocommit(delete, wait=WAIT)
 
 
 async def prune_workers(runner: Runner, limit: int) -> int:
@@ -139,4 +139,4 @@ async def prune_workers(runner: Runner, limit: int) -> int:
     async def delete(session: Session) -> int:
         return len(await session.rows(WORKERS_PRUNE, age=age, limit=limit))
 
-    return await runner.run_single(delete, wait=WAIT)
+    return await runner.run_autocommit(delete, wait=WAIT)

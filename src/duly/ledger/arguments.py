@@ -14,7 +14,7 @@ from duly.core.validation import (
     checked_ttl,
     checked_wait,
 )
-from duly.core.versions import Comparable, Tie, Version, comparable, tie_applies
+from duly.core.versions import ComparableVersion, Tie, Version, tie_applies, to_comparable
 from duly.ledger.claims import Terms
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from duly.core.keys import Key
 
 
-class Ask(NamedTuple):
+class ClaimRequest(NamedTuple):
     """One claim to be made. ``wait`` is None where the caller set no bound of their own."""
 
     key: Key
@@ -37,7 +37,7 @@ class Ask(NamedTuple):
         return WAIT if self.wait is None else self.wait
 
 
-class BatchAsk(NamedTuple):
+class BatchClaimRequest(NamedTuple):
     """Many claims to be made in one transaction."""
 
     keys: list[Key]
@@ -50,7 +50,7 @@ class BatchAsk(NamedTuple):
         return WAIT if self.wait is None else self.wait
 
 
-def ask(
+def claim_request(
     scope: object,
     key: object,
     ttl: object,
@@ -58,10 +58,10 @@ def ask(
     body: object,
     wait: object,
     lease: object = None,
-) -> Ask:
+) -> ClaimRequest:
     """Check the arguments of one claim, and choose its token."""
     length = None if lease is None else checked_duration("lease", lease)
-    return Ask(
+    return ClaimRequest(
         checked_key(scope, key),
         Terms(new_token(), checked_ttl(ttl), length),
         checked_body(body),
@@ -69,28 +69,32 @@ def ask(
     )
 
 
-def batch_ask(scope: object, keys: object, ttl: object, *, wait: object) -> BatchAsk:
+def batch_claim_request(
+    scope: object, keys: object, ttl: object, *, wait: object
+) -> BatchClaimRequest:
     """Check the arguments of a batch, and choose its token."""
     terms = Terms(new_token(), checked_ttl(ttl))
-    return BatchAsk(checked_keys(scope, keys), terms, checked_wait(wait))
+    return BatchClaimRequest(checked_keys(scope, keys), terms, checked_wait(wait))
 
 
-class Advance(NamedTuple):
+class VersionAdvance(NamedTuple):
     """One version to be recorded, and whether an equal one counts.
 
     The token is how a rerun after a lost reply knows that the equal version is its own.
     """
 
     resource: Key
-    version: Comparable
+    version: ComparableVersion
     tie: bool
     token: bytes
 
 
-def advance(scope: object, resource: object, version: Version, tie: Tie | None) -> Advance:
+def version_advance(
+    scope: object, resource: object, version: Version, tie: Tie | None
+) -> VersionAdvance:
     """Check the arguments of the order guard."""
-    ordered = comparable(version)
-    return Advance(
+    ordered = to_comparable(version)
+    return VersionAdvance(
         checked_key(scope, resource, what="resource"),
         ordered,
         tie_applies(ordered.kind, tie),

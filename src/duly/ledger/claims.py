@@ -61,12 +61,12 @@ async def claim(
         )
         if not found:  # pruned or rolled back between the two statements
             continue
-        known = judge(found[0], key, fingerprint)
+        known = answer_from_claim(found[0], key, fingerprint)
         if known is not None:
             return known
         if taken := await session.rows(CLAIMS_RETAKE, **values):
             return first_from(taken[0])
-    raise contended(key)
+    raise contention_error(key)
 
 
 async def claim_many(session: Session, keys: Sequence[Key], terms: Terms) -> list[Answer]:
@@ -83,7 +83,7 @@ async def claim_many(session: Session, keys: Sequence[Key], terms: Terms) -> lis
         answers |= await claim_round(session, list(open_keys.values()), terms)
         open_keys = {digest: key for digest, key in open_keys.items() if digest not in answers}
     for key in open_keys.values():
-        raise contended(key)
+        raise contention_error(key)
     return in_callers_order(keys, answers)
 
 
@@ -105,7 +105,7 @@ async def claim_round(session: Session, keys: Sequence[Key], terms: Terms) -> di
     )
     for row in sorted(found, key=lambda row: bytes(row["digest"])):  # in one order, as above
         key = rest[bytes(row["digest"])]
-        known = judge(row, key, None)
+        known = answer_from_claim(row, key, None)
         if known is None:
             taken = await session.rows(CLAIMS_RETAKE, **claim_values(key, terms, None))
             known = first_from(taken[0]) if taken else None
@@ -150,7 +150,7 @@ async def unclaim(session: Session, key: Key, terms: Terms) -> None:
         await release(session, key, terms.token, terms.state)
 
 
-def judge(row: Row, key: Key, fingerprint: bytes | None) -> Answer | None:
+def answer_from_claim(row: Row, key: Key, fingerprint: bytes | None) -> Answer | None:
     """What an existing row means to this caller; None where it may be taken over."""
     if row["mine"]:
         return first_from(row)
@@ -164,7 +164,7 @@ def judge(row: Row, key: Key, fingerprint: bytes | None) -> Answer | None:
     return duplicate_from(row, fingerprint)
 
 
-def contended(key: Key) -> Held:
+def contention_error(key: Key) -> Held:
     """The row moved under every attempt to read or take it."""
     return Held(
         f"{key.scope}/{key.text} was claimed and given up {ROUNDS} times while this call looked: "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROUNDS = 3
 
 
-class Keyed(NamedTuple):
+class KeyedRow(NamedTuple):
     """What is to be written once under a key: its id, and for how long the key is known."""
 
     key: Key
@@ -46,12 +46,12 @@ def id_of(token: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-async def first_with_key(
-    session: Session, keyed: Keyed, insert: Callable[[], Awaitable[None]]
+async def insert_if_new(
+    session: Session, keyed: KeyedRow, insert: Callable[[], Awaitable[None]]
 ) -> str:
     """Claim the key and insert, or find the row that it led to before; returns that row's id."""
     for _ in range(ROUNDS):
-        found = await claimed(session, keyed, insert)
+        found = await claim_or_find(session, keyed, insert)
         if found is not None:
             return found
     raise Held(
@@ -60,8 +60,8 @@ async def first_with_key(
     )
 
 
-async def claimed(
-    session: Session, keyed: Keyed, insert: Callable[[], Awaitable[None]]
+async def claim_or_find(
+    session: Session, keyed: KeyedRow, insert: Callable[[], Awaitable[None]]
 ) -> str | None:
     """Claim the key and insert, or say whose it is; None where it moved meanwhile."""
     key = keyed.key
@@ -86,11 +86,11 @@ async def claimed(
     if token == keyed.token or not found[0]["expired"]:
         # A rerun after a lost reply finds what it committed.
         return id_of(token)
-    return await taken_over(session, keyed, token, insert)
+    return await take_over_key(session, keyed, token, insert)
 
 
-async def taken_over(
-    session: Session, keyed: Keyed, token: bytes, insert: Callable[[], Awaitable[None]]
+async def take_over_key(
+    session: Session, keyed: KeyedRow, token: bytes, insert: Callable[[], Awaitable[None]]
 ) -> str | None:
     """The window is over: a new row starts, unless the old one still has work to do."""
     key = keyed.key

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class ClaimLease:
     """The time-bounded right to work on one key."""
 
     key: Key
@@ -27,7 +27,9 @@ class Lease:
     epoch: int
 
 
-async def mark(session: Session, lease: Lease, *, result: bytes | None, ttl: int | None) -> None:
+async def mark(
+    session: Session, lease: ClaimLease, *, result: bytes | None, ttl: int | None
+) -> None:
     """End the lease as done. A rerun after a lost COMMIT reply recognises its own mark."""
     rows = await session.rows(
         CLAIMS_MARK,
@@ -38,11 +40,11 @@ async def mark(session: Session, lease: Lease, *, result: bytes | None, ttl: int
         result=result,
         ttl=ttl,
     )
-    if not rows and not await marked_before(session, lease):
-        raise lost(lease, "its result was not kept")
+    if not rows and not await was_marked(session, lease):
+        raise lease_lost_error(lease, "its result was not kept")
 
 
-async def marked_before(session: Session, lease: Lease) -> bool:
+async def was_marked(session: Session, lease: ClaimLease) -> bool:
     """Whether this very lease was already ended as done."""
     rows = await session.rows(
         CLAIMS_READ, scope=lease.key.scope, digest=lease.key.digest, token=lease.token
@@ -50,7 +52,7 @@ async def marked_before(session: Session, lease: Lease) -> bool:
     return bool(rows and rows[0]["mine"] and not rows[0]["held"])
 
 
-async def renew(session: Session, lease: Lease, *, length: int) -> None:
+async def renew(session: Session, lease: ClaimLease, *, length: int) -> None:
     """Extend the lease by its length from now."""
     rows = await session.rows(
         CLAIMS_RENEW,
@@ -61,10 +63,10 @@ async def renew(session: Session, lease: Lease, *, length: int) -> None:
         lease=length,
     )
     if not rows:
-        raise lost(lease, "it cannot be renewed")
+        raise lease_lost_error(lease, "it cannot be renewed")
 
 
-def lost(lease: Lease, consequence: str) -> LeaseLost:
+def lease_lost_error(lease: ClaimLease, consequence: str) -> LeaseLost:
     """The error of a holder that is no longer the newest."""
     return LeaseLost(
         f"the lease on {lease.key.scope}/{lease.key.text} (epoch {lease.epoch}) was lost: "

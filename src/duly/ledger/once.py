@@ -17,15 +17,15 @@ from duly.core.answers import Answer, First
 from duly.core.errors import LeaseLost, Misuse
 from duly.core.states import ClaimState
 from duly.ledger.claims import claim, release, unclaim
-from duly.ledger.lease import Lease, mark, renew
-from duly.ledger.rerun import Attempt, giving_back
+from duly.ledger.lease import ClaimLease, mark, renew
+from duly.ledger.rerun import CountedOperation, log_release_failure
 from duly.ledger.statements import CLAIMS_RESULT
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from duly.core.session import Operation, Runner, Session
-    from duly.ledger.arguments import Ask
+    from duly.ledger.arguments import ClaimRequest
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 class InTransaction:
     """Claim, work and result in the caller's transaction."""
 
-    def __init__(self, session: Session, asked: Ask) -> None:
+    def __init__(self, session: Session, asked: ClaimRequest) -> None:
         self._session = session
         self._asked = asked
         self._savepoint: AbstractAsyncContextManager[None] | None = None
@@ -45,7 +45,7 @@ class InTransaction:
         savepoint = session.savepoint()
         await savepoint.__aenter__()
         try:
-            async with session.waiting(asked.wait):
+            async with session.limit_lock_waits(asked.wait):
                 answer = await claim(session, asked.key, asked.terms, fingerprint=asked.fingerprint)
         except BaseException:
             await savepoint.__aexit__(*sys.exc_info())
@@ -63,13 +63,13 @@ class InTransaction:
             return
         try:
             if result is not None:
-                await self._keep(result)
+                await self._store_result(result)
         except BaseException:
             await savepoint.__aexit__(*sys.exc_info())
             raise
         await savepoint.__aexit__(None, None, None)
 
-    async def _keep(self, result: bytes) -> None:
+    async def _store_result(self, result: bytes) -> None:
         key, token = self._asked.key, self._asked.terms.token
         await self._session.rows(
             CLAIMS_RESULT, scope=key.scope, digest=key.digest, token=token, result=result
@@ -79,10 +79,10 @@ class InTransaction:
 class UnderLease:
     """Claim, work, mark, with no transaction open in between."""
 
-    def __init__(self, runner: Runner, asked: Ask) -> None:
+    def __init__(self, runner: Runner, asked: ClaimRequest) -> None:
         self._runner = runner
         self._asked = asked
-        self._lease: Lease | None = None
+        self._lease: ClaimLease | None = None
         self._over = False
         # Whether a mark was committed, or stands in a transaction that may yet be rolled back.
         self._marked: Literal["committed", "joined"] | None = None
@@ -90,20 +90,20 @@ class UnderLease:
     async def enter(self) -> Answer:
         """Take the lease, or learn that the work is done; `Held` while somebody else has it."""
         asked = self._asked
-        attempt = Attempt(
+        attempt = CountedOperation(
             lambda own: claim(own, asked.key, asked.terms, fingerprint=asked.fingerprint)
         )
         try:
             answer = await self._run(attempt)
         except BaseException as problem:  # perhaps cancelled before the answer was heard
             if attempt.may_have_claimed(problem):
-                with giving_back(asked.key):
-                    await self._runner.run_surely(
+                with log_release_failure(asked.key):
+                    await self._runner.run_shielded(
                         lambda own: unclaim(own, asked.key, asked.terms), wait=asked.own_wait
                     )
             raise
         if isinstance(answer, First):
-            self._lease = Lease(asked.key, asked.terms.token, answer.epoch)
+            self._lease = ClaimLease(asked.key, asked.terms.token, answer.epoch)
         return answer
 
     async def leave(self, error: BaseException | None, result: bytes | None) -> None:
@@ -146,7 +146,7 @@ class UnderLease:
         await self._run(lambda own: renew(own, lease, length=length))
 
     @property
-    def lease(self) -> Lease:
+    def lease(self) -> ClaimLease:
         """The lease of a turn that is first."""
         if self._lease is None:
             raise Misuse("this turn is a duplicate and holds no lease: look at turn.result")
@@ -165,10 +165,10 @@ class UnderLease:
         """
         key, token = self._asked.key, self._asked.terms.token
         wait = timedelta(0) if self._marked == "joined" else self._asked.own_wait
-        with giving_back(key):
-            await self._runner.run_surely(
+        with log_release_failure(key):
+            await self._runner.run_shielded(
                 lambda own: release(own, key, token, ClaimState.HELD), wait=wait
             )
 
     async def _run(self, operation: Operation[T]) -> T:
-        return await self._runner.run_single(operation, wait=self._asked.own_wait)
+        return await self._runner.run_autocommit(operation, wait=self._asked.own_wait)

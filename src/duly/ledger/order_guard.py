@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.core.session import Row, Runner, Session
-    from duly.ledger.arguments import Advance
+    from duly.ledger.arguments import VersionAdvance
 
 
-async def newer(session: Session, asked: Advance) -> bool:
+async def newer(session: Session, asked: VersionAdvance) -> bool:
     """Record the version and return True if it is later than any applied to the resource.
 
     Concurrent writers of one resource take turns; none of them can move it back.
@@ -37,7 +37,7 @@ async def newer(session: Session, asked: Advance) -> bool:
     return False
 
 
-def refuse_other_kind(known: Sequence[Row], asked: Advance) -> None:
+def refuse_other_kind(known: Sequence[Row], asked: VersionAdvance) -> None:
     """Refuse to compare what has no common order."""
     resource, kind = asked.resource, asked.version.kind
     if known and known[0]["kind"] not in (kind, kind.encode()):
@@ -47,7 +47,7 @@ def refuse_other_kind(known: Sequence[Row], asked: Advance) -> None:
         )
 
 
-async def would_apply(session: Session, asked: Advance) -> bool:
+async def would_apply(session: Session, asked: VersionAdvance) -> bool:
     """Whether the version is later than any applied, without recording it."""
     known = await session.rows(
         VERSIONS_READ, scope=asked.resource.scope, digest=asked.resource.digest
@@ -61,12 +61,12 @@ async def would_apply(session: Session, asked: Advance) -> bool:
     return asked.tie or bytes(known[0]["token"] or b"") == asked.token
 
 
-async def newer_joined(session: Session, asked: Advance) -> bool:
+async def newer_joined(session: Session, asked: VersionAdvance) -> bool:
     """The same in a transaction that is not ours."""
     await session.begin(None)
     return await newer(session, asked)
 
 
-async def newer_committed(runner: Runner, asked: Advance) -> bool:
+async def newer_committed(runner: Runner, asked: VersionAdvance) -> bool:
     """The same in a transaction of duly's own."""
-    return await runner.run_single(lambda session: newer(session, asked), wait=WAIT)
+    return await runner.run_autocommit(lambda session: newer(session, asked), wait=WAIT)

@@ -24,4 +24,4 @@ async def prune_joined(session: Session, limit: int) -> int:
 
 async def prune_committed(runner: Runner, limit: int) -> int:
     """The same in a transaction of duly's own."""
-    return await runner.run_single(lambda session: prune(session, limit=limit), wait=WAIT)
+    return await runner.run_autocommit(lambda session: prune(session, limit=limit), wait=WAIT)

@@ -25,7 +25,7 @@ CHUNK = 500
 SLOWEST, FASTEST = 0.001, 1_000_000
 SECOND = 1_000_000
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
-Told = Callable[[int], None]
+ReportProgress = Callable[[int], None]
 
 
 @export
@@ -44,30 +44,30 @@ class Chunk(NamedTuple):
     """Some of the letters of a selection: what was done, and where to go on."""
 
     ids: tuple[str, ...]
-    rest: Plan | None
+    rest: ReplayPlan | None
 
 
-class Which(Protocol):
+class DeadSelection(Protocol):
     """Which letters are meant."""
 
     @property
     def until(self) -> int | None:
         """Only those that were given up before that; in microseconds."""
 
-    def ended(self, until: int) -> Which:
+    def with_until(self, until: int) -> DeadSelection:
         """The same, with an earlier end."""
 
     def values(self) -> dict[str, Value]:
         """The parameters of a statement."""
 
 
-class Plan(NamedTuple):
+class ReplayPlan(NamedTuple):
     """What is left to do: the letters that are meant, from one of them on."""
 
     # The statements that find dead letters of this kind, and that make them ready.
     finds: str
     makes_ready: str
-    which: Which
+    which: DeadSelection
     gap: int = 0
     dry_run: bool = False
     done: int = 0
@@ -85,18 +85,20 @@ def gap_of(rate: object) -> int:
     return math.ceil(SECOND / rate)  # type: ignore[operator]
 
 
-async def replay(runner: Runner, plan: Plan, told: Told = lambda _: None) -> Replayed:
+async def replay(
+    runner: Runner, plan: ReplayPlan, report_progress: ReportProgress = lambda _: None
+) -> Replayed:
     """Replay all that is meant; ``told`` hears how many it were so far, before each next chunk."""
-    chunk = await one_chunk(runner, plan)
+    chunk = await run_chunk(runner, plan)
     ids = list(chunk.ids)
     while chunk.rest is not None:
-        told(len(ids))
-        chunk = await one_chunk(runner, chunk.rest)
+        report_progress(len(ids))
+        chunk = await run_chunk(runner, chunk.rest)
         ids += chunk.ids
     return Replayed(tuple(ids), plan.dry_run)
 
 
-async def one_chunk(runner: Runner, plan: Plan) -> Chunk:
+async def run_chunk(runner: Runner, plan: ReplayPlan) -> Chunk:
     """One short transaction.
 
     It is not run again after a lost reply: what the first run did would be missing in the answer,
@@ -107,7 +109,7 @@ async def one_chunk(runner: Runner, plan: Plan) -> Chunk:
     )
 
 
-async def replay_chunk(session: Session, plan: Plan) -> Chunk:
+async def replay_chunk(session: Session, plan: ReplayPlan) -> Chunk:
     """Replay the next letters of a plan."""
     rows = await session.rows(
         plan.finds,
@@ -117,7 +119,7 @@ async def replay_chunk(session: Session, plan: Plan) -> Chunk:
         limit=CHUNK,
     )
     found = [row["id"] for row in rows]
-    done = found if plan.dry_run or not found else await made_ready(session, found, plan)
+    done = found if plan.dry_run or not found else await make_ready(session, found, plan)
     if len(found) < CHUNK:
         return Chunk(tuple(done), None)
     last = rows[-1]
@@ -125,7 +127,7 @@ async def replay_chunk(session: Session, plan: Plan) -> Chunk:
     now = last["now"] + 1
     until = now if plan.which.until is None else min(plan.which.until, now)
     rest = plan._replace(
-        which=plan.which.ended(until),
+        which=plan.which.with_until(until),
         done=plan.done + len(done),
         after_at=last["dead_at"],
         after_id=last["id"],
@@ -133,7 +135,7 @@ async def replay_chunk(session: Session, plan: Plan) -> Chunk:
     return Chunk(tuple(done), rest)
 
 
-async def made_ready(session: Session, found: list[str], plan: Plan) -> list[str]:
+async def make_ready(session: Session, found: list[str], plan: ReplayPlan) -> list[str]:
     """Make ready what is still dead; the ids in the order in which they will run."""
     rows = await session.rows(
         plan.makes_ready, ids=json.dumps(found), start=plan.done, gap=plan.gap

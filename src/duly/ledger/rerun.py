@@ -19,7 +19,7 @@ logger = logging.getLogger("duly")
 
 
 @contextmanager
-def giving_back(key: Key) -> Iterator[None]:
+def log_release_failure(key: Key) -> Iterator[None]:
     """Giving back a claim must not hide the error that led to it: a second error is logged."""
     try:
         yield
@@ -32,7 +32,7 @@ def giving_back(key: Key) -> Iterator[None]:
         )
 
 
-class Attempt(Generic[T]):
+class CountedOperation(Generic[T]):
     """An operation that counts its runs; a server that is away begins none."""
 
     def __init__(self, operation: Operation[T]) -> None:

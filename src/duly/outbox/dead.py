@@ -14,11 +14,11 @@ from duly.core.clock import from_microseconds
 from duly.core.defaults import WAIT
 from duly.core.errors import Misuse
 from duly.core.exports import export
-from duly.core.failures import Failure, read
+from duly.core.failures import Failure, decode_failure
 from duly.ledger.dead_filters import checked_id, checked_text, checked_time
-from duly.ledger.replay import Plan, gap_of
+from duly.ledger.replay import ReplayPlan, gap_of
 from duly.outbox.egress import target_of
-from duly.outbox.lease import removed
+from duly.outbox.lease import remove_settled
 from duly.outbox.registry import SCOPE, is_web
 from duly.outbox.statements import (
     OUTBOX_DEAD,
@@ -114,7 +114,7 @@ class OutboxMessage:
     failure: Failure | None
 
 
-class Gone(NamedTuple):
+class FinishedMessage(NamedTuple):
     """A message that has left the table, as the history remembers it."""
 
     id: str
@@ -124,7 +124,7 @@ class Gone(NamedTuple):
     at: datetime
 
 
-class Chosen(NamedTuple):
+class MessageSelection(NamedTuple):
     """Which dead messages are meant. Times are in microseconds; None asks for nothing."""
 
     id: str | None = None
@@ -136,12 +136,12 @@ class Chosen(NamedTuple):
         """The parameters of a statement."""
         return self._asdict()
 
-    def ended(self, until: int) -> Chosen:
+    def with_until(self, until: int) -> MessageSelection:
         """The same, with an earlier end."""
         return self._replace(until=until)
 
 
-def chosen(message_id: object, **filters: object) -> Chosen:
+def message_selection(message_id: object, **filters: object) -> MessageSelection:
     """What a caller asked for, checked."""
     given = {name: value for name, value in filters.items() if value is not None}
     if message_id is not None and given:
@@ -150,7 +150,9 @@ def chosen(message_id: object, **filters: object) -> Chosen:
         name: checked_time(name, value) if name in TIMES else checked_destination(value)
         for name, value in given.items()
     }
-    return Chosen(None if message_id is None else checked_id(message_id, "message"), **checked)
+    return MessageSelection(
+        None if message_id is None else checked_id(message_id, "message"), **checked
+    )
 
 
 def checked_destination(value: object) -> str:
@@ -160,36 +162,38 @@ def checked_destination(value: object) -> str:
     return checked_text("destination", value).partition(":")[0]
 
 
-def plan_of(which: Chosen, rate: object, *, dry_run: object, everything: object) -> Plan:
+def plan_of(
+    which: MessageSelection, rate: object, *, dry_run: object, everything: object
+) -> ReplayPlan:
     """What a caller asked for; all letters are replayed only if that is said."""
     if not isinstance(dry_run, bool) or not isinstance(everything, bool):
         raise Misuse("dry_run and all must be True or False")
-    if which == Chosen() and not everything:
+    if which == MessageSelection() and not everything:
         raise Misuse(
             "which dead messages? Give the id of one, or destination=, since= or until=; or "
             "all=True for every one of them"
         )
-    if which != Chosen() and everything:
+    if which != MessageSelection() and everything:
         raise Misuse("all=True means every dead message: leave out the id and the filters, or it")
-    return Plan(OUTBOX_DEAD_IDS, OUTBOX_REPLAY, which, gap_of(rate), dry_run)
+    return ReplayPlan(OUTBOX_DEAD_IDS, OUTBOX_REPLAY, which, gap_of(rate), dry_run)
 
 
-async def listed(runner: Runner, which: Chosen, limit: int) -> list[DeadMessage]:
+async def list_dead(runner: Runner, which: MessageSelection, limit: int) -> list[DeadMessage]:
     """Dead messages, the latest first."""
 
     async def look(session: Session) -> list[DeadMessage]:
         rows = await session.rows(OUTBOX_DEAD, **which.values(), limit=limit)
         return [letter_from(row) for row in rows]
 
-    return await runner.run_single(look, wait=WAIT)
+    return await runner.run_autocommit(look, wait=WAIT)
 
 
 def letter_from(row: Row) -> DeadMessage:
     """A dead message from what the database gave back."""
-    return DeadMessage(**facts_of(row), dead_at=from_microseconds(row["dead_at"]))
+    return DeadMessage(**message_fields(row), dead_at=from_microseconds(row["dead_at"]))
 
 
-def facts_of(row: Row) -> dict[str, Any]:
+def message_fields(row: Row) -> dict[str, Any]:
     """What is known of every message in the table."""
     request, body = json.loads(bytes(row["request"])), row["body"]
     return {
@@ -204,51 +208,51 @@ def facts_of(row: Row) -> dict[str, Any]:
         "rescues": row["rescues"],
         "max_attempts": row["max_attempts"],
         "created_at": from_microseconds(row["created_at"]),
-        "failure": read(row["last_error"]),
+        "failure": decode_failure(row["last_error"]),
     }
 
 
-async def found(runner: Runner, message: str) -> OutboxMessage | None:
+async def find_message(runner: Runner, message: str) -> OutboxMessage | None:
     """A message that is in the table."""
-    known = await looked_up(runner, message)
+    known = await look_up(runner, message)
     return known if isinstance(known, OutboxMessage) else None
 
 
-async def looked_up(runner: Runner, message: str) -> OutboxMessage | Gone | None:
+async def look_up(runner: Runner, message: str) -> OutboxMessage | FinishedMessage | None:
     """A message, or what became of it; None where nothing is known of it."""
 
-    async def look(session: Session) -> OutboxMessage | Gone | None:
+    async def look(session: Session) -> OutboxMessage | FinishedMessage | None:
         rows = await session.rows(OUTBOX_READ, id=message, scope=SCOPE)
-        return known_from(rows[0]) if rows else None
+        return message_from(rows[0]) if rows else None
 
-    return await runner.run_single(look, wait=WAIT)
+    return await runner.run_autocommit(look, wait=WAIT)
 
 
-def known_from(row: Row) -> OutboxMessage | Gone:
+def message_from(row: Row) -> OutboxMessage | FinishedMessage:
     """A message in any state from what the database gave back."""
-    ended = moment(row["ended"])
+    ended = optional_time(row["ended"])
     if ended is not None:
-        return Gone(row["id"], row["state"], row["destination"], row["attempts"], ended)
+        return FinishedMessage(row["id"], row["state"], row["destination"], row["attempts"], ended)
     return OutboxMessage(
-        **facts_of(row),
+        **message_fields(row),
         state=row["state"],
         run_at=from_microseconds(row["run_at"]),
-        leased_until=moment(row["lease_until"]),
-        dead_at=moment(row["dead_at"]),
+        leased_until=optional_time(row["lease_until"]),
+        dead_at=optional_time(row["dead_at"]),
     )
 
 
-def moment(microseconds: int | None) -> datetime | None:
+def optional_time(microseconds: int | None) -> datetime | None:
     """A time that a row may have."""
     return None if microseconds is None else from_microseconds(microseconds)
 
 
-async def discarded(runner: Runner, message: str) -> bool:
+async def discard_dead(runner: Runner, message: str) -> bool:
     """Delete a dead message and remember that; False where it is not dead, or not there."""
 
     async def delete(session: Session) -> bool:
         gone = await session.rows(OUTBOX_DISCARD, id=message)
-        await removed(session, [row["id"] for row in gone])
+        await remove_settled(session, [row["id"] for row in gone])
         return bool(gone)
 
     # A second run after a lost reply could not tell whether the first had discarded it.

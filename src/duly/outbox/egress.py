@@ -86,7 +86,7 @@ class Egress:
     networks: tuple[Network, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        allow, ports = listed("allow", self.allow), listed("ports", self.ports)
+        allow, ports = checked_tuple("allow", self.allow), checked_tuple("ports", self.ports)
         for port in ports:
             checked_count("each of ports", port, most=65535)
         checked_duration("deadline", self.deadline)
@@ -137,11 +137,11 @@ def target_of(url: object) -> Target:
     """The origin of a URL that every parser reads in the same way."""
     if not isinstance(url, str):
         raise Misuse(f"url must be a string, not {kind(url)}")
-    return read(url)
+    return parse_target(url)
 
 
 @lru_cache(maxsize=256)
-def read(url: str) -> Target:
+def parse_target(url: str) -> Target:
     """The same; messages go to the same few addresses all the time."""
     if len(url) > LONGEST_URL:
         raise EgressRefused(f"this URL has {len(url):,} characters, the most is {LONGEST_URL:,}")
@@ -210,13 +210,13 @@ def literal_of(host: str) -> Address | None:
         return None
 
 
-def plainest(address: Address) -> Address:
+def unwrap_mapped(address: Address) -> Address:
     """An address without its IPv6 wrapping, where that is only another spelling."""
     inner = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return address if inner is None else inner
 
 
-def listed(what: str, values: object) -> tuple[Any, ...]:
+def checked_tuple(what: str, values: object) -> tuple[Any, ...]:
     """Several values, not one."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise Misuse(f"{what} must be a list, not {kind(values)}: write {what}=[…]")

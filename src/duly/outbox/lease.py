@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.core.failures import plain
+from duly.core.failures import reason_record
 from duly.core.retry import RESCUE_BACKOFF
 from duly.outbox.statements import (
     OUTBOX_BURY,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from duly.core.session import Row, Session, Value
-    from duly.outbox.outcome import Ended
+    from duly.outbox.outcome import MessageOutcome
 
 # Enough to keep up with any burst of messages that come due together; each is one small update.
 STAGED = 1000
@@ -68,7 +68,7 @@ class LeasedMessage(NamedTuple):
         return {"id": self.id, "token": self.token.hex(), "epoch": str(self.epoch)}
 
 
-class Want(NamedTuple):
+class DestinationDemand(NamedTuple):
     """How many messages of a destination a relay can send, and where its last batch ended."""
 
     destination: str
@@ -86,12 +86,12 @@ class Want(NamedTuple):
         }
 
 
-async def staged(session: Session) -> int:
+async def stage_due(session: Session) -> int:
     """Move messages whose time has come to where relays look."""
     return len(await session.rows(OUTBOX_STAGE, limit=STAGED))
 
 
-async def destinations(
+async def next_destinations(
     session: Session, after: str, skipped: Iterable[str], limit: int
 ) -> list[str]:
     """The next destinations that have something to send, from one of them on."""
@@ -101,7 +101,9 @@ async def destinations(
     return [row["destination"] for row in rows]
 
 
-async def take(session: Session, wants: Sequence[Want], lease: int) -> list[LeasedMessage]:
+async def take(
+    session: Session, wants: Sequence[DestinationDemand], lease: int
+) -> list[LeasedMessage]:
     """Lease what there is of what is wanted, the oldest of each destination first."""
     each = [want.values() for want in wants]
     if session.dialect == "postgres":
@@ -135,21 +137,21 @@ def leased_from(row: Row) -> LeasedMessage:
     )
 
 
-class Settled(NamedTuple):
+class MessageSettlement(NamedTuple):
     """One lease to end, and how."""
 
     leased: LeasedMessage
-    ended: Ended
+    ended: MessageOutcome
     ran: int
 
 
-async def settle(session: Session, each: Sequence[Settled]) -> set[str]:
+async def settle(session: Session, each: Sequence[MessageSettlement]) -> set[str]:
     """End many leases; the ids of those that were still held. The others were lost before."""
     held = await settle_sent(session, [one for one in each if one.ended.kind == "sent"])
     dead = [
         {
             **one.leased.fence(),
-            "burnt": str(one.ended.burnt),
+            "burnt": str(one.ended.attempts_used),
             "rescued": str(one.ended.rescued),
             "error": error_text(one),
         }
@@ -160,7 +162,7 @@ async def settle(session: Session, each: Sequence[Settled]) -> set[str]:
         {
             **one.leased.fence(),
             "delay": str(one.ended.delay),
-            "burnt": str(one.ended.burnt),
+            "burnt": str(one.ended.attempts_used),
             "rescued": str(one.ended.rescued),
             "error": error_text(one),
         }
@@ -172,23 +174,23 @@ async def settle(session: Session, each: Sequence[Settled]) -> set[str]:
     return held
 
 
-async def settle_sent(session: Session, each: Sequence[Settled]) -> set[str]:
+async def settle_sent(session: Session, each: Sequence[MessageSettlement]) -> set[str]:
     """Those that were sent leave the table."""
     rows = await session.rows_each(
         OUTBOX_SENT, [{**one.leased.fence(), "ran": str(one.ran)} for one in each]
     )
     held = {row["id"] for row in rows}
-    await removed(session, held)
+    await remove_settled(session, held)
     return held
 
 
-async def removed(session: Session, messages: Iterable[str]) -> None:
+async def remove_settled(session: Session, messages: Iterable[str]) -> None:
     """The second half of an end where the database needs two statements for it."""
     if session.dialect == "sqlite":
         await session.rows_each(OUTBOX_REMOVE, [{"id": one} for one in sorted(messages)])
 
 
-def error_text(one: Settled) -> str:
+def error_text(one: MessageSettlement) -> str:
     """What is recorded of a failure; empty to keep what was recorded before."""
     return "" if one.ended.error is None else one.ended.error.decode()
 
@@ -200,11 +202,11 @@ async def rescue(session: Session) -> Sequence[Row]:
         limit=RESCUED_AT_ONCE,
         most=MOST_RESCUES,
         waits=json.dumps([RESCUE_BACKOFF.delay(n + 1, 1.0) for n in range(MOST_RESCUES)]),
-        error=plain(LOST_RELAY, 0, "duly.LeaseLost"),
+        error=reason_record(LOST_RELAY, 0, "duly.LeaseLost"),
     )
 
 
-class Outlook(NamedTuple):
+class OutboxOutlook(NamedTuple):
     """Whether something can be sent now, whether a lease is lost, and when there is more to do."""
 
     due: bool
@@ -212,7 +214,7 @@ class Outlook(NamedTuple):
     next_in: int | None
 
 
-async def outlook(session: Session) -> Outlook:
+async def peek_outbox(session: Session) -> OutboxOutlook:
     """Look without taking anything."""
     [row] = await session.rows(OUTBOX_NEXT)
-    return Outlook(bool(row["due"]), bool(row["lost"]), row["next_in"])
+    return OutboxOutlook(bool(row["due"]), bool(row["lost"]), row["next_in"])

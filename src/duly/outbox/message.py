@@ -192,13 +192,13 @@ def checked_content(json_value: object, data: object) -> tuple[bytes | None, str
     if json_value is not None:
         raise Misuse("give json= or data=, not both")
     if isinstance(data, bytes | bytearray | memoryview):
-        return sized(bytes(data)), "application/octet-stream"
+        return checked_size(bytes(data)), "application/octet-stream"
     try:
         if isinstance(data, str):
-            return sized(data.encode()), "text/plain; charset=utf-8"
+            return checked_size(data.encode()), "text/plain; charset=utf-8"
         if isinstance(data, Mapping):
             form = urlencode(checked_form(data), doseq=True).encode()
-            return sized(form), "application/x-www-form-urlencoded"
+            return checked_size(form), "application/x-www-form-urlencoded"
     except UnicodeEncodeError:
         raise Misuse("data holds a lone surrogate, which is no text: leave it out") from None
     raise Misuse(f"data must be bytes, text or a mapping for a form, not {kind(data)}")
@@ -224,7 +224,7 @@ def json_bytes(value: object) -> bytes:
     return results.encode(value, "json")
 
 
-def sized(body: bytes) -> bytes:
+def checked_size(body: bytes) -> bytes:
     """A body that is not too large."""
     if len(body) > MOST_BYTES:
         raise Misuse(

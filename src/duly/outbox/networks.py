@@ -65,7 +65,7 @@ def refusal(address: Address) -> str | None:
     """Why an address is not one of the outside world; None where it is."""
     if isinstance(address, IPv4Address):
         return next((why for network, why in REFUSED if address in network), None)
-    inner = carried(address)
+    inner = embedded_ipv4(address)
     if inner is not None:
         why = refusal(inner)
         if why is not None:
@@ -81,7 +81,7 @@ def refusal(address: Address) -> str | None:
     return next((why for network, why in REFUSED_SIX if address in network), None)
 
 
-def carried(address: IPv6Address) -> IPv4Address | None:
+def embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
     """The IPv4 address inside an IPv6 address, where its form has one."""
     number = int(address)
     for network, behind in CARRIERS:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from duly.core.clock import MICROSECOND
 from duly.core.errors import Misuse
-from duly.core.failures import described, plain
+from duly.core.failures import exception_record, reason_record
 from duly.core.retry import Dead, Outcome, Retry
 from duly.outbox.egress import EgressRefused
 from duly.outbox.lease import LOST_RELAY, MOST_RESCUES
@@ -40,7 +40,7 @@ SECONDS = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class MessageOutcome:
     """The end of one attempt. Times are in microseconds.
 
     Args:
@@ -56,17 +56,17 @@ class Ended:
 
     kind: Literal["sent", "again", "dead"]
     delay: int = 0
-    burnt: int = 0
+    attempts_used: int = 0
     rescued: int = 0
     error: bytes | None = None
-    ill: bool = False
+    unhealthy: bool = False
     answered: bool = False
     pause: int | None = None
 
 
-SENT = Ended("sent", answered=True)
+SENT = MessageOutcome("sent", answered=True)
 # It was never begun, or given up by us: nothing is counted against it.
-RELEASED = Ended("again")
+RELEASED = MessageOutcome("again")
 
 
 class Answered(Exception):
@@ -110,7 +110,7 @@ class Stuck(Unsendable):
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class AttemptContext:
     """What a decision needs to know: the time in microseconds, and a draw from 0 up to, not, 1."""
 
     now: int
@@ -118,60 +118,66 @@ class Circumstances:
     secrets: Sequence[str] = ()
 
 
-def judged(
-    leased: LeasedMessage, backoff: Backoff, problem: BaseException, at: Circumstances
-) -> Ended:
+def outcome_of_attempt(
+    leased: LeasedMessage, backoff: Backoff, problem: BaseException, at: AttemptContext
+) -> MessageOutcome:
     """What follows from an attempt that did not succeed."""
     attempt = leased.attempts + 1
-    record = recorded(problem, attempt, at.secrets, leased.signer)
+    record = failure_record(problem, attempt, at.secrets, leased.signer)
     if isinstance(problem, Unsendable):  # another process may know how, or the next deploy
         delay = int(PARKED * (0.5 + at.draw / 2))
         if at.now - leased.due_at > PARKED_AT_MOST:
-            return Ended("dead", error=record)
-        return Ended("again", delay=delay, error=record, ill=isinstance(problem, Stuck))
-    ill = says_ill(problem)
+            return MessageOutcome("dead", error=record)
+        return MessageOutcome(
+            "again", delay=delay, error=record, unhealthy=isinstance(problem, Stuck)
+        )
+    ill = is_destination_failure(problem)
     answered = not ill and isinstance(problem, (Answered, Outcome))
-    if isinstance(problem, (Dead, EgressRefused)) or fatal(problem):
-        return Ended("dead", burnt=1, error=record, answered=answered)
-    pause = asked_pause(problem, at.now)
+    if isinstance(problem, (Dead, EgressRefused)) or is_permanent(problem):
+        return MessageOutcome("dead", attempts_used=1, error=record, answered=answered)
+    pause = requested_pause(problem, at.now)
     shared = pause if isinstance(problem, Answered) and problem.status in OF_ALL else None
     if attempt >= leased.max_attempts:
-        return Ended("dead", burnt=1, error=record, ill=ill, answered=answered, pause=shared)
+        return MessageOutcome(
+            "dead", attempts_used=1, error=record, unhealthy=ill, answered=answered, pause=shared
+        )
     delay = backoff.delay(attempt, at.draw)
     if pause is not None and isinstance(problem, Retry):
         delay = pause
     elif pause is not None:  # not earlier than asked, not all at once, and no way round the backoff
         delay = max(delay, pause + int(at.draw * min(delay, pause)))
-    return Ended("again", delay, 1, error=record, ill=ill, answered=answered, pause=shared)
+    return MessageOutcome(
+        "again", delay, 1, error=record, unhealthy=ill, answered=answered, pause=shared
+    )
 
 
-def interrupted(leased: LeasedMessage) -> Ended:
+def outcome_of_interruption(leased: LeasedMessage) -> MessageOutcome:
     """It was on its way when its relay had to stop, and may have arrived: that is a rescue."""
     if leased.rescues + 1 < MOST_RESCUES:
-        return Ended("again", rescued=1)
-    return Ended("dead", rescued=1, error=plain(LOST_RELAY, 0, "duly.LeaseLost"))
+        return MessageOutcome("again", rescued=1)
+    return MessageOutcome("dead", rescued=1, error=reason_record(LOST_RELAY, 0, "duly.LeaseLost"))
 
 
-def says_ill(problem: BaseException) -> bool:
+def is_destination_failure(problem: BaseException) -> bool:
     """Whether a failure is one of the destination, and not of this message alone."""
     if isinstance(problem, Answered):
         return problem.transient and problem.status not in OF_ONE_MESSAGE
     return not isinstance(problem, (Outcome, Unsigned, Misuse))
 
 
-def fatal(problem: BaseException) -> bool:
+def is_permanent(problem: BaseException) -> bool:
     """Whether the receiver said that this request will never be taken."""
     return isinstance(problem, Answered) and not problem.transient
 
 
-def recorded(
+def failure_record(
     problem: BaseException, attempt: int, secrets: Sequence[str], signer: str | None
 ) -> bytes:
     """What is kept of it: a traceback only of the user's own code."""
     if isinstance(problem, (Answered, EgressRefused, Outcome, Unreached, Unsendable)):
         told = f"{problem}{hint(problem, signer)}"
-        return plain(told, attempt, f"duly.{type(problem).__name__}", secrets)
-    return described(problem, attempt, secrets)
+        return reason_record(told, attempt, f"duly.{type(problem).__name__}", secrets)
+    return exception_record(problem, attempt, secrets)
 
 
 def hint(problem: BaseException, signer: str | None) -> str:
@@ -181,7 +187,7 @@ def hint(problem: BaseException, signer: str | None) -> str:
     return f" (the message was {'not signed' if signer is None else f'signed by {signer}'})"
 
 
-def asked_pause(problem: BaseException, now: int) -> int | None:
+def requested_pause(problem: BaseException, now: int) -> int | None:
     """How long the other side asked to be left alone, in microseconds."""
     if isinstance(problem, Retry):
         return None if problem.after is None else problem.after // MICROSECOND

@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.core.errors import Misuse
-from duly.core.functions import asked_by, colour_of
+from duly.core.functions import mode_of, requested_parameters
 from duly.core.ids import new_id
 from duly.core.keys import Key, as_bytes, digest
 from duly.core.retry import Backoff
-from duly.core.validation import checked_count, checked_duration, checked_key, kind, when
+from duly.core.validation import checked_count, checked_duration, checked_key, checked_start, kind
 from duly.outbox.egress import Egress
 from duly.outbox.message import (
     ATTEMPTS,
@@ -24,12 +24,12 @@ from duly.outbox.message import (
     checked_method,
     request_bytes,
 )
-from duly.outbox.relay_liveness import Attendance
+from duly.outbox.relay_liveness import RelayLiveness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from duly.core.functions import Colour
+    from duly.core.functions import Mode
     from duly.outbox.message import Message
 
 # The scope of every message, and of the keys that they are known by.
@@ -68,24 +68,24 @@ class Transport:
     name: str
     call: Callable[..., Any]
     wants: frozenset[str]
-    colour: Colour
+    mode: Mode
     attempts: int
     timeout: timedelta
     concurrency: int
     backoff: Backoff
 
 
-class Outgoing:
+class OutboxRegistry:
     """The transports and signers of an application by name, and its egress guard."""
 
     def __init__(self) -> None:
         self.egress = Egress()
         self.transports: dict[str, Transport] = {}
         self.signers: dict[str, Signer] = {}
-        self.attendance = Attendance()
+        self.relay_liveness = RelayLiveness()
 
     @property
-    def used(self) -> bool:
+    def is_configured(self) -> bool:
         """Whether somebody has set up something to send with."""
         return bool(self.transports or self.signers or self.egress != Egress())
 
@@ -125,13 +125,13 @@ class Outgoing:
         length = checked_duration("window", window)
         if key is None and window != WINDOW:
             raise Misuse("window= is how long key= is known: give key= as well, or leave it out")
-        wait, moment = when(delay, at)
+        wait, moment = checked_start(delay, at)
         body, content = checked_content(json, data)
         told = checked_headers(headers)
         if content is not None and "content-type" not in {name.lower() for name in told}:
             told = {"Content-Type": content, **told}
         message = new_id()
-        self.attendance.note_staged()
+        self.relay_liveness.note_staged()
         claim = None if key is None else claim_of(url, key)
         return NewMessage(
             message,
@@ -236,8 +236,8 @@ def transport_of(
     return Transport(
         name,  # type: ignore[arg-type]
         call,
-        wanted_by(call, f"transport {name}"),
-        colour_of(call, f"transport {name}"),
+        transport_parameters(call, f"transport {name}"),
+        mode_of(call, f"transport {name}"),
         checked_count("attempts", attempts, most=MOST_ATTEMPTS),
         timeout,  # type: ignore[arg-type]
         checked_count("concurrency", concurrency, most=1000),
@@ -245,10 +245,10 @@ def transport_of(
     )
 
 
-def wanted_by(call: Callable[..., Any], what: str) -> frozenset[str]:
+def transport_parameters(call: Callable[..., Any], what: str) -> frozenset[str]:
     """What a transport asks for, by the names of its parameters."""
     hint = "a transport's parameters are message, and key if it likes, by these names"
-    wanted = asked_by(call, WANTED, what, hint)
+    wanted = requested_parameters(call, WANTED, what, hint)
     if "message" not in wanted:
         raise Misuse(f"{what} does not ask for message, and would not know what to send: {hint}")
     return wanted

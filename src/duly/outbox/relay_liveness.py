@@ -23,7 +23,7 @@ LOOK, WARN = 60.0, 600.0
 SETTLE = 1.0
 
 
-class Attendance:
+class RelayLiveness:
     """What one process knows of the relays that send its messages."""
 
     def __init__(self) -> None:
@@ -36,22 +36,22 @@ class Attendance:
         if self._staged is None:
             self._staged = time.monotonic()
 
-    def look_is_wanted(self) -> bool:
+    def wants_check(self) -> bool:
         """Whether messages were staged, and the last look was long enough ago."""
         return self._staged is not None and time.monotonic() >= self._next
 
-    def look_is_due(self) -> bool:
+    def is_check_due(self) -> bool:
         """The same, once those messages have had time to be committed and sent."""
         staged = self._staged
         now = time.monotonic()
         return staged is not None and now >= self._next and now >= staged + SETTLE
 
-    async def look(self, session: Session) -> bool:
+    async def is_unattended(self, session: Session) -> bool:
         """Ask the database whether messages wait and no relay is alive."""
         [row] = await session.rows(OUTBOX_UNATTENDED)
         return bool(row["unattended"])
 
-    def tell(self, *, unattended: bool) -> None:
+    def warn_if_unattended(self, *, unattended: bool) -> None:
         """Warn of what a look found, with the remedy."""
         self._staged = None
         self._next = time.monotonic() + (WARN if unattended else LOOK)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import Misuse
-from duly.core.functions import colour_of
+from duly.core.functions import mode_of
 from duly.core.validation import kind
 from duly.outbox.message import OURS, TOKEN, VALUE
 from duly.webhooks.schemes.scheme import MOST_CANDIDATES
@@ -41,20 +41,20 @@ class StandardSigner:
                 raise Misuse(
                     "this is a public key, which cannot sign: give the private one, whsk_…"
                 )
-            SCHEME.made(one, TRIAL)  # or the first message would find out
+            SCHEME.make_signature(one, TRIAL)  # or the first message would find out
 
     def headers(self, message: Message) -> Mapping[str, str]:
         """The three headers of the specification; the id stays, the time is now."""
         at = str(int(time.time()))
         content = b"%b.%b.%b" % (message.id.encode(), at.encode(), message.body or b"")
-        signatures = [SCHEME.made(one, content).decode() for one in self._usable()]
+        signatures = [SCHEME.make_signature(one, content).decode() for one in self._valid_secrets()]
         return {
             SCHEME.id_header: message.id,
             SCHEME.time_header: at,
             SCHEME.signature_header: " ".join(signatures),
         }
 
-    def _usable(self) -> list[Secret]:
+    def _valid_secrets(self) -> list[Secret]:
         """The keys whose time is not over."""
         now = time.time()
         good = [one for one in self._secrets if not one.ended(now)]
@@ -73,7 +73,7 @@ class OwnSigner:
     blocks = True
 
     def __init__(self, call: object) -> None:
-        if not callable(call) or colour_of(call, "this signer") == "async":
+        if not callable(call) or mode_of(call, "this signer") == "async":
             raise Misuse("a signer is a function of the message that returns headers: write `def`")
         try:
             inspect.signature(call).bind(None)

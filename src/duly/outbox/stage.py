@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.ledger.insert_if_new import Keyed, first_with_key
+from duly.ledger.insert_if_new import KeyedRow, insert_if_new
 from duly.outbox.message import NewMessage, Staged
 from duly.outbox.registry import SCOPE
 from duly.outbox.statements import OUTBOX_INSERT, SENDS_RETAKE
@@ -33,6 +33,6 @@ async def stage(session: Session, message: NewMessage) -> Staged:
     if message.claim is None:
         await insert()
         return Staged(message.id, first=True)
-    keyed = Keyed(message.claim, message.id, message.window, SENDS_RETAKE, "this message")
-    found = await first_with_key(session, keyed, insert)
+    keyed = KeyedRow(message.claim, message.id, message.window, SENDS_RETAKE, "this message")
+    found = await insert_if_new(session, keyed, insert)
     return Staged(found, first=found == message.id)

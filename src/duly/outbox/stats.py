@@ -78,7 +78,7 @@ class OutboxStats:
         return sum(one.dead for one in self.destinations.values())
 
 
-async def counted(runner: Runner) -> OutboxStats:
+async def count_messages(runner: Runner) -> OutboxStats:
     """Count the rows that are in the table now; those that were sent have left it."""
 
     async def look(session: Session) -> OutboxStats:
@@ -88,7 +88,7 @@ async def counted(runner: Runner) -> OutboxStats:
         ]
         return OutboxStats({one.destination: one for one in found}, tuple(relays))
 
-    return await runner.run_single(look, wait=WAIT)
+    return await runner.run_autocommit(look, wait=WAIT)
 
 
 def destination_from(row: Row) -> DestinationStats:

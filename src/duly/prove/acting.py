@@ -14,22 +14,29 @@ from typing import TYPE_CHECKING, Any
 from duly.app.output import one_line
 from duly.jobs import invoke
 from duly.prove import keys
-from duly.prove.clocks import going_by
+from duly.prove.clocks import with_shifted_clock
 from duly.prove.databases.failures import place_in
 from duly.prove.databases.finding import store_of
-from duly.prove.databases.meeting import Finder
-from duly.prove.databases.servers import Home
-from duly.prove.outliving import Outliving
-from duly.prove.recording import Answers, Hook, Net, Recorder, Refusals, recording
-from duly.prove.sites import living
-from duly.prove.staleness import Staleness
+from duly.prove.databases.meeting import ConnectionInspector
+from duly.prove.databases.servers import OwnDatabase
+from duly.prove.outliving import LeftoverTracker
+from duly.prove.recording import (
+    AuditHook,
+    CannedAnswers,
+    NetworkGuard,
+    Recorder,
+    Refusals,
+    recording,
+)
+from duly.prove.sites import run_lifespan
+from duly.prove.staleness import StaleCounter
 from duly.prove.steps import watching
-from duly.prove.steps.watching import replaced
-from duly.prove.trace import Notes, Wording
+from duly.prove.steps.watching import replace_attribute
+from duly.prove.trace import MarkLog, StatementNames
 from duly.prove.watch import Watch
-from duly.prove.where import address, listening
+from duly.prove.where import database_url, server_addresses
 from duly.worker import run_job
-from duly.worker.executor import Crew
+from duly.worker.executor import Executor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +47,7 @@ if TYPE_CHECKING:
     from duly.prove.asks import Ask
     from duly.prove.watch import Trap
     from duly.prove.where import Load, Subject
-    from duly.worker.execution import Run
+    from duly.worker.execution import Execution
 
 # Longer than any case: whoever is to lose a lease loses it because the clock is put forward.
 LEASE = timedelta(minutes=10)
@@ -54,7 +61,7 @@ WAITING = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class ChildTask:
     """One process of a case.
 
     Args:
@@ -93,7 +100,7 @@ class Act:
 
 
 @dataclass(slots=True)
-class Report:
+class ChildReport:
     """What a process says at its end."""
 
     replies: list[tuple[int, str]] = field(default_factory=list)
@@ -108,7 +115,7 @@ class Report:
     failure: str = ""
 
 
-class Stage:
+class InstrumentedApp:
     """An application with every statement watched and every call recorded.
 
     Both begin before it is imported, so that nothing of it can hold on to what was there before.
@@ -118,10 +125,10 @@ class Stage:
         self.refusals = Refusals()
         self.watch = Watch(self.refusals)
         self.recorder = Recorder(self.watch.call)
-        self.net = Net(self.refusals)
-        self.failures = Failures()
-        self.staleness = Staleness()
-        self.outliving = Outliving(self.refusals)
+        self.net = NetworkGuard(self.refusals)
+        self.failures = FailureInjector()
+        self.staleness = StaleCounter()
+        self.leftovers = LeftoverTracker(self.refusals)
         self._stack = ExitStack()
         self._subject: Subject | None = None
 
@@ -130,48 +137,48 @@ class Stage:
         if self._subject is None:
             self._stack.enter_context(watching(self.watch))
             self._stack.enter_context(recording(self.recorder, self.net))
-            self._stack.enter_context(told_of_jobs(self.watch))
-            self._stack.enter_context(ended_by(self.failures))
-            self._stack.enter_context(self.staleness.noted())
-            self._stack.enter_context(keys.noted())
-            self._stack.enter_context(self.outliving.told())
-            Hook(self.net).add()
+            self._stack.enter_context(record_started_jobs(self.watch))
+            self._stack.enter_context(inject_failures(self.failures))
+            self._stack.enter_context(self.staleness.count_stale())
+            self._stack.enter_context(keys.record_keys())
+            self._stack.enter_context(self.leftovers.track_threads())
+            AuditHook(self.net).add()
             self._subject = load()
         return self._subject
 
-    def begin(self, app: Duly, act: Act) -> None:
+    def begin(self, app: Duly, act: ChildTask) -> None:
         """From here on everything counts."""
         # What comes at its own time is not about this event.
-        app.schedules._of.clear()
+        app.schedules._by_job.clear()
         self.refusals.begin(act.folder)
         if act.ahead is not None:
-            self._stack.enter_context(going_by(app, act.ahead))
-        self.recorder.begin(act.folder / CALLS, Answers(act.answers))
+            self._stack.enter_context(with_shifted_clock(app, act.ahead))
+        self.recorder.begin(act.folder / CALLS, CannedAnswers(act.answers))
         self.net.close(act.allowed)
         self.failures.wanted = act.failing
         self.watch.begin(
-            Wording(app.store.names),
-            Notes(act.file("marks")),
+            StatementNames(app.store.names),
+            MarkLog(act.file("marks")),
             act.trap,
-            finder(app.store.url, act).met,
+            connection_inspector(app.store.url, act).inspect,
         )
 
 
-def finder(url: str, act: Act) -> Finder:
+def connection_inspector(url: str, act: ChildTask) -> ConnectionInspector:
     """Looks at each connection when it is first used."""
-    return Finder(act, Home(url, act.allowed - listening(url)))
+    return ConnectionInspector(act, OwnDatabase(url, act.allowed - server_addresses(url)))
 
 
 @contextmanager
-def told_of_jobs(watch: Watch) -> Iterator[None]:
+def record_started_jobs(watch: Watch) -> Iterator[None]:
     """Tell the watch of each job that a worker is about to begin with."""
-    launch = Crew._launch
+    launch = Executor._launch
 
-    def launched(self: Crew, run: Run) -> None:
-        watch.taken(run.handler.name)
+    def launch_and_record(self: Executor, run: Execution) -> None:
+        watch.record_job_start(run.handler.name)
         launch(self, run)
 
-    with replaced(Crew, "_launch", launched):
+    with replace_attribute(Executor, "_launch", launch_and_record):
         yield
 
 
@@ -179,7 +186,7 @@ class Interrupted(Exception):
     """The end of an attempt that a proof lets fail."""
 
 
-class Failures:
+class FailureInjector:
     """Lets the first run of each handler fail when it is through, where that is wanted."""
 
     def __init__(self) -> None:
@@ -188,12 +195,12 @@ class Failures:
         self.last = ""
         self._failed: set[str] = set()
 
-    def failed(self, problem: Exception) -> None:
+    def record_failure(self, problem: Exception) -> None:
         """A handler has failed by itself."""
         place = place_in("".join(traceback.format_tb(problem.__traceback__)))
         self.last = f" ({type(problem).__name__}: {one_line(problem)[:200]}){place}"
 
-    def through(self, handler: Handler) -> None:
+    def handler_finished(self, handler: Handler) -> None:
         """A handler has come to its end."""
         if handler.attempts == 1:
             return
@@ -204,60 +211,65 @@ class Failures:
 
 
 @contextmanager
-def ended_by(failures: Failures) -> Iterator[None]:
+def inject_failures(failures: FailureInjector) -> Iterator[None]:
     """Tell of each handler that is through, inside its transaction if it has one."""
-    plainly = invoke.run_plainly
+    plainly = invoke.call_handler
 
     async def run(handler: Handler, **offered: object) -> None:
         try:
             await plainly(handler, **offered)
         except Exception as problem:
-            failures.failed(problem)
+            failures.record_failure(problem)
             raise
-        failures.through(handler)
+        failures.handler_finished(handler)
 
-    with replaced(invoke, "run_plainly", run), replaced(run_job, "run_plainly", run):
+    with (
+        replace_attribute(invoke, "call_handler", run),
+        replace_attribute(run_job, "run_plainly", run),
+    ):
         yield
 
 
-def perform(stage: Stage, load: Load, act: Act) -> None:
+def run_child_task(stage: InstrumentedApp, load: Load, act: ChildTask) -> None:
     """Do it; the report is a file, which is not there if the process was killed before."""
-    report = Report()
+    report = ChildReport()
     try:
         subject = stage.load(load)
         stage.begin(subject.app, act)
-        asyncio.run(played(subject, act, stage, report))
+        asyncio.run(run_until_idle(subject, act, stage, report))
         report.repeatable = stage.failures.repeatable
         report.failure = stage.failures.last
         report.stale = stage.staleness.found
     except BaseException as problem:
         report.problem = "".join(traceback.format_exception_only(problem)).strip()
         traceback.print_exc()
-    told = {name: getattr(report, name) for name in Report.__slots__}
+    told = {name: getattr(report, name) for name in ChildReport.__slots__}
     act.file("report").write_text(json.dumps(told))
 
 
-async def played(subject: Subject, act: Act, stage: Stage, report: Report) -> None:
+async def run_until_idle(
+    subject: Subject, act: ChildTask, stage: InstrumentedApp, report: ChildReport
+) -> None:
     """Deliver, work and relay until there is nothing to do."""
     app, watch = subject.app, stage.watch
     await asyncio.to_thread(app.store.open)
     if act.gate is not None:
-        await passed(act.gate)
-    store = store_of(address(app), app.store.names)
+        await wait_for_gate(act.gate)
+    store = store_of(database_url(app), app.store.names)
     if act.aging:
         await asyncio.to_thread(store.age, app.store.clock)
     watch.phase = "receive"
-    async with living(subject.site if act.deliveries else None):
-        stage.outliving.begin()
+    async with run_lifespan(subject.site if act.deliveries else None):
+        stage.leftovers.begin()
         for delivery in act.deliveries:
             watch.claimed = False
-            copies = (delivered(subject, delivery) for _ in range(act.copies))
+            copies = (deliver_with_retries(subject, delivery) for _ in range(act.copies))
             report.replies += await asyncio.gather(*copies)
     for _ in range(ROUNDS if act.aging else 1):
         watch.phase = "work"
         # One job at a time: two at once would take their steps in another order in each run.
         worked = await app.aio.work(concurrency=1, lease=LEASE)
-        await stage.outliving.ended()
+        await stage.leftovers.wait_until_done()
         watch.phase = "relay"
         if await asyncio.to_thread(store.staged):
             await app.aio.relay(lease=LEASE)
@@ -268,7 +280,7 @@ async def played(subject: Subject, act: Act, stage: Stage, report: Report) -> No
         await asyncio.to_thread(store.age, app.store.clock)
 
 
-async def delivered(subject: Subject, delivery: Ask) -> tuple[int, str]:
+async def deliver_with_retries(subject: Subject, delivery: Ask) -> tuple[int, str]:
     """Deliver as a sender does: again, while it is told to come later."""
     for _ in range(TRIES):
         status, word = await delivery.deliver(subject)
@@ -278,18 +290,18 @@ async def delivered(subject: Subject, delivery: Ask) -> tuple[int, str]:
     return 503, "it could not be received"
 
 
-async def passed(gate: Path) -> None:
+async def wait_for_gate(gate: Path) -> None:
     """Wait until everybody may begin."""
     async with asyncio.timeout(WAITING):
         while not os.access(gate, os.F_OK):  # noqa: ASYNC110  # another process makes it
             await asyncio.sleep(0.001)
 
 
-def read_report(act: Act) -> Report | None:
+def read_child_report(act: ChildTask) -> ChildReport | None:
     """What a process said; None if it did not come to that."""
     file = act.file("report")
     if not file.exists():
         return None
     told = json.loads(file.read_text())
     replies: Sequence[Any] = told.pop("replies")
-    return Report(replies=[(status, word) for status, word in replies], **told)
+    return ChildReport(replies=[(status, word) for status, word in replies], **told)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.prove.findings import Refused
+from duly.prove.findings import RefusedDelivery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.prove.acting import Act, Report
+    from duly.prove.acting import ChildReport, ChildTask
     from duly.prove.asks import Ask
-    from duly.prove.databases import Left
+    from duly.prove.databases import UnfinishedWork
 
 REFUSALS = {
     "duplicate": "the database knows it already; begin with one that does not, or give --id",
@@ -27,27 +27,27 @@ REFUSALS = {
 }
 
 
-class Declined:
+class DeclinedDeliveries:
     """What was not answered 2xx in a case, each with its latest answer of that kind."""
 
     def __init__(self) -> None:
-        self._of: dict[Ask, Refused] = {}
+        self._of: dict[Ask, RefusedDelivery] = {}
 
-    def hear(self, act: Act, report: Report) -> None:
+    def record_replies(self, act: ChildTask, report: ChildReport) -> None:
         """Take down what a process was answered; the copies of a delivery come together."""
         for number, (status, word) in enumerate(report.replies):
             if not is_success(status):
                 ask = act.deliveries[number // act.copies]
                 failure = report.failure if status >= 500 else ""
-                self._of[ask] = Refused(ask.where, status, word, failure)
+                self._of[ask] = RefusedDelivery(ask.destination_text, status, word, failure)
 
-    def taken(self) -> tuple[Ask, ...]:
+    def pop_all(self) -> tuple[Ask, ...]:
         """What their senders come with again; from here on only what is answered then counts."""
         found, self._of = tuple(self._of), {}
         return found
 
     @property
-    def first(self) -> Refused | None:
+    def first(self) -> RefusedDelivery | None:
         """The first of them, if there are any."""
         return next(iter(self._of.values()), None)
 
@@ -57,13 +57,14 @@ def is_success(status: int) -> bool:
     return 200 <= status < 300
 
 
-def refuse_failed(report: Report, left: Sequence[Left], act: Act) -> None:
+def refuse_failed(report: ChildReport, left: Sequence[UnfinishedWork], act: ChildTask) -> None:
     """A handler that fails alone cannot be proved."""
     for status, word in report.replies:
         if not is_success(status):
             answer = f"{status} {word}".strip()
             raise Misuse(
-                f"the single delivery{act.deliveries[0].where} was answered {answer}: let it "
+                f"the single delivery{act.deliveries[0].destination_text} was answered {answer}: "
+                "let it "
                 f"succeed first{report.failure}"
             )
         # Some sources answer without a body, and so do sites with an answer of their own. Where

@@ -9,9 +9,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core.errors import Misuse, Rejected
-from duly.prove.sites import posted
-from duly.receiver.new_events import Delivery
-from duly.receiver.too_old import too_old
+from duly.prove.sites import post
+from duly.receiver.new_events import RoutedDelivery
+from duly.receiver.too_old import is_too_old
 from duly.webhooks.sign import header_of, sign
 from duly.webhooks.verify import verify
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from duly.app.duly import Duly
     from duly.inbox.route import Route
     from duly.prove.where import Subject
-    from duly.testing.keys import Keys
+    from duly.testing.keys import SigningKeys
     from duly.webhooks.secrets import Secret
     from duly.webhooks.sign import Signed
     from duly.webhooks.source import Source
     from duly.webhooks.verified import Verified
 
 
-class Age(NamedTuple):
+class EventAge(NamedTuple):
     """When something happened, where it says so."""
 
     moment: datetime | None
@@ -56,7 +56,7 @@ class EventAsk:
     secret: str | None = None
     path: str | None = None
 
-    def signed(self, route: Route, now: float) -> Signed:
+    def sign_delivery(self, route: Route, now: float) -> Signed:
         """A genuine delivery of it, made now, in seconds since 1970."""
         source = route.source
         return sign(
@@ -72,9 +72,9 @@ class EventAsk:
     async def deliver(self, subject: Subject) -> tuple[int, str]:
         """Deliver it once; the status, and duly's word for what became of it."""
         app, site = subject
-        sent = self.signed(app._route(self.source), app.receiver.now())
+        sent = self.sign_delivery(app._route(self.source), app.receiver.now())
         if self.path is not None:
-            status, body = await posted(site, self.path, sent)
+            status, body = await post(site, self.path, sent)
             return status, word_of(body)
         reply = await app.aio.receive(
             self.source, sent.headers, sent.body, method=sent.method, url=sent.url
@@ -82,17 +82,20 @@ class EventAsk:
         return reply.status, word_of(reply.body)
 
     @property
-    def where(self) -> str:
+    def destination_text(self) -> str:
         """Where it goes, for a sentence about it."""
         return "" if self.path is None else f" to {self.path}"
 
-    def settled(self, app: Duly) -> EventAsk:
+    def resolve(self, app: Duly) -> EventAsk:
         """The same with its source: the one that was named, or the only one that handles it."""
         routes = {path[1:]: route for path, route in app.site.routes.items()}
         if self.source:
             self._refuse_unhandled(app)
             return self
-        reasons = {name: self._unfit(route, app.receiver.now()) for name, route in routes.items()}
+        reasons = {
+            name: self._reason_unhandled(route, app.receiver.now())
+            for name, route in routes.items()
+        }
         fitting = [name for name, why in reasons.items() if why is None]
         if len(fitting) == 1:
             return replace(self, source=fitting[0])
@@ -107,59 +110,63 @@ class EventAsk:
     def _refuse_unhandled(self, app: Duly) -> None:
         """Refuse an event that the named source has no handler for; a site may see it otherwise."""
         route, now = app._route(self.source), app.receiver.now()
-        self.signed(route, now)  # either says what there is instead, or what else it takes
+        self.sign_delivery(route, now)  # either says what there is instead, or what else it takes
         try:
-            self._read(route, now)
+            self._verify(route, now)
         except Rejected:  # as the single run will say
             return
-        why = self._unfit(route, now)
+        why = self._reason_unhandled(route, now)
         if why is not None and self.path is None:
             raise Misuse(f"source {self.source} cannot take this event: {why}")
 
     def ids(self, app: Duly) -> frozenset[tuple[str, str]]:
         """Its source, and what that knows it by, as far as it can be told; several of a batch."""
         try:
-            found = self._read(app._route(self.source), app.receiver.now())
+            found = self._verify(app._route(self.source), app.receiver.now())
         except Rejected:
             return frozenset()
         return frozenset((self.source, item.id) for item in found.items)
 
-    def age(self, app: Duly) -> Age:
+    def age(self, app: Duly) -> EventAge:
         """When it happened, by its own account, and whether the source remembers so far back."""
         route, now = app._route(self.source), app.receiver.now()
         try:
-            found = self._read(route, now)
+            found = self._verify(route, now)
         except Rejected:  # as the single run will say
-            return Age(None)
-        delivery = Delivery(route, found, None, None, now)
+            return EventAge(None)
+        delivery = RoutedDelivery(route, found, None, None, now)
         times = [item.time for item in found.items if item.time is not None]
-        old = any(too_old(delivery, item) for item in found.items)
-        return Age(max(times, default=None), forgotten=old)
+        old = any(is_too_old(delivery, item) for item in found.items)
+        return EventAge(max(times, default=None), forgotten=old)
 
-    def _read(self, route: Route, now: float) -> Verified:
+    def _verify(self, route: Route, now: float) -> Verified:
         """What the gate of a source reads in it."""
-        sent = self.signed(route, now)
+        sent = self.sign_delivery(route, now)
         return verify(
             route.source, sent.headers, sent.body, now=now, url=sent.url, method=sent.method
         )
 
-    def _unfit(self, route: Route, now: float) -> str | None:
+    def _reason_unhandled(self, route: Route, now: float) -> str | None:
         """Why a source has no handler for it; None where it has one."""
         try:
-            found = self._read(route, now)
+            found = self._verify(route, now)
         except (Misuse, Rejected) as problem:
             return str(problem)
         if any(route.handlers.matching(item.type) for item in found.items):
             return None
         types = sorted({item.type for item in found.items if item.type is not None})
-        return f"no handler for {', '.join(types)}" if types else self._untold(route.source)
+        return (
+            f"no handler for {', '.join(types)}"
+            if types
+            else self._reason_type_unknown(route.source)
+        )
 
-    def _untold(self, source: Source) -> str:
+    def _reason_type_unknown(self, source: Source) -> str:
         """Why its type is not known."""
         place = header_of(source.provider.spot("type"))
         if place is not None and self.type is None:
             return f"its type comes in the header {place.spelled}: give --type, or type= in a test"
-        told = not_json(self.body)
+        told = why_not_json(self.body)
         return f"its type cannot be told: {told or 'its body does not say it'}"
 
 
@@ -172,7 +179,7 @@ class JobAsk:
     key: str = "duly-prove"
 
     @property
-    def where(self) -> str:
+    def destination_text(self) -> str:
         """It goes nowhere."""
         return ""
 
@@ -181,24 +188,24 @@ class JobAsk:
         done = await subject.app.aio.enqueue(self.name, self.payload, key=self.key)
         return 200, "accepted" if done.first else "duplicate"
 
-    def settled(self, app: Duly) -> JobAsk:
+    def resolve(self, app: Duly) -> JobAsk:
         """The same, of a job that there is."""
-        app.jobs.named(self.name)
+        app.jobs.find_plain(self.name)
         return self
 
     def ids(self, app: Duly) -> frozenset[tuple[str, str]]:  # noqa: ARG002  # of events
         """It is known by its key."""
         return frozenset()
 
-    def age(self, app: Duly) -> Age:  # noqa: ARG002  # of events
+    def age(self, app: Duly) -> EventAge:  # noqa: ARG002  # of events
         """It is of this moment."""
-        return Age(None)
+        return EventAge(None)
 
 
 Ask = EventAsk | JobAsk
 
 
-def refuse_twins(asks: Sequence[Ask], app: Duly) -> None:
+def refuse_same_event(asks: Sequence[Ask], app: Duly) -> None:
     """Refuse two files that are one event: the second of them would be a duplicate."""
     known: dict[tuple[str, str], int] = {}
     for number, ask in enumerate(asks, 1):
@@ -212,7 +219,7 @@ def refuse_twins(asks: Sequence[Ask], app: Duly) -> None:
         known |= dict.fromkeys(ids, number)
 
 
-def not_json(body: bytes) -> str:
+def why_not_json(body: bytes) -> str:
     """Why a body is not JSON; nothing where it is."""
     if not body.strip():
         return "its body is empty"
@@ -224,20 +231,20 @@ def not_json(body: bytes) -> str:
 
 
 @cache
-def keys() -> Keys:
+def lent_keys() -> SigningKeys:
     """What the sources of this process were lent: it is one of the proof's own, and ends with it.
 
     Imported here, because every command of `duly` imports this module.
     """
-    from duly.testing.keys import Keys
+    from duly.testing.keys import SigningKeys
 
-    return Keys()
+    return SigningKeys()
 
 
 def signer_of(source: Source, now: float) -> Secret:
     """What to sign with: a secret of the source, or the private half of a key that it is lent."""
     try:
-        return keys().signer(source, datetime.fromtimestamp(now, UTC))
+        return lent_keys().signing_secret(source, datetime.fromtimestamp(now, UTC))
     except Misuse:
         raise Misuse(
             f"source {source.name} holds a public key of a form that duly has no pair for, or "

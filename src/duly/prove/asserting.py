@@ -12,11 +12,11 @@ from duly.app.duly import Duly
 from duly.core.errors import Misuse
 from duly.core.validation import kind
 from duly.prove.asks import EventAsk, JobAsk
-from duly.prove.playing import Wishes
-from duly.prove.recording import Answers
-from duly.prove.showing import tried_text, wrapped
-from duly.prove.trial import Manner, tried
-from duly.prove.where import as_it_is, by_name, named_site, refuse_open_files
+from duly.prove.playing import ProofRequest
+from duly.prove.recording import CannedAnswers
+from duly.prove.showing import tried_text, wrap_text
+from duly.prove.trial import ProofOptions, prove_handler
+from duly.prove.where import by_name, from_object, load_site, refuse_open_files
 
 if TYPE_CHECKING:
     from duly.prove.asks import Ask
@@ -75,8 +75,8 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
     """
     __tracebackhide__ = True
     given = {} if answers is None else dict(answers)
-    Answers(given)  # refused before anything is run
-    wishes = Wishes(
+    CannedAnswers(given)  # refused before anything is run
+    wishes = ProofRequest(
         asks_of((event, job, payload), EventAsk(source, b"", id, type, secret, path)),
         tables_of(effects),
         effects if callable(effects) else None,
@@ -88,16 +88,16 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
         raise Misuse("through= is the site, and path= where it takes the event: give both")
     load = load_of(app, through)
     refuse_open_files()
-    verdict = tried(load, wishes, Manner(disposable=disposable), lambda _: None)
+    verdict = prove_handler(load, wishes, ProofOptions(disposable=disposable), lambda _: None)
     if verdict.finding is not None:
-        raise AssertionError(told(verdict))
+        raise AssertionError(failure_message(verdict))
 
 
 def load_of(app: Duly | str, through: Any) -> Load:
     """The application and its site, each by its name or as it is."""
     if not isinstance(app, str):
-        site = named_site(through) if isinstance(through, str) else through
-        return as_it_is(closed(app), site)
+        site = load_site(through) if isinstance(through, str) else through
+        return from_object(close_connections(app), site)
     if through is None or isinstance(through, str):
         return by_name(app, through)
     load = by_name(app)
@@ -126,11 +126,11 @@ def body_of(event: object) -> bytes:
     if isinstance(event, str) and event.lstrip()[:1] in ("{", "["):
         return event.encode()
     if isinstance(event, str | Path):
-        return contents(Path(event))
+        return read_event_file(Path(event))
     raise Misuse(f"an event is a dict, bytes or the path of a file, not {kind(event)}")
 
 
-def contents(file: Path) -> bytes:
+def read_event_file(file: Path) -> bytes:
     """What is in the file of an event."""
     try:
         return file.read_bytes()
@@ -152,7 +152,7 @@ def tables_of(effects: object) -> tuple[str, ...] | None:
     return tuple(str(one).lower() for one in effects)
 
 
-def closed(app: object) -> Duly:
+def close_connections(app: object) -> Duly:
     """An application without connections of its own; its next use opens new ones."""
     if not isinstance(app, Duly):
         raise Misuse(f"app must be a duly.Duly, or its name as in shop:app, not {kind(app)}")
@@ -161,15 +161,15 @@ def closed(app: object) -> Duly:
     return app
 
 
-def told(verdict: Verdict) -> str:
+def failure_message(verdict: Verdict) -> str:
     """What the test says."""
     finding = verdict.finding
     if finding is None:
         return ""
     lines = [
         f"not safe to repeat: {finding.mistake.name}",
-        *wrapped(finding.story),
+        *wrap_text(finding.story),
         f"only this case: assert_effectively_once(…, only={finding.case.name!r})",
-        *wrapped(f"tried: {tried_text(verdict)}"),
+        *wrap_text(f"tried: {tried_text(verdict)}"),
     ]
     return "\n".join(lines)

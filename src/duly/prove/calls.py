@@ -10,7 +10,7 @@ from email import message_from_string
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
-from duly.prove.keys import held
+from duly.prove.keys import find_keys
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
@@ -62,7 +62,7 @@ class Call:
         return self.medium != "mail" and self.method in IDEMPOTENT
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The call in a few words."""
         if self.medium == "mail":
             return f"the e-mail to {self.url.partition(':')[2]}"
@@ -81,7 +81,7 @@ class Call:
         """What it says, as far as it can be taken apart."""
         if self.medium == "mail":
             return mail_content(self.body)
-        query = fields(urlsplit(self.url).query)
+        query = parse_form(urlsplit(self.url).query)
         return {"query": query, "body": body_content(self.body, self.headers)}
 
 
@@ -106,11 +106,11 @@ def body_content(text: str, headers: dict[str, str]) -> Any:
     except ValueError:
         kinds = [value for name, value in headers.items() if name.lower() == "content-type"]
     if kinds and kinds[0].lower().startswith("application/x-www-form-urlencoded"):
-        return fields(text) or text
+        return parse_form(text) or text
     return text
 
 
-def fields(text: str) -> dict[str, str | list[str]]:
+def parse_form(text: str) -> dict[str, str | list[str]]:
     """A form, or a query, with all that is in it: a name may come twice, or without a value."""
     # What is not UTF-8 is kept apart as well.
     found = parse_qs(text, keep_blank_values=True, errors="surrogateescape")
@@ -129,18 +129,18 @@ def named_keys(value: Any) -> Iterator[str]:
             yield from named_keys(one)
 
 
-def kept(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+def select_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The headers that say what a call is; never those that hold a secret."""
     return {
         name: value
         for name, value in headers
-        if name.lower() in (*KEYS, "content-type") or held(value) is not None
+        if name.lower() in (*KEYS, "content-type") or find_keys(value) is not None
     }
 
 
-def append(path: Path, call: Call) -> None:
+def append_call(path: Path, call: Call) -> None:
     """Write a call down, in one write: the process may die right after it."""
-    call = replace(call, made=held(call.url, call.body, *call.headers.values()))
+    call = replace(call, made=find_keys(call.url, call.body, *call.headers.values()))
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(file, json.dumps(asdict(call)).encode() + b"\n")
@@ -155,7 +155,7 @@ def read_calls(path: Path) -> list[Call]:
     return [Call(**json.loads(line)) for line in path.read_text().splitlines()]
 
 
-def effective(calls: Iterable[Call]) -> list[Call]:
+def effective_calls(calls: Iterable[Call]) -> list[Call]:
     """The calls that take effect, each at its place.
 
     The other side knows some by their keys. And of those that set what is at an address, or remove
@@ -174,7 +174,7 @@ def effective(calls: Iterable[Call]) -> list[Call]:
     return list(found.values())
 
 
-def changed(calls: Iterable[Call]) -> list[str]:
+def changed_repeats(calls: Iterable[Call]) -> list[str]:
     """The calls that were made again under their key and said something else, for a person."""
     first: dict[Hashable, Call] = {}
     found: dict[str, None] = {}
@@ -182,5 +182,5 @@ def changed(calls: Iterable[Call]) -> list[str]:
         if call.key is None or call.method in SAFE:
             continue
         if first.setdefault(call.repeats, call).content != call.content:
-            found[call.told] = None
+            found[call.summary] = None
     return list(found)

@@ -28,7 +28,7 @@ class Case:
 
     name: str
     shape: Shape
-    told: str
+    description: str
     deliveries: tuple[Ask, ...]
     point: Point | None = None
     fresh: bool = False
@@ -53,14 +53,15 @@ def cases_of(
             Case("again", "again", "delivered again after a later one", (*asks, first)),
         ]
     found += [
-        Case(f"kill:{number}", "kill", f"killed {point.told}", (first,), point, point.whole)
+        Case(f"kill:{number}", "kill", f"killed {point.description}", (first,), point, point.whole)
         for number, point in enumerate(kills)
     ]
     found += [
         Case(
             f"pause:{number}",
             "pause",
-            f"paused {point.told} until its lease was over and another worker had done the job",
+            f"paused {point.description} until its lease was over and another worker had done the "
+            "job",
             (first,),
             point,
         )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Shifted:
+class ShiftedClock:
     """A clock that goes as the machine's does, ahead of it or behind."""
 
     ahead: timedelta
@@ -36,7 +36,7 @@ class Shifted:
         return datetime.now(UTC) + self.ahead
 
 
-class Time(NamedTuple):
+class ProofTime(NamedTuple):
     """The time of a proof."""
 
     # How far it is ahead of the machine's; None where the database's own is good.
@@ -44,12 +44,12 @@ class Time(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def time_for(app: Duly, asks: Sequence[Ask]) -> Time:
+def time_for(app: Duly, asks: Sequence[Ask]) -> ProofTime:
     """The application's own time, or else that of the latest event, where one is too old."""
     ages = [ask.age(app) for ask in asks]
     moments = [age.moment for age in ages if age.moment is not None]
     if moments and any(age.forgotten for age in ages):
-        return Time(
+        return ProofTime(
             max(moments) - datetime.now(UTC),
             (
                 f"the event is of {max(moments):%Y-%m-%d}, before what its source remembers "
@@ -57,15 +57,15 @@ def time_for(app: Duly, asks: Sequence[Ask]) -> Time:
             ),
         )
     clock = app.store.clock
-    return Time(None if clock is None else clock() - datetime.now(UTC))
+    return ProofTime(None if clock is None else clock() - datetime.now(UTC))
 
 
-def going_by(app: Duly, ahead: timedelta) -> AbstractContextManager[Duly]:
+def with_shifted_clock(app: Duly, ahead: timedelta) -> AbstractContextManager[Duly]:
     """The application on its own database, by a clock that goes on."""
-    return app.bound_to(store_by(app, Shifted(ahead)))
+    return app.bound_to(store_with_clock(app, ShiftedClock(ahead)))
 
 
-def store_by(app: Duly, clock: Clock) -> Store:
+def store_with_clock(app: Duly, clock: Clock) -> Store:
     """The store of an application with another clock."""
     known = app.store
     if isinstance(known, SqliteStore):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from duly.prove import mistakes
-from duly.prove.comparing import Difference
-from duly.prove.databases.waiting import TOLD as WAITING
-from duly.prove.findings import Refused, Undone
-from duly.prove.points import words
+from duly.prove.comparing import TableDifference
+from duly.prove.databases.waiting import COMPARED_COLUMNS as WAITING
+from duly.prove.findings import AbandonedWork, RefusedDelivery
+from duly.prove.points import step_summary
 from duly.prove.reading import Trace
 from duly.prove.statements import is_delta, verb_of
 from duly.prove.talks import CallDifference
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from duly.prove.calls import Call
     from duly.prove.cases import Case
-    from duly.prove.findings import Mistake, Wrong
+    from duly.prove.findings import Mismatch, Mistake
     from duly.prove.trace import Mark
 
 
-def diagnosed(case: Case, wrong: Wrong, marks: Sequence[Mark], calls: Sequence[Call]) -> Mistake:
+def diagnose(case: Case, wrong: Mismatch, marks: Sequence[Mark], calls: Sequence[Call]) -> Mistake:
     """The mistake that explains a difference.
 
     Args:
@@ -32,57 +32,57 @@ def diagnosed(case: Case, wrong: Wrong, marks: Sequence[Mark], calls: Sequence[C
         calls: the calls of the case.
     """
     trace = Trace(marks)
-    if isinstance(wrong, Refused) and not wrong.failure:
+    if isinstance(wrong, RefusedDelivery) and not wrong.failure:
         return mistakes.duplicate_refused()
     if case.shape in ("reordered", "again"):
         return order_mistake(trace, wrong, calls)
     if case.shape == "fail":
         return memory_mistake(trace, wrong, calls)
     if not is_missing(wrong) and trace.enqueued_last(case):
-        return mistakes.enqueued()
+        return mistakes.enqueue_outside_transaction()
     return difference_mistake(trace, case, wrong, calls)
 
 
-def difference_mistake(trace: Trace, case: Case, wrong: Wrong, calls: Sequence[Call]) -> Mistake:
+def difference_mistake(trace: Trace, case: Case, wrong: Mismatch, calls: Sequence[Call]) -> Mistake:
     """Why a handler that was killed, or paused, or came twice left something else."""
     if isinstance(wrong, CallDifference):
         return call_mistake(trace, case, wrong, calls)
-    if isinstance(wrong, Difference):
+    if isinstance(wrong, TableDifference):
         return row_mistake(trace, case, wrong)
-    if isinstance(wrong, Undone):
+    if isinstance(wrong, AbandonedWork):
         return failing_mistake(wrong.left.error)
-    if isinstance(wrong, Refused):
+    if isinstance(wrong, RefusedDelivery):
         return failing_mistake(wrong.failure)
     return value_mistake(trace, case)
 
 
-def is_missing(wrong: Wrong) -> bool:
+def is_missing(wrong: Mismatch) -> bool:
     """Whether it is about something that was not done, and not about what was done again."""
     if isinstance(wrong, CallDifference):
         return wrong.actual < wrong.expected
-    return isinstance(wrong, Difference) and is_lost(wrong)
+    return isinstance(wrong, TableDifference) and is_lost(wrong)
 
 
-def row_mistake(trace: Trace, case: Case, wrong: Difference) -> Mistake:
+def row_mistake(trace: Trace, case: Case, wrong: TableDifference) -> Mistake:
     """Why a table is not as it should be."""
     places = trace.writes(wrong.table)
     writes = [trace.marks[index] for index in places]
-    early = [index for index in places if trace.early(index)]
+    early = [index for index in places if trace.is_before_claim(index)]
     if early:
-        return mistakes.early(words(trace.marks[early[0]]))
+        return mistakes.before_claim(step_summary(trace.marks[early[0]]))
     if is_lost(wrong):
         return lost_mistake(trace, case, places)
     if wrong.table in WAITING:
-        return mistakes.enqueued()
-    late = [index for index in places if trace.answered(index)]
+        return mistakes.enqueue_outside_transaction()
+    late = [index for index in places if trace.is_after_acceptance(index)]
     if late:
-        return mistakes.in_route(words(trace.marks[late[0]]))
-    if writes and not any(trace.outside(mark) for mark in writes):
-        return mistakes.otherwise()
+        return mistakes.in_route(step_summary(trace.marks[late[0]]))
+    if writes and not any(trace.is_outside(mark) for mark in writes):
+        return mistakes.ends_differently()
     return written_mistake(wrong, writes)
 
 
-def written_mistake(wrong: Difference, writes: Sequence[Mark]) -> Mistake:
+def written_mistake(wrong: TableDifference, writes: Sequence[Mark]) -> Mistake:
     """Why a repeat of these statements leaves something else."""
     if is_repeated(wrong) or any(is_delta(mark.text) for mark in writes if wrong.column):
         return mistakes.delta()
@@ -92,14 +92,14 @@ def written_mistake(wrong: Difference, writes: Sequence[Mark]) -> Mistake:
     return mistakes.unknown()
 
 
-def is_lost(wrong: Difference) -> bool:
+def is_lost(wrong: TableDifference) -> bool:
     """Whether what a single run does was not done at all."""
     if wrong.column is None:
         return bool(wrong.actual < wrong.expected)
     return bool(wrong.actual == wrong.before and wrong.expected != wrong.before)
 
 
-def is_repeated(wrong: Difference) -> bool:
+def is_repeated(wrong: TableDifference) -> bool:
     """Whether a number has moved several times as far as in a single run."""
     values: tuple[Any, ...] = (wrong.before or 0, wrong.expected, wrong.actual)
     if wrong.column is None or any(isinstance(value, bool | str | bytes) for value in values):
@@ -113,13 +113,13 @@ def is_repeated(wrong: Difference) -> bool:
 
 def call_mistake(trace: Trace, case: Case, wrong: CallDifference, calls: Sequence[Call]) -> Mistake:
     """Why a call was made more or less often than in a single run."""
-    call, made = wrong.call, trace.calls(wrong.call.told)
+    call, made = wrong.call, trace.calls(wrong.call.summary)
     if wrong.actual < wrong.expected:
         return lost_mistake(trace, case, made, call)
-    if any(trace.early(index) for index in made):
-        return mistakes.early(call.told)
-    if any(trace.answered(index) for index in made):
-        return mistakes.in_route(call.told)
+    if any(trace.is_before_claim(index) for index in made):
+        return mistakes.before_claim(call.summary)
+    if any(trace.is_after_acceptance(index) for index in made):
+        return mistakes.in_route(call.summary)
     if wrong.instead is not None:
         return mistakes.unknown()
     return repeated_mistake(trace, call, made, calls)
@@ -132,14 +132,14 @@ def repeated_mistake(
     table = next((found for index in made if (found := trace.checked_around(index))), None)
     if table is not None and call.key is None:
         return mistakes.check_then_act(table)
-    inline = any(trace.inline(index) for index in made)
+    inline = any(trace.is_inline(index) for index in made)
     if call.medium == "mail":
         return mistakes.mail(inline=inline)
     if call.medium == "message":
-        return mistakes.enqueued()
+        return mistakes.enqueue_outside_transaction()
     if has_new_keys(call, calls):
         return mistakes.new_key(inline=inline)
-    if any(trace.effect(index) for index in made):
+    if any(trace.is_in_effect(index) for index in made):
         return mistakes.key_dropped()
     return mistakes.no_key(inline=inline)
 
@@ -150,10 +150,10 @@ def has_new_keys(call: Call, calls: Sequence[Call]) -> bool:
     return call.key is not None and len(keys) > 1
 
 
-def memory_mistake(trace: Trace, wrong: Wrong, calls: Sequence[Call]) -> Mistake:
+def memory_mistake(trace: Trace, wrong: Mismatch, calls: Sequence[Call]) -> Mistake:
     """Why the attempt after one that was rolled back does something else."""
     if isinstance(wrong, CallDifference) and not is_missing(wrong):
-        call, made = wrong.call, trace.calls(wrong.call.told)
+        call, made = wrong.call, trace.calls(wrong.call.summary)
         if call.medium == "message" or has_new_keys(call, calls):
             return repeated_mistake(trace, call, made, calls)
     return mistakes.memory()
@@ -173,10 +173,12 @@ def lost_mistake(
     trace: Trace, case: Case, places: Sequence[int], call: Call | None = None
 ) -> Mistake:
     """Something was not done, be it a call or what is done at these places of a single run."""
-    if places and all(trace.settled(index) or trace.answered(index) for index in places):
-        return mistakes.after_commit(words(trace.marks[places[0]]), call)
+    if places and all(
+        trace.is_after_settling(index) or trace.is_after_acceptance(index) for index in places
+    ):
+        return mistakes.after_commit(step_summary(trace.marks[places[0]]), call)
     before = trace.outside_writes(case)
-    return mistakes.mark_first(words(before[-1]), call) if before else mistakes.unknown()
+    return mistakes.mark_first(step_summary(before[-1]), call) if before else mistakes.unknown()
 
 
 def failing_mistake(error: str) -> Mistake:
@@ -187,14 +189,14 @@ def failing_mistake(error: str) -> Mistake:
     return mistakes.unknown()
 
 
-def order_mistake(trace: Trace, wrong: Wrong, calls: Sequence[Call]) -> Mistake:
+def order_mistake(trace: Trace, wrong: Mismatch, calls: Sequence[Call]) -> Mistake:
     """Why another order of the events ends differently."""
     if isinstance(wrong, CallDifference) and has_shared_key(wrong.call, calls):
         return mistakes.shared_key()
     handlers = trace.handlers()
     if any(one != handlers[0] for one in handlers):
         return mistakes.orders_apart()
-    if trace.ordered:
+    if trace.has_order_guard:
         return mistakes.order_not_enough()
     return mistakes.order(inline=not any(handlers))
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 GOING = 30.0
 
 
-class Running(NamedTuple):
+class ProcessInfo(NamedTuple):
     """A process as the system tells of it."""
 
     number: int
@@ -46,7 +46,7 @@ def end_started_by(server: int) -> None:
 
 def started_by(server: int) -> list[int]:
     """The processes of a server's session, and its descendants in others."""
-    there = {one.number: one for one in running()}
+    there = {one.number: one for one in list_processes()}
     return [
         one.number
         for one in there.values()
@@ -54,7 +54,7 @@ def started_by(server: int) -> list[int]:
     ]
 
 
-def descends(one: Running, server: int, there: dict[int, Running]) -> bool:
+def descends(one: ProcessInfo, server: int, there: dict[int, ProcessInfo]) -> bool:
     """Whether a process stems from the server; who is orphaned becomes the server's own child."""
     seen: set[int] = set()
     while one.parent != server:
@@ -65,7 +65,7 @@ def descends(one: Running, server: int, there: dict[int, Running]) -> bool:
     return True
 
 
-def running() -> Iterator[Running]:
+def list_processes() -> Iterator[ProcessInfo]:
     """Every process that has not ended; one that only waits to be asked for its end has."""
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -74,4 +74,4 @@ def running() -> Iterator[Running]:
                 file.read_text(errors="replace").rpartition(")")[2].split()[:4]
             )
             if state not in "ZX":
-                yield Running(int(file.parent.name), int(parent), int(session))
+                yield ProcessInfo(int(file.parent.name), int(parent), int(session))

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duly.prove.comparing import HIDDEN, Difference
-from duly.prove.databases.waiting import TOLD as WAITING
-from duly.prove.databases.waiting import column_told
+from duly.prove.comparing import HIDDEN, TableDifference
+from duly.prove.databases.waiting import COMPARED_COLUMNS as WAITING
+from duly.prove.databases.waiting import column_label
 from duly.prove.talks import CallDifference
 
 if TYPE_CHECKING:
     from duly.core.json_bytes import Json
     from duly.prove.calls import Call
     from duly.prove.cases import Case
-    from duly.prove.databases import Left
+    from duly.prove.databases import UnfinishedWork
 
 LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class AbandonedWork:
     """Work that was given up, although the single run did it."""
 
-    left: Left
+    left: UnfinishedWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class OtherValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedDelivery:
     """A delivery that was not answered 2xx when its sender came again, either.
 
     Args:
@@ -51,7 +51,7 @@ class Refused:
     failure: str = ""
 
 
-Wrong = Difference | CallDifference | Undone | OtherValue | Refused
+Mismatch = TableDifference | CallDifference | AbandonedWork | OtherValue | RefusedDelivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +67,19 @@ class Finding:
     """The first case that did not end as the single run did."""
 
     case: Case
-    wrong: Wrong
+    wrong: Mismatch
     mistake: Mistake
 
     @property
     def story(self) -> str:
         """All of it, as one sentence after the other."""
-        return f"{self.case.told}: {difference_text(self.wrong)}. {self.mistake.why}"
+        return f"{self.case.description}: {difference_text(self.wrong)}. {self.mistake.why}"
 
     def document(self) -> dict[str, Json]:
         """The same for programs."""
         return {
             "case": self.case.name,
-            "what": self.case.told,
+            "what": self.case.description,
             "difference": difference_text(self.wrong),
             "mistake": self.mistake.name,
             "why": self.mistake.why,
@@ -87,17 +87,17 @@ class Finding:
         }
 
 
-def difference_text(wrong: Wrong) -> str:
+def difference_text(wrong: Mismatch) -> str:
     """What is not as it should be."""
     if isinstance(wrong, CallDifference):
         return call_text(wrong)
     if isinstance(wrong, OtherValue):
-        return f"effects= is {shown(wrong.actual)} instead of {shown(wrong.expected)}"
-    if isinstance(wrong, Undone):
+        return f"effects= is {format_value(wrong.actual)} instead of {format_value(wrong.expected)}"
+    if isinstance(wrong, AbandonedWork):
         left = wrong.left
         end = "is dead" if left.state == "dead" else f"is left {left.state}"
         return f"the {left.what} {left.name} {end}{': ' if left.error else ''}{left.error[:200]}"
-    if isinstance(wrong, Refused):
+    if isinstance(wrong, RefusedDelivery):
         answer = f"{wrong.status} {wrong.word}".strip()
         return f"the repeated delivery{wrong.where} was answered {answer}{wrong.failure}"
     return row_text(wrong)
@@ -106,38 +106,38 @@ def difference_text(wrong: Wrong) -> str:
 def call_text(wrong: CallDifference) -> str:
     """A call that was not made as it should be."""
     if wrong.instead is not None:
-        return f"{spoken(wrong.call)} came last instead of {spoken(wrong.instead)}"
+        return f"{call_with_body(wrong.call)} came last instead of {call_with_body(wrong.instead)}"
     done = "made" if wrong.call.medium == "http" else "sent"
     counts = f"{times(wrong.actual)} instead of {times(wrong.expected)}"
-    return f"{wrong.call.told} was {done} {counts}"
+    return f"{wrong.call.summary} was {done} {counts}"
 
 
-def row_text(wrong: Difference) -> str:
+def row_text(wrong: TableDifference) -> str:
     """A table that is not as it should be."""
     place = f" in {wrong.base}" if wrong.base else ""
     if wrong.column is not None:
-        where = f" of {named(wrong.row)}{place}" if wrong.row else place
-        values = f"{shown(wrong.actual)} instead of {shown(wrong.expected)}"
-        return f"{column_told(wrong.table, wrong.column)}{where} is {values}"
+        where = f" of {row_summary(wrong.row)}{place}" if wrong.row else place
+        values = f"{format_value(wrong.actual)} instead of {format_value(wrong.expected)}"
+        return f"{column_label(wrong.table, wrong.column)}{where} is {values}"
     counts = f"{times(wrong.actual)} instead of {times(wrong.expected)}"
     if wrong.table in WAITING:
-        return f"of the {wrong.table}{place}, ({named(wrong.row)}) is there {counts}"
-    return f"{wrong.table}{place} has the row ({named(wrong.row)}) {counts}"
+        return f"of the {wrong.table}{place}, ({row_summary(wrong.row)}) is there {counts}"
+    return f"{wrong.table}{place} has the row ({row_summary(wrong.row)}) {counts}"
 
 
-def spoken(call: Call) -> str:
+def call_with_body(call: Call) -> str:
     """A call with what it says."""
-    return f"{call.told} with {shown(call.body)}" if call.body else call.told
+    return f"{call.summary} with {format_value(call.body)}" if call.body else call.summary
 
 
-def named(row: dict[str, Any]) -> str:
+def row_summary(row: dict[str, Any]) -> str:
     """A row by what is in it."""
     compared = [(name, one) for name, one in row.items() if not isinstance(one, tuple)]
-    telling = [f"{name}={shown(one)}" for name, one in compared if one != HIDDEN]
+    telling = [f"{name}={format_value(one)}" for name, one in compared if one != HIDDEN]
     return ", ".join(telling[:4]) or "of new values only"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as a person reads it."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.prove.acting import Stage, perform
+from duly.prove.acting import InstrumentedApp, run_child_task
 from duly.prove.where import by_name
 
 if TYPE_CHECKING:
-    from duly.prove.acting import Act
+    from duly.prove.acting import ChildTask
     from duly.prove.where import Load, Subject
 
 BEGIN = (
@@ -29,7 +29,7 @@ BEGIN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ImportableApp:
     """An application, and the site that it is in, that every interpreter finds by their names."""
 
     name: str
@@ -40,12 +40,12 @@ class Named:
         return by_name(self.name, self.site)()
 
 
-def begin_anew(load: Load, act: Act) -> None:
+def exec_clean_interpreter(load: Load, act: ChildTask) -> None:
     """Go on with an act as another interpreter, where that can know what it is about.
 
     It cannot where a test has made the application, or has changed something that it imports.
     """
-    if not isinstance(load, Named) or not sys.executable:
+    if not isinstance(load, ImportableApp) or not sys.executable:
         return
     order = act.file("order")
     order.write_bytes(pickle.dumps((load, act)))
@@ -57,4 +57,4 @@ def begin_anew(load: Load, act: Act) -> None:
 def resumed(order: str) -> None:
     """Do what another interpreter was about to do."""
     load, act = pickle.loads(Path(order).read_bytes())  # noqa: S301  # written right before
-    perform(Stage(), load, act)
+    run_child_task(InstrumentedApp(), load, act)

@@ -27,9 +27,9 @@ class Interruptions:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[signal.Signals, Any] = {}
-        self._heard = False
-        self._told = False
+        self._previous_handlers: dict[signal.Signals, Any] = {}
+        self._interruptible = False
+        self._interrupted = False
         self._explained = False
         self._raised = float("-inf")
 
@@ -37,44 +37,44 @@ class Interruptions:
         if threading.current_thread() is threading.main_thread():
             for one in ENDING:
                 if signal.getsignal(one) not in (None, signal.SIG_IGN):
-                    self._kept[one] = signal.signal(one, self._hear)
+                    self._previous_handlers[one] = signal.signal(one, self._on_signal)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
     ) -> None:
-        for one, handler in self._kept.items():
+        for one, handler in self._previous_handlers.items():
             signal.signal(one, handler)
-        if self._told and kind is None:
+        if self._interrupted and kind is None:
             raise KeyboardInterrupt
 
-    def _hear(self, *_: object) -> None:
+    def _on_signal(self, *_: object) -> None:
         now = time.monotonic()
-        if self._heard and now - self._raised > AGAIN:
-            self._told, self._raised = True, now
+        if self._interruptible and now - self._raised > AGAIN:
+            self._interrupted, self._raised = True, now
             raise KeyboardInterrupt
-        if self._told and not self._heard and not self._explained:
+        if self._interrupted and not self._interruptible and not self._explained:
             self._explained = True  # once: nobody may be reading
             os.write(2, WAIT)
-        self._told = True
+        self._interrupted = True
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def allow_interrupts(self) -> Iterator[None]:
         """A part of a proof that may be broken off at any moment."""
-        self._heard = True
+        self._interruptible = True
         try:
-            if self._told:
+            if self._interrupted:
                 raise KeyboardInterrupt
             yield
         finally:
-            self.hold()
+            self.defer_interrupts()
 
-    def hold(self) -> None:
+    def defer_interrupts(self) -> None:
         """From here on nothing is broken off."""
-        self._heard = False
+        self._interruptible = False
 
 
-def forgotten() -> None:
+def reset_signal_handlers() -> None:
     """Let the signals do what they do without a proof, in a process of the application's."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for one in ENDING[1:]:

@@ -29,7 +29,7 @@ NOT_REPEATABLE = "a repeat ends differently"
 BY_MAIL = 'tx.send("mail:…"), which a function of yours sends (@app.transport("mail"))'
 
 
-def staged(call: Call) -> str:
+def staging_advice(call: Call) -> str:
     """How a call is made part of a transaction."""
     if call.medium == "mail":
         return f"stage the e-mail with {BY_MAIL}"
@@ -57,7 +57,7 @@ def blind_insert() -> Mistake:
     )
 
 
-def enqueued() -> Mistake:
+def enqueue_outside_transaction() -> Mistake:
     """A job or a message that is put there each time, for later or to be done at once."""
     return Mistake(
         ENQUEUED,
@@ -80,7 +80,7 @@ def mark_first(mark: str, call: Call | None) -> Mistake:
     """What was written first made the repeat believe that all was done."""
     remedy = "write the mark and do the work through `tx`, in one COMMIT."
     if call is not None and call.medium != "message":
-        remedy = f"write the mark through `tx`, and in the same transaction {staged(call)}."
+        remedy = f"write the mark through `tx`, and in the same transaction {staging_advice(call)}."
     return Mistake(
         MARK_FIRST,
         f"{mark} says that the event is done before it is, so that the repeat finds the mark and "
@@ -159,7 +159,7 @@ def mail(*, inline: bool) -> Mistake:
     )
 
 
-def early(what: str) -> Mistake:
+def before_claim(what: str) -> Mistake:
     """Something that every copy of a delivery does."""
     return Mistake(
         BEFORE_CLAIM,
@@ -179,7 +179,11 @@ def in_route(what: str) -> Mistake:
 
 def after_commit(what: str, call: Call | None) -> Mistake:
     """Something that is left to do when the database says that all is done."""
-    remedy = "write it through `tx`" if call is None else f"inside the transaction, {staged(call)}"
+    remedy = (
+        "write it through `tx`"
+        if call is None
+        else f"inside the transaction, {staging_advice(call)}"
+    )
     return Mistake(
         AFTER_COMMIT,
         f"{sentence(what)} comes after the COMMIT that says that the event is done "
@@ -243,7 +247,7 @@ def memory() -> Mistake:
     )
 
 
-def otherwise() -> Mistake:
+def ends_differently() -> Mistake:
     """Everything was in the transaction, and yet the run did not do what the single run did."""
     return Mistake(
         NOT_REPEATABLE,

@@ -19,21 +19,21 @@ from multiprocessing.connection import Pipe
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from duly.core.errors import Misuse
-from duly.prove.acting import Stage, perform
-from duly.prove.asks import refuse_twins
-from duly.prove.databases.using import Ours
+from duly.prove.acting import InstrumentedApp, run_child_task
+from duly.prove.asks import refuse_same_event
+from duly.prove.databases.using import ProofProcesses
 from duly.prove.ending import end_started_by, started_by
-from duly.prove.fresh import begin_anew
-from duly.prove.interrupting import forgotten
-from duly.prove.trace import named
-from duly.prove.where import described
+from duly.prove.fresh import exec_clean_interpreter
+from duly.prove.interrupting import reset_signal_handlers
+from duly.prove.trace import names_by_statement
+from duly.prove.where import describe_app
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from duly.prove.acting import Act
+    from duly.prove.acting import ChildTask
     from duly.prove.asks import Ask
-    from duly.prove.where import Load, Told
+    from duly.prove.where import AppInfo, Load
 
 # Seconds; a handler that takes longer is taken to hang.
 PATIENCE = 60.0
@@ -43,7 +43,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
-class Ending(NamedTuple):
+class ProcessExit(NamedTuple):
     """How a process ended, or that it was stopped."""
 
     how: Literal["ended", "killed", "stopped"]
@@ -51,36 +51,36 @@ class Ending(NamedTuple):
     code: int
 
 
-class Nursery:
+class ForkServer:
     """The prover's side: orders processes and waits for them."""
 
     def __init__(self, load: Load, patience: float = PATIENCE) -> None:
         self._load = load
         self._patience = patience
-        self._server = Server(load)
+        self._server = ForkServerProcess(load)
         self._server.start()
 
-    def told(self, asks: tuple[Ask, ...]) -> tuple[Told, tuple[Ask, ...]]:
+    def describe_app(self, asks: tuple[Ask, ...]) -> tuple[AppInfo, tuple[Ask, ...]]:
         """What there is to know of the application, and of what is delivered to it.
 
         Where its import leaves connections or threads behind, it is repeated in each process.
         """
-        told, settled = self._patiently("describe", asks)
+        told, settled = self._ask_with_timeout("describe", asks)
         if told.inherited is not None:
             self._server.close()
-            self._server = Server(self._load)
+            self._server = ForkServerProcess(self._load)
             self._server.start()
         return told, settled
 
-    def begin(self, act: Act) -> int:
+    def start_child(self, act: ChildTask) -> int:
         """Start a process; its number."""
         return int(self._server.ask("begin", act))
 
-    def wait(self, process: int) -> Ending:
+    def wait(self, process: int) -> ProcessExit:
         """Wait until it ends or is stopped; one that hangs is killed, and all others with it."""
-        return self._patiently("wait", process)  # type: ignore[no-any-return]
+        return self._ask_with_timeout("wait", process)  # type: ignore[no-any-return]
 
-    def _patiently(self, word: str, value: object) -> Any:
+    def _ask_with_timeout(self, word: str, value: object) -> Any:
         try:
             return self._server.ask(word, value, patience=self._patience)
         except TimeoutError:
@@ -95,38 +95,38 @@ class Nursery:
             os.kill(one, signal.SIGCONT)
 
     @property
-    def ours(self) -> Ours:
+    def proof_processes(self) -> ProofProcesses:
         """All processes of the proof."""
-        return Ours(os.getpid(), self._server.process)
+        return ProofProcesses(os.getpid(), self._server.process)
 
-    def calm(self) -> None:
+    def end_children(self) -> None:
         """End what the processes of a case have left running; the next ones can be begun."""
-        self._server.calm()
+        self._server.end_children()
 
     def close(self) -> None:
         """End the server, and every process that is left; when this returns, they are gone."""
         self._server.close()
 
 
-class Server:
+class ForkServerProcess:
     """Forks on demand."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
-        self._stage = Stage()
+        self._stage = InstrumentedApp()
         self._line: Connection | None = None
         self.process = 0
 
     def start(self) -> None:
         """Begin, as a child of this process."""
         here, there = Pipe()
-        self.process = forked()
+        self.process = fork_quietly()
         if self.process == 0:
             here.close()
             os.setsid()  # a group of its own: Ctrl-C is the prover's to hear
-            forgotten()
+            reset_signal_handlers()
             # Who loses its parent becomes a child of this one, and is found when all must end.
-            control(PR_SET_CHILD_SUBREAPER, 1)
+            set_process_option(PR_SET_CHILD_SUBREAPER, 1)
             try:
                 self._serve(there)
             finally:
@@ -153,7 +153,7 @@ class Server:
             raise told
         return told
 
-    def calm(self) -> None:
+    def end_children(self) -> None:
         """End whatever it has started."""
         if self._line is not None:  # once it is gone, its number may be somebody else's
             end_started_by(self.process)
@@ -183,79 +183,79 @@ class Server:
                 word, value = line.recv()
             except (EOFError, OSError):
                 break
-            line.send(self._answered(word, value, children))
+            line.send(self._handle_request(word, value, children))
         for child in children:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
 
-    def _answered(self, word: str, value: Any, children: set[int]) -> Any:
+    def _handle_request(self, word: str, value: Any, children: set[int]) -> Any:
         try:
             if word == "describe":
-                return self._described(value)
+                return self._describe_app(value)
             if word == "begin":
-                child = self._born(value)
+                child = self._fork_child(value)
                 children.add(child)
                 return child
-            ending = waited(value)
+            ending = wait_for_child(value)
             if ending.how != "stopped":
                 children.discard(value)
             return ending
         except Exception as problem:
             return problem if isinstance(problem, Misuse) else Misuse(str(problem))
 
-    def _described(self, asks: tuple[Ask, ...]) -> tuple[Told, tuple[Ask, ...]]:
+    def _describe_app(self, asks: tuple[Ask, ...]) -> tuple[AppInfo, tuple[Ask, ...]]:
         app, _ = self._stage.load(self._load)
-        settled = tuple(ask.settled(app) for ask in asks)
-        refuse_twins(settled, app)
-        told = described(app, settled), settled
-        named(app.store.names)  # read once, before the forks
+        settled = tuple(ask.resolve(app) for ask in asks)
+        refuse_same_event(settled, app)
+        told = describe_app(app, settled), settled
+        names_by_statement(app.store.names)  # read once, before the forks
         gc.freeze()  # or each child would copy what it only looks at
         return told
 
-    def _born(self, act: Act) -> int:
-        child = forked()
+    def _fork_child(self, act: ChildTask) -> int:
+        child = fork_quietly()
         if child == 0:
             code = 1
             try:
-                redirected(act)
+                redirect_output(act)
                 if act.fresh:
-                    begin_anew(self._load, act)
-                perform(self._stage, self._load, act)
+                    exec_clean_interpreter(self._load, act)
+                run_child_task(self._stage, self._load, act)
                 code = 0
             except BaseException:
                 traceback.print_exc()
             finally:
-                flushed()
+                flush_output()
                 os._exit(code)
         return child
 
 
-def forked() -> int:
+def fork_quietly() -> int:
     """A fork; Python warns of threads, and the prover's own process may have some."""
-    flushed()
+    flush_output()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         process = os.fork()
     if process == 0:
         # A prover that is killed must not leave anybody who goes on writing to its databases.
-        control(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        set_process_option(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     return process
 
 
-def control(option: int, value: int) -> None:
+def set_process_option(option: int, value: int) -> None:
     """Tell Linux how to treat this process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value)
 
 
-def flushed() -> None:
+def flush_output() -> None:
     """What was printed must not be printed a second time by a child."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
 
 
-def redirected(act: Act) -> None:
+def redirect_output(act: ChildTask) -> None:
     """What the application prints and logs goes to a file of the case."""
     file = os.open(act.file("output"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for number in (1, 2):
@@ -266,11 +266,11 @@ def redirected(act: Act) -> None:
     importlib.invalidate_caches()
 
 
-def waited(process: int) -> Ending:
+def wait_for_child(process: int) -> ProcessExit:
     """Wait for a child that ends, is killed or is stopped."""
     _, status = os.waitpid(process, os.WUNTRACED)
     if os.WIFSTOPPED(status):
-        return Ending("stopped", os.WSTOPSIG(status))
+        return ProcessExit("stopped", os.WSTOPSIG(status))
     if os.WIFSIGNALED(status):
-        return Ending("killed", os.WTERMSIG(status))
-    return Ending("ended", os.WEXITSTATUS(status))
+        return ProcessExit("killed", os.WTERMSIG(status))
+    return ProcessExit("ended", os.WEXITSTATUS(status))

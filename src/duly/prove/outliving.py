@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duly.prove.steps.watching import replaced
+from duly.prove.steps.watching import replace_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ PAUSE = 0.005
 LIBRARIES = frozenset({"site-packages", "dist-packages"})
 
 
-class Outliving:
+class LeftoverTracker:
     """Knows what was begun since a delivery began."""
 
     def __init__(self, refusals: Refusals) -> None:
@@ -41,36 +41,38 @@ class Outliving:
         self._submitted: set[Future[Any]] = set()
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def track_threads(self) -> Iterator[None]:
         """Learn of threads that the application starts, and of what is given to those of a pool.
 
         What libraries start for themselves serves the application, and need not come to an end.
         """
         start, submit = threading.Thread.start, ThreadPoolExecutor.submit
 
-        def started(this: threading.Thread) -> None:
+        def start_and_track(this: threading.Thread) -> None:
             start(this)
             if not is_library(module_of(sys._getframe(1))):
                 self._threads.add(this)
 
-        def submitted(this: ThreadPoolExecutor, *arguments: Any, **options: Any) -> Future[Any]:
+        def submit_and_track(
+            this: ThreadPoolExecutor, *arguments: Any, **options: Any
+        ) -> Future[Any]:
             future = submit(this, *arguments, **options)
             self._submitted.add(future)
             future.add_done_callback(self._submitted.discard)
             return future
 
         with (
-            replaced(threading.Thread, "start", started),
-            replaced(ThreadPoolExecutor, "submit", submitted),
+            replace_attribute(threading.Thread, "start", start_and_track),
+            replace_attribute(ThreadPoolExecutor, "submit", submit_and_track),
         ):
             yield
 
     def begin(self) -> None:
         """From here on: what runs already belongs to the application, and not to a handler."""
         self._known = {*self._threads, *self._submitted}
-        asyncio.get_running_loop().set_task_factory(self._made)
+        asyncio.get_running_loop().set_task_factory(self._make_task)
 
-    def _made(self, loop: Any, work: Any, **options: Any) -> asyncio.Task[Any]:
+    def _make_task(self, loop: Any, work: Any, **options: Any) -> asyncio.Task[Any]:
         """Make a task, and know of it if the application has: its code, or who asked for it."""
         task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
         code = getattr(work, "cr_frame", None)
@@ -82,22 +84,22 @@ class Outliving:
             task.add_done_callback(self._tasks.discard)
         return task
 
-    async def ended(self) -> None:
+    async def wait_until_done(self) -> None:
         """Wait until nothing is left running."""
         until = time.monotonic() + LONGEST
-        while left := self._left():
+        while left := self._still_running():
             if time.monotonic() > until:
-                self._refusals.add(refusal(left[0]))
+                self._refusals.add(leftover_refusal(left[0]))
                 return
             await asyncio.sleep(PAUSE)
 
-    def _left(self) -> list[object]:
+    def _still_running(self) -> list[object]:
         threads = [one for one in list(self._threads) if one.is_alive()]
         running: list[object] = [*self._tasks, *threads, *list(self._submitted)]
         return [one for one in running if one not in self._known]
 
 
-def refusal(left: object) -> str:
+def leftover_refusal(left: object) -> str:
     """Why a handler that leaves this behind cannot be proved."""
     what = "work in a ThreadPoolExecutor"
     if isinstance(left, threading.Thread):

@@ -9,31 +9,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.prove.diagnosing import is_lost
-from duly.prove.findings import OtherValue, Refused, Undone
+from duly.prove.findings import AbandonedWork, OtherValue, RefusedDelivery
 from duly.prove.talks import CallDifference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.prove.databases import Left
-    from duly.prove.findings import Wrong
+    from duly.prove.databases import UnfinishedWork
+    from duly.prove.findings import Mismatch
 
 # How the error of such a job begins, after the name of its type.
 ASKS = "nobody knows whether effect "
 
 
-def waits(left: Sequence[Left]) -> bool:
+def waits_for_person(left: Sequence[UnfinishedWork]) -> bool:
     """Whether whatever is left waits for a person."""
     return bool(left) and all(one.state == "dead" and ASKS in one.error for one in left)
 
 
-def is_undone(wrong: Wrong) -> bool:
+def is_undone(wrong: Mismatch) -> bool:
     """Whether something is missing that the job does when it goes on; twice is never allowed."""
     if isinstance(wrong, CallDifference):
         return wrong.actual < wrong.expected
-    if isinstance(wrong, Refused):
+    if isinstance(wrong, RefusedDelivery):
         return False
-    return isinstance(wrong, Undone | OtherValue) or is_lost(wrong)
+    return isinstance(wrong, AbandonedWork | OtherValue) or is_lost(wrong)
 
 
 def note_of(cases: Sequence[str]) -> str:

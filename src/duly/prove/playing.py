@@ -6,36 +6,36 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import Misuse
-from duly.prove.acting import CALLS, Act, read_report
-from duly.prove.answering import Declined, refuse_failed
+from duly.prove.acting import CALLS, ChildTask, read_child_report
+from duly.prove.answering import DeclinedDeliveries, refuse_failed
 from duly.prove.calls import read_calls
 from duly.prove.cases import COPIES, PROCESSES
-from duly.prove.databases.base import asked_for
-from duly.prove.databases.bases import Bases
+from duly.prove.databases.base import is_wanted
+from duly.prove.databases.bases import DatabaseSet
 from duly.prove.databases.finding import store_of
 from duly.prove.recording import refuse_refused
-from duly.prove.states import State, read_state
+from duly.prove.states import DatabaseState, read_state
 from duly.prove.trace import read_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from duly.prove.acting import Report
+    from duly.prove.acting import ChildReport
     from duly.prove.asks import Ask
     from duly.prove.calls import Call
     from duly.prove.cases import Case
-    from duly.prove.databases import Left
-    from duly.prove.databases.finding import Ground
-    from duly.prove.findings import Refused
-    from duly.prove.nursery import Ending, Nursery
+    from duly.prove.databases import UnfinishedWork
+    from duly.prove.databases.finding import ProofDatabase
+    from duly.prove.findings import RefusedDelivery
+    from duly.prove.nursery import ForkServer, ProcessExit
     from duly.prove.trace import Mark
     from duly.prove.watch import Trap
-    from duly.prove.where import Told
+    from duly.prove.where import AppInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ProofRequest:
     """What was asked for.
 
     Args:
@@ -56,18 +56,18 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseOutcome:
     """What a case left behind."""
 
-    state: State
+    state: DatabaseState
     # What the user's own function of the database says.
     value: Any
     calls: list[Call]
-    left: list[Left]
+    left: list[UnfinishedWork]
     # What its processes did, one after the other.
     marks: list[Mark]
     # A delivery whose sender was not content with the last answer, either.
-    refused: Refused | None = None
+    refused: RefusedDelivery | None = None
     # Whether a handler may be tried again; a job with one attempt may not.
     repeatable: bool = False
     # How many calls had been made when each of the events was through, one after the other.
@@ -76,87 +76,93 @@ class Outcome:
     stale: tuple[Ask, ...] = ()
 
 
-class Unreached(Misuse):
+class PointNotReached(Misuse):
     """A run that did not come to where it was to be killed."""
 
 
-def unreached(case: Case) -> Unreached:
+def point_not_reached(case: Case) -> PointNotReached:
     """The error of a case whose point was not come to."""
-    return Unreached(
-        f"the run did not come to the point of {case.name} again ({case.told}): a handler whose "
+    return PointNotReached(
+        f"the run did not come to the point of {case.name} again ({case.description}): a handler "
+        "whose "
         "statements differ from run to run cannot be proved point by point"
     )
 
 
-class Player:
+class CaseRunner:
     """One application with its databases, brought back to where they were for each case."""
 
     def __init__(
-        self, nursery: Nursery, told: Told, wishes: Wishes, ground: Ground, folder: Path
+        self,
+        fork_server: ForkServer,
+        app_info: AppInfo,
+        request: ProofRequest,
+        ground: ProofDatabase,
+        folder: Path,
     ) -> None:
-        self._nursery = nursery
-        self._told = told
-        self._wishes = wishes
+        self._fork_server = fork_server
+        self._app_info = app_info
+        self._request = request
         self._files = ground.files
         self._folder = folder
-        self._store = store_of(told.url, told.names)
-        self._bases = Bases(ground, told.names, nursery.ours)
+        self._store = store_of(app_info.url, app_info.names)
+        self._databases = DatabaseSet(ground, app_info.names, fork_server.proof_processes)
         self._number = 0
         # Of the case that is being played.
-        self._declined = Declined()
+        self._declined = DeclinedDeliveries()
 
     @property
     def ahead(self) -> float:
         """How many seconds the time of the proof is ahead of the machine's."""
-        ahead = self._told.time.ahead
+        ahead = self._app_info.time.ahead
         return 0.0 if ahead is None else ahead.total_seconds()
 
-    def find(self) -> State:
+    def find_databases(self) -> DatabaseState:
         """Learn which databases there are by a first run; the state in which every case begins."""
-        folder = self._begun()
-        ran = [(act, self._ended(act)) for act in self._acts(folder, self._wishes.asks)]
+        folder = self._prepare_case()
+        ran = [(act, self._run_child(act)) for act in self._tasks_for(folder, self._request.asks)]
         left = self._store.left()
         for act, report in ran:
             refuse_failed(report, left, act)
-        self.put_back()
+        self.put_databases_back()
         self._store.prepare()
-        self._bases.begin_here(self._folder)
+        self._databases.mark_start(self._folder)
         self._refuse_unknown_tables()
-        return read_state(self._bases, self._wishes.tables)
+        return read_state(self._databases, self._request.tables)
 
     def _refuse_unknown_tables(self) -> None:
         """Refuse a name that no table has: nothing would be compared, and everything well."""
-        there = [table.name for base in self._bases for table, _ in base.contents(None)]
-        for wanted in self._wishes.tables or ():
-            if not any(asked_for(name, [wanted]) for name in there):
+        there = [table.name for base in self._databases for table, _ in base.contents(None)]
+        for wanted in self._request.tables or ():
+            if not any(is_wanted(name, [wanted]) for name in there):
                 known = ", ".join(sorted(there)) or "none"
                 raise Misuse(f"there is no table {wanted} to compare: there are {known}")
 
-    def put_back(self) -> None:
+    def put_databases_back(self) -> None:
         """Everything as it was, when nobody is left who could write to it."""
-        self._nursery.calm()
-        self._bases.put_back()
+        self._fork_server.end_children()
+        self._databases.put_back()
 
-    def end(self) -> None:
+    def restore_original(self) -> None:
         """Everything as it was found, and nothing left behind."""
-        self._nursery.close()
-        self._bases.end()
+        self._fork_server.close()
+        self._databases.restore_original()
 
-    def keep(self, place: Path) -> list[str]:
+    def save_copies(self, place: Path) -> list[str]:
         """Copies of the databases as they are now."""
-        return [base.keep(place) for base in self._bases]
+        return [base.save_copy(place) for base in self._databases]
 
-    def alone(self, asks: tuple[Ask, ...], *, shifted: bool = False) -> Outcome:
+    def run_once(self, asks: tuple[Ask, ...], *, shifted: bool = False) -> CaseOutcome:
         """Each of them once; it must succeed, or there is nothing to compare with.
 
         ``shifted`` lets the numbers that databases give out go on from elsewhere.
         """
-        folder = self._begun()
-        for base in self._bases if shifted else ():
-            base.shift()
+        folder = self._prepare_case()
+        for base in self._databases if shifted else ():
+            base.shift_numbers()
         ran, ends = [], []
-        for act in self._acts(folder, asks):
-            ran.append((act, self._ended(act)))
+        for act in self._tasks_for(folder, asks):
+            ran.append((act, self._run_child(act)))
             ends.append(len(read_calls(folder / CALLS)))
         outcome = self._outcome(folder)
         for act, report in ran:
@@ -164,142 +170,148 @@ class Player:
         repeatable = any(report.repeatable for _, report in ran)
         return replace(outcome, repeatable=repeatable, ends=tuple(ends))
 
-    def play(self, case: Case, marks: Sequence[Mark]) -> Outcome:
+    def run_case(self, case: Case, marks: Sequence[Mark]) -> CaseOutcome:
         """One case, from the beginning; ``marks`` are those of the single run."""
         try:
-            return self._played(case, marks)
-        except Unreached:  # threads may have taken another turn this once
-            return self._played(case, marks)
+            return self._try_case(case, marks)
+        except PointNotReached:  # threads may have taken another turn this once
+            return self._try_case(case, marks)
 
-    def _played(self, case: Case, marks: Sequence[Mark]) -> Outcome:
-        folder = self._begun()
+    def _try_case(self, case: Case, marks: Sequence[Mark]) -> CaseOutcome:
+        folder = self._prepare_case()
         stale: tuple[Ask, ...] = ()
         if case.shape == "at-once":
-            self._at_once(folder, case)
+            self._run_at_once(folder, case)
         elif case.point is not None and case.shape == "kill":
-            self._killed(folder, case, case.point.trap("kill", marks))
+            self._run_killed(folder, case, case.point.trap("kill", marks))
         elif case.point is not None:
-            self._paused(folder, case, case.point.trap("stop", marks))
+            self._run_paused(folder, case, case.point.trap("stop", marks))
         elif case.shape == "fail":
-            self._ended(self._act(folder, 0, case.deliveries, aging=True, failing=True))
+            self._run_child(self._make_task(folder, 0, case.deliveries, aging=True, failing=True))
         else:
-            stale = self._one_by_one(folder, case)
-        self._come_again(folder, case)
+            stale = self._run_one_by_one(folder, case)
+        self._redeliver_refused(folder, case)
         return replace(self._outcome(folder), stale=stale)
 
     # The cases
 
-    def _one_by_one(self, folder: Path, case: Case) -> tuple[Ask, ...]:
+    def _run_one_by_one(self, folder: Path, case: Case) -> tuple[Ask, ...]:
         """Each delivery after the other; those of another order that came too late for their own.
 
         In any other case nothing comes late: there an event that is called stale was lost.
         """
         stale: list[Ask] = []
         for number, ask in enumerate(case.deliveries):
-            report = self._ended(self._act(folder, number, (ask,), aging=number > 0))
+            report = self._run_child(self._make_task(folder, number, (ask,), aging=number > 0))
             stale += [ask] if report.stale and case.shape == "reordered" else []
         return tuple(stale)
 
-    def _at_once(self, folder: Path, case: Case) -> None:
+    def _run_at_once(self, folder: Path, case: Case) -> None:
         gate = folder / "go"
         copies = COPIES // PROCESSES
         acts = [
-            self._act(folder, number, case.deliveries, copies=copies, gate=gate)
+            self._make_task(folder, number, case.deliveries, copies=copies, gate=gate)
             for number in range(PROCESSES)
         ]
-        processes = [self._nursery.begin(act) for act in acts]
+        processes = [self._fork_server.start_child(act) for act in acts]
         gate.touch()
         for act, process in zip(acts, processes, strict=True):
-            self._heard(act, self._waited(act, process))
-        self._finished(folder, PROCESSES)
+            self._read_child_report(act, self._wait_for_child(act, process))
+        self._finish_leftovers(folder, PROCESSES)
 
-    def _killed(self, folder: Path, case: Case, trap: Trap) -> None:
-        act = self._act(folder, 0, case.deliveries, trap=trap)
-        if self._waited(act, self._nursery.begin(act)).how != "killed":
-            raise unreached(case)
-        self._ended(self._act(folder, 1, case.deliveries, aging=True, fresh=case.fresh))
+    def _run_killed(self, folder: Path, case: Case, trap: Trap) -> None:
+        act = self._make_task(folder, 0, case.deliveries, trap=trap)
+        if self._wait_for_child(act, self._fork_server.start_child(act)).how != "killed":
+            raise point_not_reached(case)
+        self._run_child(self._make_task(folder, 1, case.deliveries, aging=True, fresh=case.fresh))
 
-    def _paused(self, folder: Path, case: Case, trap: Trap) -> None:
-        late = self._act(folder, 0, case.deliveries, trap=trap)
-        process = self._nursery.begin(late)
-        if self._waited(late, process).how != "stopped":
-            raise unreached(case)
-        self._ended(self._act(folder, 1, case.deliveries, aging=True))
-        self._nursery.resume(process)
-        self._heard(late, self._waited(late, process))
-        self._finished(folder, 2)
+    def _run_paused(self, folder: Path, case: Case, trap: Trap) -> None:
+        late = self._make_task(folder, 0, case.deliveries, trap=trap)
+        process = self._fork_server.start_child(late)
+        if self._wait_for_child(late, process).how != "stopped":
+            raise point_not_reached(case)
+        self._run_child(self._make_task(folder, 1, case.deliveries, aging=True))
+        self._fork_server.resume(process)
+        self._read_child_report(late, self._wait_for_child(late, process))
+        self._finish_leftovers(folder, 2)
 
-    def _come_again(self, folder: Path, case: Case) -> None:
+    def _redeliver_refused(self, folder: Path, case: Case) -> None:
         """Do as senders do whose deliveries were refused; one may have to wait for another."""
         for number, _ in enumerate(case.deliveries, max(PROCESSES, len(case.deliveries)) + 1):
-            refused = self._declined.taken()
+            refused = self._declined.pop_all()
             if not refused:
                 return
-            self._ended(self._act(folder, number, refused, aging=True))
+            self._run_child(self._make_task(folder, number, refused, aging=True))
 
     # Their parts
 
-    def _begun(self) -> Path:
+    def _prepare_case(self) -> Path:
         """Everything as it was, and a folder for the files of a case."""
-        self.put_back()
+        self.put_databases_back()
         self._number += 1
-        self._declined = Declined()
+        self._declined = DeclinedDeliveries()
         folder = self._folder / str(self._number)
         folder.mkdir()
         return folder
 
-    def _act(self, folder: Path, number: int, asks: tuple[Ask, ...] = (), **options: Any) -> Act:
-        options |= {"answers": self._wishes.answers, "allowed": self._wishes.allowed}
-        options["ahead"] = self._told.time.ahead
-        options["prover"] = self._nursery.ours.prover
-        return Act(folder, number, self._files, asks, **options)
+    def _make_task(
+        self, folder: Path, number: int, asks: tuple[Ask, ...] = (), **options: Any
+    ) -> ChildTask:
+        options |= {"answers": self._request.answers, "allowed": self._request.allowed}
+        options["ahead"] = self._app_info.time.ahead
+        options["prover"] = self._fork_server.proof_processes.prover
+        return ChildTask(folder, number, self._files, asks, **options)
 
-    def _acts(self, folder: Path, asks: tuple[Ask, ...]) -> list[Act]:
+    def _tasks_for(self, folder: Path, asks: tuple[Ask, ...]) -> list[ChildTask]:
         """A process for each, to run one after the other."""
-        return [self._act(folder, number, (ask,)) for number, ask in enumerate(asks)]
+        return [self._make_task(folder, number, (ask,)) for number, ask in enumerate(asks)]
 
-    def _ended(self, act: Act) -> Report:
-        return self._heard(act, self._waited(act, self._nursery.begin(act)))
+    def _run_child(self, act: ChildTask) -> ChildReport:
+        return self._read_child_report(
+            act, self._wait_for_child(act, self._fork_server.start_child(act))
+        )
 
-    def _waited(self, act: Act, process: int) -> Ending:
-        ending = self._nursery.wait(process)
+    def _wait_for_child(self, act: ChildTask, process: int) -> ProcessExit:
+        ending = self._fork_server.wait(process)
         refuse_refused(act.folder)
         return ending
 
-    def _finished(self, folder: Path, number: int) -> None:
+    def _finish_leftovers(self, folder: Path, number: int) -> None:
         """Let what is left be done, if anything is."""
         if self._store.left():
-            self._ended(self._act(folder, number, aging=True))
+            self._run_child(self._make_task(folder, number, aging=True))
 
-    def _heard(self, act: Act, ending: Ending) -> Report:
+    def _read_child_report(self, act: ChildTask, ending: ProcessExit) -> ChildReport:
         """What a process said, which must have come to its end."""
-        report = read_report(act)
+        report = read_child_report(act)
         if report is None or report.problem:
             told = f"it {ending.how} with {ending.code}" if report is None else report.problem
-            raise Misuse(f"a run ended outside of the handler: {told[:500]}{last_words(act, told)}")
-        self._declined.hear(act, report)
+            raise Misuse(
+                f"a run ended outside of the handler: {told[:500]}{last_output_line(act, told)}"
+            )
+        self._declined.record_replies(act, report)
         return report
 
-    def _outcome(self, folder: Path) -> Outcome:
-        self._bases.refuse_wider()
+    def _outcome(self, folder: Path) -> CaseOutcome:
+        self._databases.refuse_wider()
         marks = [mark for path in sorted(folder.glob("*.marks")) for mark in read_marks(path)]
-        return Outcome(
-            read_state(self._bases, self._wishes.tables),
-            self._value(),
+        return CaseOutcome(
+            read_state(self._databases, self._request.tables),
+            self._effects_value(),
             read_calls(folder / CALLS),
             self._store.left(),
             marks,
             self._declined.first,
         )
 
-    def _value(self) -> Any:
-        if self._wishes.effects is None:
+    def _effects_value(self) -> Any:
+        if self._request.effects is None:
             return None
         with self._store.connected() as connection:
-            return self._wishes.effects(connection)
+            return self._request.effects(connection)
 
 
-def last_words(act: Act, told: str) -> str:
+def last_output_line(act: ChildTask, told: str) -> str:
     """The last line that a process printed, for whoever has to find out, unless it was told.
 
     The lines of a traceback say where, and what it ends with was told.

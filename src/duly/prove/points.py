@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from duly.prove.statements import shortened, verb_of
+from duly.prove.statements import shorten, verb_of
 from duly.prove.trace import CLAIMS, TAKEN
 from duly.prove.watch import Trap
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.prove.trace import Mark
-    from duly.prove.watch import Manner, Side
+    from duly.prove.watch import Side, TrapAction
 
 
 # The statement by which a job ends well.
@@ -28,11 +28,11 @@ class Point:
 
     index: int
     side: Side
-    told: str
+    description: str
     # Whether the user's code has done everything by then, so that all of it is done once more.
     whole: bool = False
 
-    def trap(self, manner: Manner, marks: Sequence[Mark]) -> Trap:
+    def trap(self, manner: TrapAction, marks: Sequence[Mark]) -> Trap:
         """A trap at this place."""
         return Trap(manner, marks[self.index].place, self.side)
 
@@ -44,11 +44,11 @@ def kill_points(marks: Sequence[Mark]) -> list[Point]:
         if mark.phase == "relay":
             continue
         if mark.theirs and not any(marks[point.index].theirs for point in found):
-            found.append(Point(index, "before", f"before {words(mark)}"))
+            found.append(Point(index, "before", f"before {step_summary(mark)}"))
         if mark.ours is not None and mark.ours.startswith(SETTLES):
             found.append(Point(index, "before", "when the handler was through", whole=True))
         if mark.theirs or mark.ends or (mark.ours is not None and mark.transaction is None):
-            found.append(Point(index, "after", f"after {told(marks, index)}"))
+            found.append(Point(index, "after", f"after {describe_step(marks, index)}"))
     return found if any(point.whole for point in found) else with_last(marks, found)
 
 
@@ -68,31 +68,33 @@ def pause_points(marks: Sequence[Mark]) -> list[Point]:
         if mark.ours is not None and mark.ours.startswith(SETTLES):
             break  # what comes after the end of the lease cannot lose it
         if mark.phase == "work" and taken and mark.alone and mark.ours in (TAKEN, None):
-            found.append(Point(index, "after", f"after {told(marks, index)}"))
+            found.append(Point(index, "after", f"after {describe_step(marks, index)}"))
     return found
 
 
-def words(mark: Mark) -> str:
+def step_summary(mark: Mark) -> str:
     """A step in a few words."""
-    return mark.text if mark.kind == "call" else shortened(mark.text)
+    return mark.text if mark.kind == "call" else shorten(mark.text)
 
 
-def told(marks: Sequence[Mark], index: int) -> str:
+def describe_step(marks: Sequence[Mark], index: int) -> str:
     """What has happened when this step is done."""
     mark = marks[index]
     if mark.theirs:
-        return words(mark)
+        return step_summary(mark)
     contents = [one for one in marks[:index] if one.transaction == mark.transaction]
     if mark.transaction is None:
         contents = [mark]
     own = [one for one in contents if one.theirs and verb_of(one.text)]
     if own:
         word = mark.text.split()[0].upper()
-        return f"{words(own[-1])}, and its {word}"
-    return decided({one.ours for one in contents if one.ours is not None}) or words(mark)
+        return f"{step_summary(own[-1])}, and its {word}"
+    return describe_settled({one.ours for one in contents if one.ours is not None}) or step_summary(
+        mark
+    )
 
 
-def decided(names: set[str]) -> str | None:
+def describe_settled(names: set[str]) -> str | None:
     """What statements of duly's have settled."""
     meanings = {
         "the event was accepted": CLAIMS,

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from duly.core.errors import Misuse
 from duly.prove import parking
 from duly.prove.asks import EventAsk
-from duly.prove.calls import changed, effective
+from duly.prove.calls import changed_repeats, effective_calls
 from duly.prove.cases import cases_of
-from duly.prove.diagnosing import diagnosed
+from duly.prove.diagnosing import diagnose
 from duly.prove.findings import Finding
 from duly.prove.mistakes import NOT_REPEATABLE
 from duly.prove.moments import Span, await_next_second
 from duly.prove.points import kill_points, pause_points
-from duly.prove.yardstick import Yardstick, says_when
+from duly.prove.yardstick import Baseline, holds_run_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from duly.prove.asks import Ask
     from duly.prove.cases import Case
-    from duly.prove.playing import Outcome, Player, Wishes
-    from duly.prove.states import State
+    from duly.prove.playing import CaseOutcome, CaseRunner, ProofRequest
+    from duly.prove.states import DatabaseState
     from duly.prove.trace import Mark
 
 
@@ -53,21 +53,21 @@ class Verdict:
     kept: list[str] = field(default_factory=list)
 
 
-class Failed(NamedTuple):
+class FailedCase(NamedTuple):
     """A case that did not end as it should, and what it was held against."""
 
     case: Case
     marks: Sequence[Mark]
-    yardstick: Yardstick
+    baseline: Baseline
 
 
 class Proof:
     """One application, one event, and everything that can happen to it."""
 
-    def __init__(self, player: Player, wishes: Wishes) -> None:
-        self._player = player
-        self._wishes = wishes
-        self._failed: Failed | None = None
+    def __init__(self, case_runner: CaseRunner, request: ProofRequest) -> None:
+        self._case_runner = case_runner
+        self._request = request
+        self._failed: FailedCase | None = None
         # The cases that ended with a question to a person.
         self._waiting: list[str] = []
         # The calls that were repeated with another body, though under one key.
@@ -76,20 +76,20 @@ class Proof:
     def run(self, show: Callable[[str], None]) -> Verdict:
         """Try every case until one ends differently; the databases are left as that left them."""
         show("a single run, which everything is compared with")
-        start, asks = self._player.find(), self._wishes.asks
-        single = self._yardstick(start, asks[:1])
-        ordered = single if len(asks) == 1 else self._yardstick(start, asks)
+        start, asks = self._case_runner.find_databases(), self._request.asks
+        single = self._make_baseline(start, asks[:1])
+        ordered = single if len(asks) == 1 else self._make_baseline(start, asks)
         marks = single.outcome.marks
         self._refuse_nothing(start, single)
         repeatable = single.outcome.repeatable
         cases = cases_of(asks, kill_points(marks), pause_points(marks), repeatable=repeatable)
-        verdict = Verdict(only=self._wishes.only)
-        chosen = self._chosen(cases)
+        verdict = Verdict(only=self._request.only)
+        chosen = self._select_cases(cases)
         for number, case in enumerate(chosen):
-            show(f"{number + 1} of {len(chosen)}: {case.told}")
+            show(f"{number + 1} of {len(chosen)}: {case.description}")
             verdict.tried[case.shape] = verdict.tried.get(case.shape, 0) + 1
             yardstick = ordered if case.shape in ("reordered", "again") else single
-            verdict.finding = self._tried(case, single, yardstick)
+            verdict.finding = self._try_case(case, single, yardstick)
             if verdict.finding is not None:
                 break
         verdict.hidden = sorted({*single.not_compared(), *ordered.not_compared()})
@@ -99,83 +99,85 @@ class Proof:
         verdict.notes += map(changed_note, self._changed)
         return verdict
 
-    def _tried(self, case: Case, single: Yardstick, yardstick: Yardstick) -> Finding | None:
+    def _try_case(self, case: Case, single: Baseline, baseline: Baseline) -> Finding | None:
         marks = single.outcome.marks
-        outcome = self._player.play(case, marks)
-        if yardstick.wrong(outcome) is None:
-            self._note(case, outcome)
+        outcome = self._case_runner.run_case(case, marks)
+        if baseline.first_mismatch(outcome) is None:
+            self._record_success(case, outcome)
             return None
         # A clock may have ticked since the yardstick was made, be it by the second or by the day:
         # what a single run does otherwise now is no fault of the case.
-        finding = self._held(case, outcome, yardstick)
+        finding = self._compare_again(case, outcome, baseline)
         if finding is not None and finding.mistake.name == NOT_REPEATABLE:
             # No mistake explains it. It may be chance, which two single runs need not have shown.
             for _ in range(DOUBTS):
                 if finding is not None:
-                    finding = self._held(case, outcome, yardstick)
+                    finding = self._compare_again(case, outcome, baseline)
         if finding is None:
-            self._note(case, outcome)
+            self._record_success(case, outcome)
             return None
-        self._failed = Failed(case, marks, yardstick)
+        self._failed = FailedCase(case, marks, baseline)
         return finding
 
-    def _held(self, case: Case, outcome: Outcome, yardstick: Yardstick) -> Finding | None:
+    def _compare_again(
+        self, case: Case, outcome: CaseOutcome, baseline: Baseline
+    ) -> Finding | None:
         """Hold a case against one more single run."""
-        yardstick.learn(self._player.alone(yardstick.asks, shifted=True))
-        wrong = yardstick.wrong(outcome)
+        baseline.add_single_run(self._case_runner.run_once(baseline.asks, shifted=True))
+        wrong = baseline.first_mismatch(outcome)
         if wrong is None:
             return None
-        mistake = diagnosed(case, wrong, yardstick.outcome.marks, outcome.calls)
+        mistake = diagnose(case, wrong, baseline.outcome.marks, outcome.calls)
         return Finding(case, wrong, mistake)
 
-    def _note(self, case: Case, outcome: Outcome) -> None:
+    def _record_success(self, case: Case, outcome: CaseOutcome) -> None:
         """It ended as it should; what is left then waits for a person.
 
         The other side knows a call by its key, but may look at more.
         """
         if outcome.left:
             self._waiting.append(case.name)
-        self._changed |= dict.fromkeys(changed(outcome.calls))
+        self._changed |= dict.fromkeys(changed_repeats(outcome.calls))
 
-    def repeat(self) -> None:
+    def repeat_failed_case(self) -> None:
         """Bring the databases to where the failing case left them, for whoever keeps them."""
         if self._failed is None:
             return
         case, marks, yardstick = self._failed
         with suppress(Misuse):  # what was found stays found
             for _ in range(REPEATS):
-                if yardstick.wrong(self._player.play(case, marks)) is not None:
+                if yardstick.first_mismatch(self._case_runner.run_case(case, marks)) is not None:
                     break
 
-    def _yardstick(self, start: State, asks: tuple[Ask, ...]) -> Yardstick:
+    def _make_baseline(self, start: DatabaseState, asks: tuple[Ask, ...]) -> Baseline:
         begun = time.time()
-        one = self._player.alone(asks)
-        if says_when(start, one, Span(begun, time.time(), self._player.ahead)):
+        one = self._case_runner.run_once(asks)
+        if holds_run_time(start, one, Span(begun, time.time(), self._case_runner.ahead)):
             await_next_second()
-        other = self._player.alone(asks, shifted=True)
-        if self._wishes.effects is not None and one.value is None:
+        other = self._case_runner.run_once(asks, shifted=True)
+        if self._request.effects is not None and one.value is None:
             raise Misuse(
                 "effects= returned None, which says nothing: return what is to be compared"
             )
-        return Yardstick(start, asks, one, other)
+        return Baseline(start, asks, one, other)
 
-    def _refuse_nothing(self, start: State, single: Yardstick) -> None:
+    def _refuse_nothing(self, start: DatabaseState, single: Baseline) -> None:
         """Refuse a run that left nothing to compare: everything would end as it did."""
-        done, chosen = single.outcome, self._wishes.effects is not None
-        if not effective(done.calls) and not chosen and done.state.rows == start.rows:
+        done, chosen = single.outcome, self._request.effects is not None
+        if not effective_calls(done.calls) and not chosen and done.state.rows == start.rows:
             raise Misuse(
                 "the single run changed no table that is compared and made no call that changes "
                 "anything, so that there is nothing to compare: is it the right event, and are "
                 "these the right tables?"
             )
 
-    def _chosen(self, cases: list[Case]) -> list[Case]:
-        if self._wishes.only is None:
+    def _select_cases(self, cases: list[Case]) -> list[Case]:
+        if self._request.only is None:
             return cases
-        found = [case for case in cases if case.name == self._wishes.only]
+        found = [case for case in cases if case.name == self._request.only]
         if not found:
             names = ", ".join(case.name for case in cases)
-            raise Misuse(f"there is no case {self._wishes.only:.60}: there are {names}")
+            raise Misuse(f"there is no case {self._request.only:.60}: there are {names}")
         return found
 
 
@@ -187,7 +189,7 @@ def changed_note(call: str) -> str:
     )
 
 
-def notes_of(asks: Sequence[Ask], cases: Sequence[Case], single: Yardstick) -> list[str]:
+def notes_of(asks: Sequence[Ask], cases: Sequence[Case], single: Baseline) -> list[str]:
     """What was not tried, and why."""
     notes = []
     marks = single.outcome.marks

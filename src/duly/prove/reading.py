@@ -32,28 +32,28 @@ class Trace:
         self.marks = marks
         self._fenced = {mark.transaction for mark in marks if mark.ours} - {None}
 
-    def outside(self, mark: Mark) -> bool:
+    def is_outside(self, mark: Mark) -> bool:
         """Whether a write does not share the fate of the claim, or of the job's end."""
         return mark.transaction is None or mark.transaction not in self._fenced
 
     # When
 
-    def early(self, index: int) -> bool:
+    def is_before_claim(self, index: int) -> bool:
         """Whether it was done before the event was claimed, so that every copy does it."""
         mark = self.marks[index]
         return mark.phase == "receive" and not mark.claimed
 
-    def inline(self, index: int) -> bool:
+    def is_inline(self, index: int) -> bool:
         """Whether no job had been begun: a handler that does it runs in the accepting COMMIT."""
         return self.marks[index].phase == "receive"
 
-    def answered(self, index: int) -> bool:
+    def is_after_acceptance(self, index: int) -> bool:
         """Whether the event had been accepted, and its route was still at work."""
-        return self.inline(index) and any(
+        return self.is_inline(index) and any(
             mark.ends and mark.transaction in self._fenced for mark in self.marks[:index]
         )
 
-    def settled(self, index: int) -> bool:
+    def is_after_settling(self, index: int) -> bool:
         """Whether each job that had been begun was done and committed by then."""
         before = self.marks[:index]
         ended = {mark.transaction for mark in before if mark.ends}
@@ -76,7 +76,7 @@ class Trace:
         return [
             mark
             for mark in reached
-            if mark.theirs and mark.kind == "sql" and verb_of(mark.text) and self.outside(mark)
+            if mark.theirs and mark.kind == "sql" and verb_of(mark.text) and self.is_outside(mark)
         ]
 
     def enqueued_last(self, case: Case) -> bool:
@@ -102,7 +102,7 @@ class Trace:
             if mark.kind == "call" and mark.text == told
         ]
 
-    def effect(self, index: int) -> bool:
+    def is_in_effect(self, index: int) -> bool:
         """Whether a step was taken inside ``job.effect``, between its two notes."""
         noted = [mark.ours for mark in self.marks[:index] if mark.ours in EFFECTS]
         return bool(noted) and noted[-1] == INTENDED
@@ -121,7 +121,7 @@ class Trace:
     # By whom
 
     @property
-    def ordered(self) -> bool:
+    def has_order_guard(self) -> bool:
         """Whether somebody asked for an order already."""
         return any(mark.ours == ORDERS for mark in self.marks)
 

@@ -34,20 +34,20 @@ def verdict_text(verdict: Verdict, again: str) -> str:
         lines = [
             f"Not safe to repeat: {finding.mistake.name}.",
             "",
-            *wrapped(finding.story, "  "),
+            *wrap_text(finding.story, "  "),
             "",
             f"Only this case: {again} --only {finding.case.name}",
         ]
-    lines += [*wrapped(f"Tried: {tried_text(verdict)}.")]
+    lines += [*wrap_text(f"Tried: {tried_text(verdict)}.")]
     if verdict.hidden:
         told = ", ".join(verdict.hidden)
-        lines += wrapped(f"Not compared, because two single runs differ there: {told}.")
-    lines += [line for note in verdict.notes for line in wrapped(f"Note: {note}.")]
+        lines += wrap_text(f"Not compared, because two single runs differ there: {told}.")
+    lines += [line for note in verdict.notes for line in wrap_text(f"Note: {note}.")]
     lines += [f"Kept: {place}" for place in verdict.kept]
     return "\n".join(lines)
 
 
-def wrapped(text: str, indent: str = "") -> list[str]:
+def wrap_text(text: str, indent: str = "") -> list[str]:
     """A paragraph."""
     return textwrap.wrap(
         text,

@@ -23,7 +23,7 @@ def is_asgi(site: Any) -> bool:
 
 
 @asynccontextmanager
-async def living(site: Any) -> AsyncIterator[None]:
+async def run_lifespan(site: Any) -> AsyncIterator[None]:
     """Start an ASGI site up and down again, where it wants that."""
     if site is None or not is_asgi(site):
         yield
@@ -54,14 +54,14 @@ async def living(site: Any) -> AsyncIterator[None]:
         task.cancel()
 
 
-async def posted(site: Any, path: str, sent: Signed) -> tuple[int, bytes]:
+async def post(site: Any, path: str, sent: Signed) -> tuple[int, bytes]:
     """One request; the status and the body of the answer."""
     if is_asgi(site):
-        return await by_asgi(site, path, sent)
-    return await asyncio.to_thread(by_wsgi, site, path, sent)
+        return await post_asgi(site, path, sent)
+    return await asyncio.to_thread(post_wsgi, site, path, sent)
 
 
-async def by_asgi(site: Any, path: str, sent: Signed) -> tuple[int, bytes]:
+async def post_asgi(site: Any, path: str, sent: Signed) -> tuple[int, bytes]:
     """A request as an ASGI server makes it."""
     parts = urlsplit(path)
     headers = {"host": HOST, **{name.lower(): value for name, value in sent.headers.items()}}
@@ -101,7 +101,7 @@ async def by_asgi(site: Any, path: str, sent: Signed) -> tuple[int, bytes]:
     return status, body
 
 
-def by_wsgi(site: Any, path: str, sent: Signed) -> tuple[int, bytes]:
+def post_wsgi(site: Any, path: str, sent: Signed) -> tuple[int, bytes]:
     """A request as a WSGI server makes it."""
     parts = urlsplit(path)
     environ: dict[str, Any] = {

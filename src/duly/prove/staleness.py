@@ -6,37 +6,39 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from duly.ledger import order_guard
-from duly.prove.steps.watching import replaced
+from duly.prove.steps.watching import replace_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from duly.core.session import Session
-    from duly.ledger.arguments import Advance
+    from duly.ledger.arguments import VersionAdvance
 
-    Guard = Callable[[Session, Advance], Awaitable[bool]]
+    Guard = Callable[[Session, VersionAdvance], Awaitable[bool]]
 
 
-class Staleness:
+class StaleCounter:
     """How often a version came later than a newer one in this process."""
 
     def __init__(self) -> None:
         self.found = 0
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
+    def count_stale(self) -> Iterator[None]:
         """Count inside the block."""
         with ExitStack() as stack:
             for name in ("newer", "would_apply"):
                 stack.enter_context(
-                    replaced(order_guard, name, self._counted(getattr(order_guard, name)))
+                    replace_attribute(
+                        order_guard, name, self._count_calls(getattr(order_guard, name))
+                    )
                 )
             yield
 
-    def _counted(self, guard: Guard) -> Guard:
-        async def counted(session: Session, asked: Advance) -> bool:
+    def _count_calls(self, guard: Guard) -> Guard:
+        async def guard_and_count(session: Session, asked: VersionAdvance) -> bool:
             applies = await guard(session, asked)
             self.found += not applies
             return applies
 
-        return counted
+        return guard_and_count

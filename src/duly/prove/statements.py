@@ -48,7 +48,7 @@ def is_delta(text: str) -> bool:
     return verb_of(text) == "UPDATE" and DELTA.search(text) is not None
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """A statement on one line that can be read at a glance."""
     line = " ".join(text.split())
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1].rstrip()}…"

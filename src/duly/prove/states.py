@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.prove.comparing import Compared, differs, written
-from duly.prove.databases.waiting import column_told
+from duly.prove.comparing import TableDiff, differs, written_rows
+from duly.prove.databases.waiting import column_label
 from duly.prove.statements import written_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from duly.prove.comparing import Difference
-    from duly.prove.databases import Base, Rows, Table
+    from duly.prove.comparing import TableDifference
+    from duly.prove.databases import RestorableDatabase, Rows, Table
     from duly.prove.trace import Mark
 
 
-class Spot(NamedTuple):
+class TableId(NamedTuple):
     """Where a table is: several databases may have one of the same name."""
 
     # Which of the databases, counted from the first.
@@ -30,32 +30,32 @@ class Spot(NamedTuple):
     base: str
     table: str
 
-    def told(self, column: str = "") -> str:
+    def label(self, column: str = "") -> str:
         """The table, or a column of it, for a person."""
-        name = column_told(self.table, column) if column else self.table
+        name = column_label(self.table, column) if column else self.table
         return f"{name} in {self.base}" if self.base else name
 
 
 @dataclass(slots=True)
-class State:
+class DatabaseState:
     """Every row of the user's tables."""
 
-    tables: dict[Spot, Table] = field(default_factory=dict)
-    rows: dict[Spot, Rows] = field(default_factory=dict)
+    tables: dict[TableId, Table] = field(default_factory=dict)
+    rows: dict[TableId, Rows] = field(default_factory=dict)
 
 
-def read_state(bases: Iterable[Base], wanted: Sequence[str] | None) -> State:
+def read_state(bases: Iterable[RestorableDatabase], wanted: Sequence[str] | None) -> DatabaseState:
     """The tables of the user's, or only those that were asked for."""
-    state = State()
+    state = DatabaseState()
     for number, base in enumerate(bases):
         for table, rows in base.contents(wanted):
-            spot = Spot(number, base.name if number else "", table.name)
+            spot = TableId(number, base.name if number else "", table.name)
             state.tables[spot] = table
             state.rows[spot] = rows
     return state
 
 
-class Masks:
+class ColumnMasks:
     """The columns that are not compared, in rows that were written.
 
     Args:
@@ -64,31 +64,33 @@ class Masks:
         others: the states after other ones.
     """
 
-    def __init__(self, start: State, one: State, others: Sequence[State]) -> None:
+    def __init__(
+        self, start: DatabaseState, one: DatabaseState, others: Sequence[DatabaseState]
+    ) -> None:
         self._start = start
-        self.columns: dict[Spot, set[str]] = {}
+        self.columns: dict[TableId, set[str]] = {}
         for spot, table in one.tables.items():
-            first = self._new(spot, one)
-            again = [self._new(spot, other) for other in others]
+            first = self._written_rows(spot, one)
+            again = [self._written_rows(spot, other) for other in others]
             self.columns[spot] = {
                 column.name
                 for column in table.columns
                 if column.made or any(differs(column.name, first, second) for second in again)
             }
 
-    def _new(self, spot: Spot, state: State) -> Rows:
-        return written(self._start.rows.get(spot, []), state.rows.get(spot, []))
+    def _written_rows(self, spot: TableId, state: DatabaseState) -> Rows:
+        return written_rows(self._start.rows.get(spot, []), state.rows.get(spot, []))
 
-    def _telling(self) -> Iterator[tuple[Spot, str]]:
+    def _hidden_columns(self) -> Iterator[tuple[TableId, str]]:
         """The columns that are not compared; the numbers of rows go without saying."""
         for spot, columns in self.columns.items():
             known = self._start.tables.get(spot)
-            for column in columns if known is None else columns - known.made:
+            for column in columns if known is None else columns - known.generated_columns:
                 yield spot, column
 
-    def told(self) -> list[str]:
+    def describe_hidden(self) -> list[str]:
         """What was not compared, for a person."""
-        return sorted(spot.told(column) for spot, column in self._telling())
+        return sorted(spot.label(column) for spot, column in self._hidden_columns())
 
     def written_outside(self, marks: Sequence[Mark]) -> list[str]:
         """The tables that were written outside the fenced transaction, and are not all compared."""
@@ -98,17 +100,19 @@ class Masks:
             for mark in marks
             if mark.theirs and mark.kind == "sql" and mark.transaction not in fenced
         }
-        hidden = {spot for spot, _ in self._telling()}
+        hidden = {spot for spot, _ in self._hidden_columns()}
         return sorted(
-            spot.told() for spot in hidden if spot.table.rpartition(".")[2].lower() in outside
+            spot.label() for spot in hidden if spot.table.rpartition(".")[2].lower() in outside
         )
 
-    def first_difference(self, expected: State, actual: State) -> Difference | None:
+    def first_difference(
+        self, expected: DatabaseState, actual: DatabaseState
+    ) -> TableDifference | None:
         """What is not as after a single run."""
         for spot in sorted({*expected.rows, *actual.rows}):
             table = expected.tables.get(spot) or actual.tables[spot]
             start, hidden = self._start.rows.get(spot, []), self.columns.get(spot, set())
-            compared = Compared(table, start, hidden)
+            compared = TableDiff(table, start, hidden)
             found = compared.difference(expected.rows.get(spot, []), actual.rows.get(spot, []))
             if found is not None:
                 return found._replace(base=spot.base)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.prove.calls import effective
+from duly.prove.calls import effective_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -50,15 +50,15 @@ class CallMasks:
                     path for path in {*told, *again} if told.get(path) != again.get(path)
                 }
 
-    def told(self) -> list[str]:
+    def describe_hidden(self) -> list[str]:
         """What was not compared, for a person."""
         found = {
-            f"{'.'.join(path)} of {self._calls[origin].told}"
+            f"{'.'.join(path)} of {self._calls[origin].summary}"
             for origin, paths in self._hidden.items()
             for path in paths
         }
         if self._hosts_only:
-            found |= {f"the address of {call.told}" for call in self._calls.values()}
+            found |= {f"the address of {call.summary}" for call in self._calls.values()}
         return sorted(found)
 
     def first_difference(
@@ -69,8 +69,8 @@ class CallMasks:
         A call of that run that is not ``needed`` may be missing; all are needed unless given.
         """
         known: dict[Any, Call] = {}
-        good, bad = self._counted(expected, known), self._counted(actual, known)
-        least = good if needed is None else self._counted(needed, known)
+        good, bad = self._count_calls(expected, known), self._count_calls(actual, known)
+        least = good if needed is None else self._count_calls(needed, known)
         good |= least
         missing = [known[name] for name in least - bad]
         for name in [*(bad - good), *(least - bad)]:
@@ -80,16 +80,16 @@ class CallMasks:
             return CallDifference(call, good[name], bad[name], instead)
         return None
 
-    def _counted(self, calls: Sequence[Call], known: dict[Any, Call]) -> Counter[Any]:
+    def _count_calls(self, calls: Sequence[Call], known: dict[Any, Call]) -> Counter[Any]:
         found: Counter[Any] = Counter()
-        for call in effective(calls):
+        for call in effective_calls(calls):
             name = self._canonical(call)
             known.setdefault(name, call)
             found[name] += 1
         return found
 
     def _canonical(self, call: Call) -> Any:
-        origin = told_by(call, hosts=self._hosts_only)
+        origin = origin_of_call(call, hosts=self._hosts_only)
         hidden = self._hidden.get(origin, set())
         content = tuple(
             (path, HIDDEN if path in hidden else value) for path, value in leaves(call.content)
@@ -100,12 +100,12 @@ class CallMasks:
 def by_origin(calls: Iterable[Call], *, hosts: bool = False) -> dict[Origin, list[Call]]:
     """Calls by where they go, as they were made."""
     found: dict[Origin, list[Call]] = defaultdict(list)
-    for call in effective(calls):
-        found[told_by(call, hosts=hosts)].append(call)
+    for call in effective_calls(calls):
+        found[origin_of_call(call, hosts=hosts)].append(call)
     return dict(found)
 
 
-def told_by(call: Call, *, hosts: bool) -> Origin:
+def origin_of_call(call: Call, *, hosts: bool) -> Origin:
     """Where a call goes."""
     medium, method, place = call.origin
     return medium, method, place.partition("/")[0] if hosts else place

@@ -98,7 +98,7 @@ class Place(NamedTuple):
     nth: int
 
 
-class Notes:
+class MarkLog:
     """The file that the marks of one process go to, each in one write."""
 
     def __init__(self, path: Path) -> None:
@@ -116,7 +116,7 @@ def read_marks(path: Path) -> list[Mark]:
     return [Mark(*json.loads(line)) for line in path.read_text().splitlines()]
 
 
-class Wording:
+class StatementNames:
     """Tells duly's statements from others, for one set of table names."""
 
     def __init__(self, names: Names) -> None:
@@ -126,7 +126,7 @@ class Wording:
 
     def ours(self, text: str) -> str | None:
         """What duly calls a statement of its own; None for anybody else's."""
-        known = named(self._names).get(text)
+        known = names_by_statement(self._names).get(text)
         return "other" if known is None and self._tables.search(text) else known
 
     def counts(self, text: str) -> bool:
@@ -138,7 +138,7 @@ class Wording:
 
 
 @lru_cache(maxsize=4)
-def named(names: Names) -> dict[str, str]:
+def names_by_statement(names: Names) -> dict[str, str]:
     """Every statement of duly's as it is sent, in all spellings, and its name."""
     found: dict[str, str] = {}
     dialects: Iterable[Dialect] = ("sqlite", "postgres")

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.prove.databases.bases import Widened
-from duly.prove.databases.finding import file_of, ground, is_sqlite
+from duly.prove.databases.bases import NewFileUsed
+from duly.prove.databases.finding import file_of, is_sqlite, open_proof_database
 from duly.prove.databases.using import refuse_in_use
 from duly.prove.interrupting import Interruptions
-from duly.prove.nursery import PATIENCE, Nursery
-from duly.prove.playing import Player
+from duly.prove.nursery import PATIENCE, ForkServer
+from duly.prove.playing import CaseRunner
 from duly.prove.proof import Proof
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.prove.playing import Wishes
+    from duly.prove.playing import ProofRequest
     from duly.prove.proof import Verdict
     from duly.prove.where import Load
 
@@ -30,7 +30,7 @@ WIDENINGS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class ProofOptions:
     """How a proof is made.
 
     Args:
@@ -44,23 +44,27 @@ class Manner:
     patience: float = PATIENCE
 
 
-def tried(load: Load, wishes: Wishes, manner: Manner, show: Callable[[str], None]) -> Verdict:
+def prove_handler(
+    load: Load, request: ProofRequest, options: ProofOptions, show: Callable[[str], None]
+) -> Verdict:
     """Prove an application's handler of one event, or find out why that cannot be said."""
-    if manner.keep is not None and manner.keep.exists() and not manner.keep.is_dir():
-        raise Misuse(f"{manner.keep} is a file, and --keep needs a folder, which it makes itself")
+    if options.keep is not None and options.keep.exists() and not options.keep.is_dir():
+        raise Misuse(f"{options.keep} is a file, and --keep needs a folder, which it makes itself")
     with Interruptions() as interruptions:
         folder = Path(tempfile.mkdtemp(prefix="duly-prove-"))
-        nursery = Nursery(load, manner.patience)
+        nursery = ForkServer(load, options.patience)
         try:
-            with interruptions.heard():
-                told, asks = nursery.told(wishes.asks)
-            wishes = replace(wishes, asks=asks, allowed=wishes.allowed | told.database)
-            with ground(told.url, told.names, folder, disposable=manner.disposable) as where:
+            with interruptions.allow_interrupts():
+                told, asks = nursery.describe_app(request.asks)
+            request = replace(request, asks=asks, allowed=request.allowed | told.database)
+            with open_proof_database(
+                told.url, told.names, folder, disposable=options.disposable
+            ) as where:
                 if is_sqlite(told.url):
-                    refuse_in_use([file_of(told.url)], nursery.ours)
-                player = Player(nursery, told, wishes, where, folder)
-                judge = partial(judged, player, wishes, manner, show)
-                verdict = put_back(player, interruptions, judge)
+                    refuse_in_use([file_of(told.url)], nursery.proof_processes)
+                player = CaseRunner(nursery, told, request, where, folder)
+                judge = partial(run_proof, player, request, options, show)
+                verdict = run_and_restore(player, interruptions, judge)
                 verdict.notes += told.time.notes
                 return verdict
         finally:
@@ -68,31 +72,39 @@ def tried(load: Load, wishes: Wishes, manner: Manner, show: Callable[[str], None
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def put_back(player: Player, interruptions: Interruptions, judge: Callable[[], Verdict]) -> Verdict:
+def run_and_restore(
+    case_runner: CaseRunner, interruptions: Interruptions, judge: Callable[[], Verdict]
+) -> Verdict:
     """The proof, and the databases as they were at its end, whatever happens."""
     try:
-        with interruptions.heard():
+        with interruptions.allow_interrupts():
             return judge()
     finally:
-        interruptions.hold()  # a signal may have come while the block above was being left
-        player.end()
+        # A signal may have come while the block above was being left.
+        interruptions.defer_interrupts()
+        case_runner.restore_original()
 
 
-def judged(player: Player, wishes: Wishes, manner: Manner, show: Callable[[str], None]) -> Verdict:
+def run_proof(
+    case_runner: CaseRunner,
+    request: ProofRequest,
+    options: ProofOptions,
+    show: Callable[[str], None],
+) -> Verdict:
     """The proof; it begins again where a case has used a file that the single run had not."""
     files: list[str] = []
     while len(files) < WIDENINGS:
-        proof = Proof(player, wishes)
+        proof = Proof(case_runner, request)
         try:
             verdict = proof.run(show)
-        except Widened as wider:
+        except NewFileUsed as wider:
             files.append(str(wider))
             show(f"{wider} is used as well: once more from the beginning")
             continue
-        if verdict.finding is not None and manner.keep is not None:
-            proof.repeat()
-            manner.keep.mkdir(parents=True, exist_ok=True)
-            verdict.kept = player.keep(manner.keep)
+        if verdict.finding is not None and options.keep is not None:
+            proof.repeat_failed_case()
+            options.keep.mkdir(parents=True, exist_ok=True)
+            verdict.kept = case_runner.save_copies(options.keep)
         return verdict
     raise Misuse(
         f"the handler uses other SQLite files in each run ({', '.join(files)}), which nobody can "

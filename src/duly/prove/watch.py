@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from duly.prove.steps.unfinished import has_rows
-from duly.prove.trace import CLAIMS, FRAMES, TAKEN, Mark, Notes, Place, Wording
+from duly.prove.trace import CLAIMS, FRAMES, TAKEN, Mark, MarkLog, Place, StatementNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from duly.prove.steps import Step
     from duly.prove.trace import Kind, Phase
 
-Manner = Literal["kill", "stop"]
+TrapAction = Literal["kill", "stop"]
 Side = Literal["before", "after"]
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 # Seconds; far longer than the system needs to stop a process.
@@ -38,7 +38,7 @@ IN_TRANSACTION = (1, 2, 3)
 class Trap(NamedTuple):
     """Where a process is ended, or stopped until it is told to go on."""
 
-    manner: Manner
+    manner: TrapAction
     place: Place
     side: Side
 
@@ -57,14 +57,14 @@ class Watch:
 
     def __init__(self, refusals: Refusals) -> None:
         self._refusals = refusals
-        self._wording: Wording | None = None
+        self._wording: StatementNames | None = None
         self._lock = threading.RLock()
-        self._notes: Notes | None = None
+        self._notes: MarkLog | None = None
         self._trap: Trap | None = None
         self._seen: Counter[str] = Counter()
         self._open: WeakKeyDictionary[Any, Transaction] = WeakKeyDictionary()
         self._number = 0
-        self._met: Callable[[Any], None] | None = None
+        self._inspector: Callable[[Any], None] | None = None
         self._known: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
         # The process of the handler; one that it forks has steps of its own, with other numbers.
         self._process = 0
@@ -75,25 +75,25 @@ class Watch:
 
     def begin(
         self,
-        wording: Wording,
-        notes: Notes,
+        wording: StatementNames,
+        notes: MarkLog,
         trap: Trap | None,
-        met: Callable[[Any], None] | None = None,
+        inspector: Callable[[Any], None] | None = None,
     ) -> None:
         """From here on, write down; ``met`` is told of each connection before its first use."""
-        self._wording, self._notes, self._trap, self._met = wording, notes, trap, met
+        self._wording, self._notes, self._trap, self._inspector = wording, notes, trap, inspector
         self._process = os.getpid()
-        os.register_at_fork(before=self._fork, after_in_child=self._forked)
+        os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
 
-    def _fork(self) -> None:
+    def _before_fork(self) -> None:
         self._forks += 1
 
-    def _forked(self) -> None:
+    def _after_fork(self) -> None:
         self._first += self._forks * APART
         self._number += self._forks * APART  # nor is it in a transaction of its parent's
 
     @property
-    def _begun(self) -> bool:
+    def _has_begun(self) -> bool:
         """Whether the delivery has begun; what the import and the opening do is not told."""
         return self.phase != "start"
 
@@ -106,11 +106,11 @@ class Watch:
         with self._lock:
             connection = step.connection
             if connection not in self._known:
-                self._meet(connection)
-            if not inside(connection):
+                self._inspect(connection)
+            if not in_transaction(connection):
                 self._open.pop(connection, None)  # it was ended in a way that nobody saw
-            if self._begun and self._counts(step):
-                self._spring(step.text, "before")
+            if self._has_begun and self._counts(step):
+                self._spring_trap(step.text, "before")
 
     def after(self, step: Step) -> None:
         """The database has answered."""
@@ -120,21 +120,21 @@ class Watch:
             transaction = self._transaction(step.connection)
             counts = self._counts(step)
             if ATTACHES.search(step.text):
-                self._meet(step.connection)
+                self._inspect(step.connection)
             if transaction is not None:
                 transaction.counts |= counts
-            if not inside(step.connection):
+            if not in_transaction(step.connection):
                 self._open.pop(step.connection, None)
-            if counts and self._begun:
+            if counts and self._has_begun:
                 number = None if transaction is None else transaction.number
                 self._note("sql", step.text, self._wording.ours(step.text), number)
 
-    def _meet(self, connection: Any) -> None:
+    def _inspect(self, connection: Any) -> None:
         """Known is only what was not refused: whoever tries again is refused again."""
         self._known.pop(connection, None)
-        if self._met is not None:
-            with self._refusals.kept():
-                self._met(connection)
+        if self._inspector is not None:
+            with self._refusals.record_refusals():
+                self._inspector(connection)
         self._known[connection] = True
 
     def _counts(self, step: Step) -> bool:
@@ -147,7 +147,7 @@ class Watch:
     def _transaction(self, connection: Any) -> Transaction | None:
         """The transaction that a statement was in, begun by it or before."""
         found = self._open.get(connection)
-        if found is None and inside(connection):
+        if found is None and in_transaction(connection):
             self._number += 1
             found = self._open[connection] = Transaction(self._number)
         return found
@@ -157,18 +157,18 @@ class Watch:
     @contextmanager
     def call(self, text: str) -> Iterator[None]:
         """Around a call to the outside."""
-        if not self._begun:
+        if not self._has_begun:
             yield
             return
         with self._lock:
-            self._spring(text, "before")
+            self._spring_trap(text, "before")
         yield
         with self._lock:
             self._note("call", text, None, None)
 
     # Jobs
 
-    def taken(self, name: str) -> None:
+    def record_job_start(self, name: str) -> None:
         """A worker has a job, and is about to begin with it."""
         if self._wording is not None:
             with self._lock:
@@ -177,20 +177,20 @@ class Watch:
     # All of them
 
     def _note(self, kind: Kind, text: str, ours: str | None, transaction: int | None) -> None:
-        alone = not any(inside(one) for one in list(self._open))
-        alone = alone and not any(unfinished(one) for one in list(self._known))
+        alone = not any(in_transaction(one) for one in list(self._open))
+        alone = alone and not any(has_unfetched_rows(one) for one in list(self._known))
         nth = self._place(text).nth
         mark = Mark(kind, text, nth, ours, transaction, self.phase, self.claimed, alone)
         if self._notes is not None:
             self._notes.add(mark)
         self.claimed |= ours in CLAIMS
-        self._spring(text, "after")
+        self._spring_trap(text, "after")
         self._seen[text] += 1
 
     def _place(self, text: str) -> Place:
         return Place(text, self._first + self._seen[text])
 
-    def _spring(self, text: str, side: Side) -> None:
+    def _spring_trap(self, text: str, side: Side) -> None:
         trap = self._trap
         if trap is not None and (trap.place, trap.side) == (self._place(text), side):
             self._trap = None
@@ -200,7 +200,7 @@ class Watch:
             time.sleep(STOPPING)  # a stop may reach the other threads first
 
 
-def inside(connection: Any) -> bool:
+def in_transaction(connection: Any) -> bool:
     """Whether a transaction is open on a connection of whatever driver."""
     if hasattr(connection, "in_transaction"):  # sqlite3
         return is_open(connection) and bool(connection.in_transaction)
@@ -209,7 +209,7 @@ def inside(connection: Any) -> bool:
     return bool(connection.is_in_transaction())  # asyncpg
 
 
-def unfinished(connection: Any) -> bool:
+def has_unfetched_rows(connection: Any) -> bool:
     """Whether a statement holds a lock of SQLite's because its rows have not been fetched."""
     return hasattr(connection, "unfinished") and has_rows(connection)
 

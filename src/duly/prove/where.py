@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from duly.app.duly import Duly
-from duly.app.loading import by_name as imported_by_name
-from duly.app.loading import loaded
+from duly.app.loading import import_by_name as imported_by_name
+from duly.app.loading import load_app
 from duly.core.errors import Misuse
 from duly.core.extras import needs
-from duly.prove.clocks import Time, time_for
-from duly.stores.sqlite.connection import OwnConnection
+from duly.prove.clocks import ProofTime, time_for
+from duly.stores.sqlite.connection import WriterConnection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ Load = Callable[[], Subject]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AppInfo:
     """What the prover must know of the application, which lives in another process."""
 
     url: str
@@ -48,28 +48,28 @@ class Told:
     database: frozenset[tuple[str, int]]
     # What the import has left open, so that it must be repeated in each process.
     inherited: str | None
-    time: Time
+    time: ProofTime
 
 
-def described(app: Duly, asks: Sequence[Ask]) -> Told:
+def describe_app(app: Duly, asks: Sequence[Ask]) -> AppInfo:
     """What there is to know before anything is run."""
-    return Told(
-        address(app),
+    return AppInfo(
+        database_url(app),
         app.store.names,
-        listening(app.store.url),
-        inherited(),
+        server_addresses(app.store.url),
+        find_inherited(),
         time_for(app, asks),
     )
 
 
-def address(app: Duly) -> str:
+def database_url(app: Duly) -> str:
     """Where duly's tables are; of a temporary store, its file."""
     if app.store.capabilities.durable:
         return app.store.url
     return f"sqlite:///{app.store._path}"  # type: ignore[attr-defined]
 
 
-def listening(url: str) -> frozenset[tuple[str, int]]:
+def server_addresses(url: str) -> frozenset[tuple[str, int]]:
     """The addresses of the server behind an address of PostgreSQL's."""
     parts = urlsplit(url)
     if parts.scheme not in ("postgresql", "postgres"):
@@ -82,7 +82,7 @@ def listening(url: str) -> frozenset[tuple[str, int]]:
     return frozenset((host, int(port)) for host in hosts for port in ports if port)
 
 
-def inherited() -> str | None:
+def find_inherited() -> str | None:
     """What of this process a forked one must not have: open connections, and threads."""
     if threading.active_count() > 1:
         return "threads"
@@ -131,7 +131,7 @@ def open_files() -> set[str]:
     """The files to which this process has SQLite connections; duly's own are seen by no fork."""
     found: set[str] = set()
     for one in gc.get_objects():
-        if isinstance(one, sqlite3.Connection) and not isinstance(one, OwnConnection):
+        if isinstance(one, sqlite3.Connection) and not isinstance(one, WriterConnection):
             found |= files_of(one) if sqlite_is_open(one) else set()
     return found
 
@@ -151,19 +151,19 @@ def by_name(name: str, site: str | None = None) -> Load:
     """Import the application, and the site that it is in, when they are asked for."""
 
     def load() -> Subject:
-        app = loaded(name)
+        app = load_app(name)
         if not app.store.capabilities.durable:
             app.store.close()  # or its folder stays: this process ends without a farewell
             raise Misuse(
                 "a memory: store is one process's own, so that nothing of it is left when that is "
                 "killed: let the application use a SQLite file or PostgreSQL for its proof"
             )
-        return Subject(app, None if site is None else named_site(site))
+        return Subject(app, None if site is None else load_site(site))
 
     return load
 
 
-def named_site(name: str) -> Any:
+def load_site(name: str) -> Any:
     """The site that a name means: a module and an attribute of it."""
     module, colon, attribute = name.partition(":")
     if not colon or not attribute.isidentifier():
@@ -188,6 +188,6 @@ def sites_in(module: ModuleType) -> str:
     return f"it has {', '.join(known)}" if known else "name what takes the requests of your site"
 
 
-def as_it_is(app: Duly, site: Any = None) -> Load:
+def from_object(app: Duly, site: Any = None) -> Load:
     """An application of this process: its forked children have it, too."""
     return lambda: Subject(app, site)

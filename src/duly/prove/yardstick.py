@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
 from duly.prove import parking
-from duly.prove.comparing import written
-from duly.prove.findings import OtherValue, Undone
+from duly.prove.comparing import written_rows
+from duly.prove.findings import AbandonedWork, OtherValue
 from duly.prove.moments import is_moment
-from duly.prove.statements import shortened
-from duly.prove.states import Masks
+from duly.prove.statements import shorten
+from duly.prove.states import ColumnMasks
 from duly.prove.talks import CallMasks, leaves
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from duly.prove.asks import Ask
     from duly.prove.calls import Call
-    from duly.prove.findings import Wrong
+    from duly.prove.findings import Mismatch
     from duly.prove.moments import Span
-    from duly.prove.playing import Outcome
-    from duly.prove.states import State
+    from duly.prove.playing import CaseOutcome
+    from duly.prove.states import DatabaseState
     from duly.prove.trace import Mark, Place
 
 
-class Yardstick:
+class Baseline:
     """What a single run leaves, without what is another in other single runs.
 
     Args:
@@ -37,43 +37,43 @@ class Yardstick:
     """
 
     def __init__(
-        self, start: State, asks: tuple[Ask, ...], outcome: Outcome, other: Outcome
+        self, start: DatabaseState, asks: tuple[Ask, ...], outcome: CaseOutcome, other: CaseOutcome
     ) -> None:
         self.asks = asks
         self.outcome = outcome
         self._start = start
-        self._others: list[Outcome] = []
-        self.learn(other)
+        self._others: list[CaseOutcome] = []
+        self.add_single_run(other)
 
-    def learn(self, other: Outcome) -> None:
+    def add_single_run(self, other: CaseOutcome) -> None:
         """Leave out what is another after this single run."""
         refuse_wavering(self.outcome.marks, other.marks)
         refuse_other_value(self.outcome, other)
         self._others.append(other)
         one, others = self.outcome, self._others
-        self.masks = Masks(self._start, one.state, [each.state for each in others])
-        self._talk = CallMasks(one.calls, [each.calls for each in others])
+        self.masks = ColumnMasks(self._start, one.state, [each.state for each in others])
+        self._call_masks = CallMasks(one.calls, [each.calls for each in others])
 
     def not_compared(self) -> list[str]:
         """What was left out, for a person."""
-        return [*self.masks.told(), *self._talk.told()]
+        return [*self.masks.describe_hidden(), *self._call_masks.describe_hidden()]
 
-    def wrong(self, outcome: Outcome) -> Wrong | None:
+    def first_mismatch(self, outcome: CaseOutcome) -> Mismatch | None:
         """The first thing about a case that is not as after a single run."""
-        waiting = parking.waits(outcome.left)
+        waiting = parking.waits_for_person(outcome.left)
         for found in self._differences(outcome):
             if found is not None and not (waiting and parking.is_undone(found)):
                 return found
         return None
 
-    def _differences(self, outcome: Outcome) -> Iterator[Wrong | None]:
+    def _differences(self, outcome: CaseOutcome) -> Iterator[Mismatch | None]:
         yield self.masks.first_difference(self.outcome.state, outcome.state)
         needed = self._needed_calls(outcome.stale)
-        yield self._talk.first_difference(self.outcome.calls, outcome.calls, needed)
+        yield self._call_masks.first_difference(self.outcome.calls, outcome.calls, needed)
         if outcome.value != self.outcome.value:
             yield OtherValue(self.outcome.value, outcome.value)
         if outcome.left:
-            yield Undone(outcome.left[0])
+            yield AbandonedWork(outcome.left[0])
         yield outcome.refused
 
     def _needed_calls(self, stale: Sequence[Ask]) -> list[Call]:
@@ -87,19 +87,19 @@ class Yardstick:
         return [call for ask, begin, end in spans if ask not in stale for call in calls[begin:end]]
 
 
-def says_when(start: State, outcome: Outcome, span: Span) -> bool:
+def holds_run_time(start: DatabaseState, outcome: CaseOutcome, span: Span) -> bool:
     """Whether what a run wrote or sent holds the time at which it ran."""
     rows = (
         row
         for spot, there in outcome.state.rows.items()
-        for row in written(start.rows.get(spot, []), there)
+        for row in written_rows(start.rows.get(spot, []), there)
     )
     values = [value for row in rows for value in row.values()]
     values += [value for call in outcome.calls for _, value in leaves(call.content)]
     return any(is_moment(value, span) for value in values)
 
 
-def refuse_other_value(one: Outcome, other: Outcome) -> None:
+def refuse_other_value(one: CaseOutcome, other: CaseOutcome) -> None:
     """Refuse a function of the user's that does not say the same after each single run."""
     if one.value != other.value:
         raise Misuse(
@@ -116,7 +116,7 @@ def refuse_wavering(one: Sequence[Mark], other: Sequence[Mark]) -> None:
     first, second = steps_of(one), steps_of(other)
     for place in [*(first - second), *(second - first)]:
         raise Misuse(
-            f"two single runs took different steps, one of them without {shortened(place.text)}: a "
+            f"two single runs took different steps, one of them without {shorten(place.text)}: a "
             "handler whose statements and calls differ from run to run cannot be proved point by "
             "point. Let chance and time come in from outside, or use parameters in its SQL"
         )

@@ -6,23 +6,23 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from duly.receiver.lazy_timeout import InTime
-from duly.receiver.pipeline import allows, not_allowed
+from duly.receiver.lazy_timeout import LazyTimeout
+from duly.receiver.pipeline import allows, method_not_allowed
 from duly.receiver.request import (
     Request,
-    checked_headers,
     declared_length,
     refuse_encoding,
+    refuse_large_headers,
     refuse_lost_body,
     too_large,
 )
-from duly.receiver.responses import Fault, Refused, Reply, refused
+from duly.receiver.responses import Fault, Reply, RequestRefused, refusal_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
     from duly.inbox.route import Route
-    from duly.receiver.router import Site
+    from duly.receiver.router import Router
 
     Scope = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -32,21 +32,21 @@ logger = logging.getLogger("duly")
 access = logging.getLogger("duly.access")
 
 
-class Gone(Exception):  # nothing went wrong here: nobody is listening any more
+class RequestAborted(Exception):  # nothing went wrong here: nobody is listening any more
     """The client hung up before its request was read."""
 
 
-async def serve(site: Site, scope: Scope, receive: Receive, send: Send) -> None:
+async def serve(site: Router, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one connection of any kind."""
     if scope["type"] == "http":
-        await answer(site, scope, receive, send)
+        await answer_request(site, scope, receive, send)
     elif scope["type"] == "lifespan":
-        await live(site, receive, send)
+        await run_lifespan(site, receive, send)
     elif scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1000})
 
 
-async def live(site: Site, receive: Receive, send: Send) -> None:
+async def run_lifespan(site: Router, receive: Receive, send: Send) -> None:
     """Open at the start, so that a wrong database is told at once; drain at the end."""
     while True:
         message = await receive()
@@ -63,17 +63,17 @@ async def live(site: Site, receive: Receive, send: Send) -> None:
             return
 
 
-async def answer(site: Site, scope: Scope, receive: Receive, send: Send) -> None:
+async def answer_request(site: Router, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one request."""
     begun = time.perf_counter()
     try:
-        reply = await replied(site, scope, receive)
-    except Gone:
+        reply = await dispatch_request(site, scope, receive)
+    except RequestAborted:
         return
-    except Refused as problem:
+    except RequestRefused as problem:
         reply = problem.reply
     if access.isEnabledFor(logging.INFO):
-        log(scope["method"], scope["path"], reply, begun)
+        log_request(scope["method"], scope["path"], reply, begun)
     try:
         await send(
             {
@@ -92,7 +92,7 @@ async def answer(site: Site, scope: Scope, receive: Receive, send: Send) -> None
         logger.debug("an answer could not be sent: %s", problem)
 
 
-def log(method: str, path: str, reply: Reply, begun: float) -> None:
+def log_request(method: str, path: str, reply: Reply, begun: float) -> None:
     """One line for each request: what was answered and about which event, never a body."""
     access.info(
         "%s %s %d %s %s %.1fms",
@@ -105,35 +105,35 @@ def log(method: str, path: str, reply: Reply, begun: float) -> None:
     )
 
 
-async def replied(site: Site, scope: Scope, receive: Receive) -> Reply:
+async def dispatch_request(site: Router, scope: Scope, receive: Receive) -> Reply:
     """The answer to one request, found by its path."""
     path = path_of(scope)
-    route = site.route(path)
+    route = site.find_route(path)
     if route is None:
-        own = await site.own(path, scope["method"])
+        own = await site.answer_own_endpoint(path, scope["method"])
         if own is not None:
             return own
-        raise refused(Fault.UNKNOWN_SOURCE, "nothing is received here")
-    return await received(site, route, scope, receive)
+        raise refusal_error(Fault.UNKNOWN_SOURCE, "nothing is received here")
+    return await receive_delivery(site, route, scope, receive)
 
 
-async def received(site: Site, route: Route, scope: Scope, receive: Receive) -> Reply:
+async def receive_delivery(site: Router, route: Route, scope: Scope, receive: Receive) -> Reply:
     """The answer of one source."""
     if not allows(route, scope["method"]):
-        return not_allowed(route)
+        return method_not_allowed(route)
     request = request_of(scope)
     refuse_encoding(request.encoding, decompress=route.decompress)
     with site.room() as room:
         try:
-            reading = read(receive, route.limit, request.declared, room.grow)
-            body = await InTime(reading, site.body_deadline)
+            reading = read_body(receive, route.limit, request.declared, room.grow)
+            body = await LazyTimeout(reading, site.body_deadline)
         except TimeoutError:
-            raise refused(Fault.TOO_SLOW, "the body did not arrive in time") from None
+            raise refusal_error(Fault.TOO_SLOW, "the body did not arrive in time") from None
         refuse_lost_body(request, body, route.name)
         return await site.receiver.receive(route, request, body)
 
 
-async def read(
+async def read_body(
     receive: Receive, limit: int, declared: int | None, grow: Callable[[int], None]
 ) -> bytes:
     """The whole body, counted as it comes: a Content-Length is believed only if it is too much."""
@@ -144,7 +144,7 @@ async def read(
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise RequestAborted
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > limit:
@@ -170,7 +170,7 @@ def request_of(scope: Scope) -> Request:
     """What the gate needs; repeated headers stay repeated, for the gate to judge."""
     pairs = scope["headers"]
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
-    checked_headers([len(name) + len(value) for name, value in pairs])
+    refuse_large_headers([len(name) + len(value) for name, value in pairs])
     client = scope.get("client")
     return Request(
         scope["method"],

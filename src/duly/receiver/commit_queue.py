@@ -16,7 +16,7 @@ from duly.core.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.inbox.new_event import Arrival
+    from duly.inbox.new_event import NewEvent
 
 # More than two bring nothing: the database commits one while the other is being filled.
 IN_FLIGHT: Final = 2
@@ -32,19 +32,19 @@ class Overloaded(Exception):  # a state, not an error of anybody's
     """More is waiting for a commit than may wait; the sender is to come again."""
 
 
-def overloaded() -> Overloaded:
+def overloaded_error() -> Overloaded:
     """The error of a full lane."""
     return Overloaded("too many deliveries are waiting to be written: come again in a moment")
 
 
-def late(deadline: float) -> StoreUnavailable:
+def commit_timeout_error(deadline: float) -> StoreUnavailable:
     """The error of a delivery that was not committed in time. It may be committed later."""
     return StoreUnavailable(
         f"the database did not commit this within {deadline:g} seconds: send it again"
     )
 
 
-def size_of(arrivals: Sequence[Arrival]) -> int:
+def size_of(arrivals: Sequence[NewEvent]) -> int:
     """What the bodies of a delivery take in memory."""
     return sum([len(arrival.body or b"") for arrival in arrivals])
 
@@ -53,14 +53,14 @@ def size_of(arrivals: Sequence[Arrival]) -> int:
 class Ticket:
     """One delivery in a lane, with all its events."""
 
-    arrivals: Sequence[Arrival]
+    arrivals: Sequence[NewEvent]
     size: int
 
 
 T = TypeVar("T", bound=Ticket)
 
 
-class Queue(Generic[T]):
+class CommitQueue(Generic[T]):
     """The tickets that wait, bounded in number of events and in bytes."""
 
     def __init__(self, most: int) -> None:
@@ -81,7 +81,7 @@ class Queue(Generic[T]):
             self._events + self._weight(ticket) > self._most
             or self._bytes + ticket.size > WAITING_BYTES
         ):
-            raise overloaded()
+            raise overloaded_error()
         self._tickets.append(ticket)
         self._events += self._weight(ticket)
         self._bytes += ticket.size
@@ -103,10 +103,10 @@ class Queue(Generic[T]):
             size += ticket.size
             if batch and (events > BATCH_EVENTS or size > BATCH_BYTES):
                 break
-            batch.append(self._removed())
+            batch.append(self._pop_oldest())
         return batch
 
-    def _removed(self) -> T:
+    def _pop_oldest(self) -> T:
         ticket = self._tickets.popleft()
         self._events -= self._weight(ticket)
         self._bytes -= ticket.size

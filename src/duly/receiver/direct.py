@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
 from duly.core.validation import kind
-from duly.receiver.pipeline import allows, not_allowed
+from duly.receiver.pipeline import allows, method_not_allowed
 from duly.receiver.request import Request, refuse_encoding, too_large
-from duly.receiver.responses import Refused
+from duly.receiver.responses import RequestRefused
 from duly.webhooks.delivery import Delivery, checked_body, fields_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from duly.webhooks.delivery import Headers
 
 
-def handed_over(
+def check_direct_delivery(
     route: Route, headers: Headers, body: bytes, *, method: str, url: str | None, remote: str | None
 ) -> tuple[Request, bytes] | Reply:
     """The same checks as for a request that was read here; what fails them is answered at once."""
@@ -27,15 +27,15 @@ def handed_over(
             raise Misuse(f"{what} must be a string, not {kind(value)}")
     raw = checked_body(body)
     fields = fields_of(headers)
-    encoding = Delivery(fields, raw, url, method, 0.0).text("content-encoding")
+    encoding = Delivery(fields, raw, url, method, 0.0).header_text("content-encoding")
     encoding = None if encoding is None else encoding.strip().lower()
     try:
         if not allows(route, method):
-            return not_allowed(route)
+            return method_not_allowed(route)
         if "content-encoding" in fields:
             refuse_encoding(encoding or "several", decompress=route.decompress)
         if len(raw) > route.limit:
             raise too_large(route.limit)
-    except Refused as problem:
+    except RequestRefused as problem:
         return problem.reply
     return Request(method, headers, url or "", remote, encoding, len(raw)), raw

@@ -12,68 +12,70 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import StoreUnavailable
 from duly.inbox.accept import receive_many
-from duly.receiver.commit_queue import IN_FLIGHT, Queue, Ticket, late, size_of
-from duly.receiver.one_by_one import AwaitedAlone
+from duly.receiver.commit_queue import IN_FLIGHT, CommitQueue, Ticket, commit_timeout_error, size_of
+from duly.receiver.one_by_one import OneByOne
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.core.session import Runner
-    from duly.inbox.new_event import Arrival, Outcome
+    from duly.inbox.new_event import EventOutcome, NewEvent
 
 
 @dataclass(slots=True, eq=False)
-class Waiting(Ticket):
+class FutureTicket(Ticket):
     """A delivery and the future its request waits for."""
 
-    answer: asyncio.Future[list[Outcome | None]]
+    answer: asyncio.Future[list[EventOutcome | None]]
     until: float
 
 
-class Batcher:
+class GroupCommit:
     """Group commit for the requests of one event loop."""
 
     def __init__(self, runner: Runner, *, most: int, deadline: float) -> None:
         self._runner = runner
         self._deadline = deadline
         self._loop = asyncio.get_running_loop()
-        self._queue: Queue[Waiting] = Queue(most)
-        self._unanswered: dict[Waiting, None] = {}
+        self._queue: CommitQueue[FutureTicket] = CommitQueue(most)
+        self._unanswered: dict[FutureTicket, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = False
         self._watch: asyncio.TimerHandle | None = None
-        self._alone = AwaitedAlone(runner, deadline)
+        self._one_by_one = OneByOne(runner, deadline)
 
-    async def receive(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
+    async def receive(self, arrivals: Sequence[NewEvent]) -> list[EventOutcome]:
         """Have the events of one delivery committed, and say what became of each."""
         until = self._loop.time() + self._deadline
-        outcomes = await self._in_batch(arrivals, until)
+        outcomes = await self._commit_in_batch(arrivals, until)
         return [
-            outcome if outcome is not None else await self._alone.receive(arrival, until)
+            outcome if outcome is not None else await self._one_by_one.receive(arrival, until)
             for arrival, outcome in zip(arrivals, outcomes, strict=True)
         ]
 
-    async def _in_batch(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome | None]:
-        ticket = Waiting(arrivals, size_of(arrivals), self._loop.create_future(), until)
+    async def _commit_in_batch(
+        self, arrivals: Sequence[NewEvent], until: float
+    ) -> list[EventOutcome | None]:
+        ticket = FutureTicket(arrivals, size_of(arrivals), self._loop.create_future(), until)
         self._queue.put(ticket)
         self._unanswered[ticket] = None
         if self._watch is None:
             self._watch = self._loop.call_at(ticket.until, self._expire)
         if not self._starting and len(self._tasks) < IN_FLIGHT:
-            self._start()
+            self._start_committing()
         try:
             return await ticket.answer
         finally:
             self._unanswered.pop(ticket, None)
 
-    def _start(self) -> None:
+    def _start_committing(self) -> None:
         # The task begins after the requests that are ready now: those it takes along.
         self._starting = True
-        task = self._loop.create_task(self._work())
+        task = self._loop.create_task(self._commit_batches())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _work(self) -> None:
+    async def _commit_batches(self) -> None:
         """Commit batch after batch until nobody waits."""
         self._starting = False
         while self._queue:
@@ -81,17 +83,19 @@ class Batcher:
             if not batch:
                 continue
             try:
-                await self._commit(batch)
+                await self._commit_batch(batch)
             except BaseException:
-                fail(batch, StoreUnavailable("the receiver is shutting down: send it again"))
+                fail_tickets(
+                    batch, StoreUnavailable("the receiver is shutting down: send it again")
+                )
                 raise
 
-    async def _commit(self, batch: Sequence[Waiting]) -> None:
+    async def _commit_batch(self, batch: Sequence[FutureTicket]) -> None:
         arrivals = [arrival for ticket in batch for arrival in ticket.arrivals]
         try:
             outcomes = iter(await receive_many(self._runner, arrivals))
         except Exception as problem:  # nobody knows how it ended: nothing is acknowledged
-            fail(batch, problem)
+            fail_tickets(batch, problem)
             return
         for ticket in batch:
             told = [next(outcomes) for _ in ticket.arrivals]
@@ -106,12 +110,12 @@ class Batcher:
             if ticket.until > now:
                 self._watch = self._loop.call_at(ticket.until, self._expire)
                 return
-            fail([ticket], late(self._deadline))
+            fail_tickets([ticket], commit_timeout_error(self._deadline))
             self._unanswered.pop(ticket, None)
             self._queue.drop(ticket)
 
 
-def fail(tickets: Sequence[Waiting], problem: Exception) -> None:
+def fail_tickets(tickets: Sequence[FutureTicket], problem: Exception) -> None:
     """Tell every request of a batch that nothing may be acknowledged."""
     for ticket in tickets:
         if not ticket.answer.done():

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 from duly.core.errors import StoreUnavailable
 from duly.core.onestep import finish
 from duly.inbox.accept import receive_many
-from duly.receiver.commit_queue import IN_FLIGHT, Queue, Ticket, late, size_of
-from duly.receiver.one_by_one import BlockingAlone
+from duly.receiver.commit_queue import IN_FLIGHT, CommitQueue, Ticket, commit_timeout_error, size_of
+from duly.receiver.one_by_one import ThreadOneByOne
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.core.session import Runner
-    from duly.inbox.new_event import Arrival, Outcome
+    from duly.inbox.new_event import EventOutcome, NewEvent
 
 
 @dataclass(slots=True, eq=False)
-class Waiting(Ticket):
+class ThreadTicket(Ticket):
     """A delivery and what its thread waits for: an answer, or to be the next leader."""
 
     called: threading.Event = field(default_factory=threading.Event)
     leads: bool = False
-    outcomes: list[Outcome | None] | None = None
+    outcomes: list[EventOutcome | None] | None = None
     problem: Exception | None = None
 
     @property
@@ -39,40 +39,42 @@ class Waiting(Ticket):
         """Whether a leader has committed it, or failed to."""
         return self.outcomes is not None or self.problem is not None
 
-    def told(self) -> list[Outcome | None]:
+    def result(self) -> list[EventOutcome | None]:
         """The answer."""
         if self.outcomes is None:
             raise self.problem or StoreUnavailable("the delivery was not written")
         return self.outcomes
 
 
-class Followers:
+class ThreadGroupCommit:
     """Group commit for the threads of one process."""
 
     def __init__(self, runner: Runner, *, most: int, deadline: float) -> None:
         self._runner = runner
         self._deadline = deadline
         self._lock = threading.Lock()
-        self._queue: Queue[Waiting] = Queue(most)
+        self._queue: CommitQueue[ThreadTicket] = CommitQueue(most)
         self._leaders = 0
-        self._alone = BlockingAlone(runner, deadline)
+        self._one_by_one = ThreadOneByOne(runner, deadline)
 
-    def receive(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
+    def receive(self, arrivals: Sequence[NewEvent]) -> list[EventOutcome]:
         """Have the events of one delivery committed, and say what became of each."""
         until = time.monotonic() + self._deadline
-        outcomes = self._in_batch(arrivals, until)
+        outcomes = self._commit_in_batch(arrivals, until)
         return [
-            outcome if outcome is not None else self._alone.receive(arrival, until)
+            outcome if outcome is not None else self._one_by_one.receive(arrival, until)
             for arrival, outcome in zip(arrivals, outcomes, strict=True)
         ]
 
-    def _in_batch(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome | None]:
-        ticket = Waiting(arrivals, size_of(arrivals))
+    def _commit_in_batch(
+        self, arrivals: Sequence[NewEvent], until: float
+    ) -> list[EventOutcome | None]:
+        ticket = ThreadTicket(arrivals, size_of(arrivals))
         with self._lock:
             self._queue.put(ticket)
             if self._leaders < IN_FLIGHT:
                 self._leaders += 1
-                self._appoint(ticket)
+                self._make_leader(ticket)
         while True:
             self._wait(ticket, until)
             with self._lock:
@@ -81,27 +83,27 @@ class Followers:
                 if not answered:
                     ticket.called.clear()
             if leads and answered:
-                self._hand_on()  # another leader was quicker
+                self._promote_next_leader()  # another leader was quicker
             elif leads:
-                self._lead(until - time.monotonic())
+                self._lead_batch(until - time.monotonic())
             if answered:
-                return ticket.told()
+                return ticket.result()
 
-    def _wait(self, ticket: Waiting, until: float) -> None:
+    def _wait(self, ticket: ThreadTicket, until: float) -> None:
         """Wait for an answer or for the lead, whichever comes first, and no longer than allowed."""
         if ticket.called.wait(max(until - time.monotonic(), 0)):
             return
         with self._lock:
             if not ticket.called.is_set():
                 self._queue.drop(ticket)  # a leader that has it already finds nobody to tell
-                raise late(self._deadline)
+                raise commit_timeout_error(self._deadline)
 
-    def _lead(self, within: float) -> None:
+    def _lead_batch(self, within: float) -> None:
         """Commit the oldest that wait, in the time this thread has, then hand the lead on."""
         with self._lock:
             batch = self._queue.take()
         problem: Exception = StoreUnavailable("the receiver is shutting down: send it again")
-        outcomes: list[Outcome | None] | None = None
+        outcomes: list[EventOutcome | None] | None = None
         arrivals = [arrival for ticket in batch for arrival in ticket.arrivals]
         try:
             if arrivals:
@@ -110,10 +112,13 @@ class Followers:
             problem = found
         finally:  # also if this thread is being ended
             self._answer(batch, outcomes, problem)
-            self._hand_on()
+            self._promote_next_leader()
 
     def _answer(
-        self, batch: Sequence[Waiting], outcomes: list[Outcome | None] | None, problem: Exception
+        self,
+        batch: Sequence[ThreadTicket],
+        outcomes: list[EventOutcome | None] | None,
+        problem: Exception,
     ) -> None:
         told = None if outcomes is None else iter(outcomes)
         for ticket in batch:
@@ -125,15 +130,15 @@ class Followers:
             for ticket in batch:
                 ticket.called.set()
 
-    def _hand_on(self) -> None:
+    def _promote_next_leader(self) -> None:
         """Make the thread that came last the next leader: it has most of its time left."""
         with self._lock:
             heir = next((ticket for ticket in reversed(self._queue) if not ticket.leads), None)
             if heir is None:
                 self._leaders -= 1
             else:
-                self._appoint(heir)
+                self._make_leader(heir)
 
-    def _appoint(self, ticket: Waiting) -> None:
+    def _make_leader(self, ticket: ThreadTicket) -> None:
         ticket.leads = True
         ticket.called.set()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.core.onestep import finish
 from duly.inbox.accept_inline import receive_inline
-from duly.receiver.commit_queue import late, overloaded
+from duly.receiver.commit_queue import commit_timeout_error, overloaded_error
 from duly.receiver.loop_thread import LoopThread
 
 if TYPE_CHECKING:
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from datetime import timedelta
 
-    from duly.core.functions import Colour
-    from duly.core.session import Opened
-    from duly.inbox.accept_inline import Work
-    from duly.inbox.new_event import Outcome
+    from duly.core.functions import Mode
+    from duly.core.session import OpenedTransaction
+    from duly.inbox.accept_inline import InlineWork
+    from duly.inbox.new_event import EventOutcome
 
 
-class Bounded(Protocol):
+class BoundedOpener(Protocol):
     """Opens transactions in the time that the caller has left: a store, or the user's ORM."""
 
-    def opened(
+    def open_transaction(
         self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
-    ) -> AbstractAsyncContextManager[Opened]:
+    ) -> AbstractAsyncContextManager[OpenedTransaction]:
         """A transaction, committed at the end of the block."""
 
 
-class OrmOpener(Bounded, Protocol):
+class OrmOpener(BoundedOpener, Protocol):
     """The user's ORM, whose pool may belong to one event loop."""
 
     @property
@@ -50,32 +50,38 @@ class OrmOpener(Bounded, Protocol):
         """Refuse the running event loop where the ORM's pool belongs to another one."""
 
 
-class InTime:
+class OpenerWithDeadline:
     """An opener and the seconds that the sender has left."""
 
-    def __init__(self, opener: Bounded, seconds: float) -> None:
+    def __init__(self, opener: BoundedOpener, seconds: float) -> None:
         self._opener = opener
         self._seconds = seconds
 
-    def opened(
+    def open_transaction(
         self, *, wait: timedelta, lasting: timedelta | None = None
-    ) -> AbstractAsyncContextManager[Opened]:
+    ) -> AbstractAsyncContextManager[OpenedTransaction]:
         """A transaction for one delivery."""
-        return self._opener.opened(wait=wait, within=self._seconds, lasting=lasting)
+        return self._opener.open_transaction(wait=wait, within=self._seconds, lasting=lasting)
 
 
-def ended(running: asyncio.Future[list[Outcome]], free: asyncio.Semaphore) -> None:
+def release_slot(running: asyncio.Future[list[EventOutcome]], free: asyncio.Semaphore) -> None:
     """A handler's thread is through; there may be nobody left who wants to hear how."""
     free.release()
     if not running.cancelled():
         running.exception()
 
 
-class InlineLane:
+class InlineCommit:
     """Runs handlers in the transactions of whoever opens them, in either colour."""
 
     def __init__(
-        self, blocking: Bounded, awaited: Bounded, *, at_once: int, most: int, deadline: float
+        self,
+        blocking: BoundedOpener,
+        awaited: BoundedOpener,
+        *,
+        at_once: int,
+        most: int,
+        deadline: float,
     ) -> None:
         self._blocking = blocking
         self._awaited = awaited
@@ -89,49 +95,49 @@ class InlineLane:
         self._process = 0
         self._loop_thread = LoopThread()
 
-    async def receive(self, works: Sequence[Work], colour: Colour) -> list[Outcome]:
+    async def receive(self, works: Sequence[InlineWork], mode: Mode) -> list[EventOutcome]:
         """Receive and handle one delivery, for a server that is awaited."""
         free, loop = self._free_in_loop(), asyncio.get_running_loop()
         until = loop.time() + self._deadline
-        self._let_in()
+        self._admit()
         try:
             async with asyncio.timeout_at(until):
                 await free.acquire()
         except TimeoutError:
-            raise late(self._deadline) from None
+            raise commit_timeout_error(self._deadline) from None
         finally:
             self._waiting -= 1
         within = until - loop.time()
-        if colour == "sync":
-            opener = InTime(self._blocking, within)
+        if mode == "sync":
+            opener = OpenerWithDeadline(self._blocking, within)
             running = loop.run_in_executor(
                 self._handler_threads(), lambda: finish(receive_inline(opener, works))
             )
             # Not when the request ends: it may be cancelled, and a thread cannot be.
-            running.add_done_callback(lambda over: ended(over, free))
+            running.add_done_callback(lambda over: release_slot(over, free))
             return await asyncio.shield(running)
         try:
-            return await receive_inline(InTime(self._awaited, within), works)
+            return await receive_inline(OpenerWithDeadline(self._awaited, within), works)
         finally:
             free.release()
 
-    def receive_blocking(self, works: Sequence[Work], colour: Colour) -> list[Outcome]:
+    def receive_blocking(self, works: Sequence[InlineWork], mode: Mode) -> list[EventOutcome]:
         """Receive and handle one delivery on the calling thread."""
         until = time.monotonic() + self._deadline
         if not self._free.acquire(timeout=self._deadline):
-            raise late(self._deadline)
+            raise commit_timeout_error(self._deadline)
         try:
             within = until - time.monotonic()
-            if colour == "async":
-                work = receive_inline(InTime(self._awaited, within), works)
+            if mode == "async":
+                work = receive_inline(OpenerWithDeadline(self._awaited, within), works)
                 return self._loop_thread.run(work)
-            return finish(receive_inline(InTime(self._blocking, within), works))
+            return finish(receive_inline(OpenerWithDeadline(self._blocking, within), works))
         finally:
             self._free.release()
 
-    def _let_in(self) -> None:
+    def _admit(self) -> None:
         if self._waiting >= self._most:
-            raise overloaded()
+            raise overloaded_error()
         self._waiting += 1
 
     def _free_in_loop(self) -> asyncio.Semaphore:

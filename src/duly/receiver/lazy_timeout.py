@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class InTime(Generic[T]):
+class LazyTimeout(Generic[T]):
     """Awaits some work, and raises `TimeoutError` if it takes longer than so many seconds."""
 
     def __init__(self, work: Coroutine[Any, Any, T], seconds: float) -> None:
@@ -30,16 +30,20 @@ class InTime(Generic[T]):
         except StopIteration as done:
             result: T = done.value
             return result
-        return (yield from bounded(Begun(steps, waits_for), self._seconds).__await__())
+        return (
+            yield from await_with_timeout(
+                StartedCoroutine(steps, waits_for), self._seconds
+            ).__await__()
+        )
 
 
-async def bounded(begun: Begun[T], seconds: float) -> T:
+async def await_with_timeout(begun: StartedCoroutine[T], seconds: float) -> T:
     """The rest of the work, under a timer."""
     async with asyncio.timeout(seconds):
         return await begun
 
 
-class Begun(Generic[T]):
+class StartedCoroutine(Generic[T]):
     """Work that waits for the first time, and goes on from there."""
 
     def __init__(self, steps: Generator[Any, Any, T], waits_for: object) -> None:

@@ -14,35 +14,35 @@ PAUSE = 10.0
 MOST = 100
 
 
-class Seldom:
+class LogThrottle:
     """Errors of an outage, of which a busy receiver has thousands a second."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
-        self._said: dict[str, tuple[float, int]] = {}
+        self._last_logged: dict[str, tuple[float, int]] = {}
 
     def error(self, message: str) -> None:
         """Say it, or count it if it was said a moment ago."""
-        times = self._missed(message)
+        times = self._count_suppressed(message)
         if times is not None:
             self._logger.error("%s%s", message, more_times(times))
 
     def warning(self, message: str, *, about: str) -> None:
         """The same for a message that differs each time, told by what it is ``about``."""
-        times = self._missed(about)
+        times = self._count_suppressed(about)
         if times is not None:
             self._logger.warning("%s%s", message, more_times(times))
 
-    def _missed(self, key: str) -> int | None:
+    def _count_suppressed(self, key: str) -> int | None:
         """How often it was only counted since it was said; None while it is counted."""
         now = time.monotonic()
-        before, times = self._said.get(key, (0.0, 0))
+        before, times = self._last_logged.get(key, (0.0, 0))
         if before and now - before < PAUSE:
-            self._said[key] = (before, times + 1)
+            self._last_logged[key] = (before, times + 1)
             return None
-        if len(self._said) >= MOST:
-            self._said.clear()
-        self._said[key] = (now, 0)
+        if len(self._last_logged) >= MOST:
+            self._last_logged.clear()
+        self._last_logged[key] = (now, 0)
         return times
 
 

@@ -24,9 +24,9 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run to the end on the loop, and return or raise what it does."""
-        return asyncio.run_coroutine_threadsafe(work, self._started()).result()
+        return asyncio.run_coroutine_threadsafe(work, self._ensure_loop()).result()
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _ensure_loop(self) -> asyncio.AbstractEventLoop:
         with self._starting:
             if self._loop is None or self._process != os.getpid():
                 self._loop, self._process = asyncio.new_event_loop(), os.getpid()

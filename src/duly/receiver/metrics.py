@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError
 from duly.core.onestep import finish
-from duly.inbox.counters import Tally, flush
+from duly.inbox.counters import PendingCounters, flush
 from duly.inbox.new_event import Status
 from duly.jobs.statements import WORKERS_ALIVE
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.core.session import Runner, Session
-    from duly.inbox.new_event import Arrival, Outcome
+    from duly.inbox.new_event import EventOutcome, NewEvent
     from duly.inbox.route import Route
-    from duly.outbox.relay_liveness import Attendance
-    from duly.receiver.new_events import Delivery
+    from duly.outbox.relay_liveness import RelayLiveness
+    from duly.receiver.new_events import RoutedDelivery
     from duly.receiver.responses import Reply
 
 logger = logging.getLogger("duly")
@@ -38,36 +38,39 @@ PAUSE = 2.0
 ALIVE = 60 * 1_000_000
 
 
-class Reports:
+class Metrics:
     """Sums what happened in this process and writes it when there is time."""
 
-    def __init__(self, blocking: Runner, awaited: Runner, attendance: Attendance) -> None:
+    def __init__(self, blocking: Runner, awaited: Runner, attendance: RelayLiveness) -> None:
         self._attendance = attendance
         self._blocking = blocking
         self._awaited = awaited
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._tally = Tally()
+        self._counters = PendingCounters()
         self._due: asyncio.TimerHandle | threading.Timer | None = None
         # Whose timer that is: it dies with its event loop, and stays behind in a fork.
         self._owner: object = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._flushing: threading.Thread | None = None
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
         # Whether jobs were enqueued and nobody has asked yet who does them; None once asked.
         self._enqueued: bool | None = False
 
-    def refused(self, route: Route, reply: Reply) -> None:
+    def count_refusal(self, route: Route, reply: Reply) -> None:
         """Count a delivery that was not taken; nothing else is written of it."""
-        self._leave_parent()
+        self._reset_after_fork()
         with self._lock:
-            self._tally.count(route.name, reply.said)
+            self._counters.count(route.name, reply.said)
 
-    def awaited(
-        self, delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]
+    def count_delivery(
+        self,
+        delivery: RoutedDelivery,
+        arrivals: Sequence[NewEvent],
+        outcomes: Sequence[EventOutcome],
     ) -> None:
         """Count a delivery, and have the sums written soon by the running event loop."""
-        self._count(delivery, arrivals, outcomes)
+        self._count_outcomes(delivery, arrivals, outcomes)
         self.flush_soon()
 
     def flush_soon(self) -> None:
@@ -76,53 +79,63 @@ class Reports:
         if self._due is None or self._owner is not loop:
             self._due, self._owner = loop.call_later(PAUSE, self._begin_flush, loop), loop
 
-    def blocking(
-        self, delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]
+    def count_delivery_blocking(
+        self,
+        delivery: RoutedDelivery,
+        arrivals: Sequence[NewEvent],
+        outcomes: Sequence[EventOutcome],
     ) -> None:
         """Count a delivery, and have the sums written soon by a thread."""
-        self._count(delivery, arrivals, outcomes)
+        self._count_outcomes(delivery, arrivals, outcomes)
         self.flush_soon_blocking()
 
     def flush_soon_blocking(self) -> None:
         """Have the sums written by a thread."""
         if self._due is None or self._owner != os.getpid():
-            self._due, self._owner = threading.Timer(PAUSE, self._flush_in_time), os.getpid()
+            self._due, self._owner = threading.Timer(PAUSE, self._flush_on_timer), os.getpid()
             self._due.daemon = True
             self._due.start()
 
-    def _count(
-        self, delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]
+    def _count_outcomes(
+        self,
+        delivery: RoutedDelivery,
+        arrivals: Sequence[NewEvent],
+        outcomes: Sequence[EventOutcome],
     ) -> None:
-        self._leave_parent()
+        self._reset_after_fork()
         with self._lock:
             for arrival, outcome in zip(arrivals, outcomes, strict=True):
                 said = "body_differs" if outcome.body_differs else outcome.status.value
-                self._tally.count(arrival.scope, said)
+                self._counters.count(arrival.scope, said)
                 if outcome.status is Status.DUPLICATE:
-                    self._tally.note(arrival, said, int(delivery.now * 1_000_000))
+                    self._counters.note(arrival, said, int(delivery.now * 1_000_000))
                 elif arrival.jobs and outcome.status is Status.ACCEPTED:
                     self._enqueued = self._enqueued is not None
         if not delivery.route.handlers:
-            self._say(
+            self._warn_once(
                 f"source {delivery.route.name} has no handlers: its events are recorded and "
                 f'nothing else. Add one with @app.on("{delivery.route.name}")'
             )
 
-    def _leave_parent(self) -> None:
+    def _reset_after_fork(self) -> None:
         """A forked child counts from nothing: what it was born with is its parent's to write."""
         if self._process != os.getpid():
-            self._process, self._lock, self._tally = os.getpid(), threading.Lock(), Tally()
+            self._process, self._lock, self._counters = (
+                os.getpid(),
+                threading.Lock(),
+                PendingCounters(),
+            )
             self._due = self._owner = None
 
-    def _say(self, warning: str) -> None:
+    def _warn_once(self, warning: str) -> None:
         """Warn once in the life of the process."""
-        if warning not in self._said:
-            self._said.add(warning)
+        if warning not in self._warned:
+            self._warned.add(warning)
             logger.warning(warning)
 
-    def staged(self) -> None:
+    def note_staged(self) -> None:
         """A message was staged by this process: look soon whether a relay is there to send it."""
-        if not self._attendance.look_is_wanted():
+        if not self._attendance.wants_check():
             return
         try:
             asyncio.get_running_loop()
@@ -153,16 +166,16 @@ class Reports:
     async def _flush_and_look(self) -> None:
         """What the event loop's timer does."""
         await self.flush_awaited()
-        if self._attendance.look_is_due():
+        if self._attendance.is_check_due():
             with suppress(DulyError):  # then the next flush looks
-                look = self._awaited.run_single(self._attendance.look, wait=WAIT)
-                self._attendance.tell(unattended=await look)
-        elif self._attendance.look_is_wanted():
+                look = self._awaited.run_autocommit(self._attendance.is_unattended, wait=WAIT)
+                self._attendance.warn_if_unattended(unattended=await look)
+        elif self._attendance.wants_check():
             self.flush_soon()
 
     async def flush_awaited(self) -> None:
         """Write the sums; what cannot be written now is kept for the next time."""
-        tally = self._taken()
+        tally = self._take_counters()
         if not tally:
             return
         try:
@@ -172,22 +185,24 @@ class Reports:
             return
         if self._enqueued:
             with suppress(DulyError):  # then the next flush asks
-                self._judge_workers(await self._awaited.run_single(alive, wait=WAIT))
+                self._warn_without_workers(
+                    await self._awaited.run_autocommit(count_live_workers, wait=WAIT)
+                )
 
-    def _flush_in_time(self) -> None:
+    def _flush_on_timer(self) -> None:
         """What the timer's thread does; whoever closes waits for it."""
         self._flushing = threading.current_thread()
         self.flush_blocking()
-        if self._attendance.look_is_due():
+        if self._attendance.is_check_due():
             with suppress(DulyError):  # then the next flush looks
-                look = self._blocking.run_single(self._attendance.look, wait=WAIT)
-                self._attendance.tell(unattended=finish(look))
-        elif self._attendance.look_is_wanted():
+                look = self._blocking.run_autocommit(self._attendance.is_unattended, wait=WAIT)
+                self._attendance.warn_if_unattended(unattended=finish(look))
+        elif self._attendance.wants_check():
             self.flush_soon_blocking()
 
     def flush_blocking(self) -> None:
         """The same on a thread."""
-        tally = self._taken()
+        tally = self._take_counters()
         if not tally:
             return
         try:
@@ -197,27 +212,29 @@ class Reports:
             return
         if self._enqueued:
             with suppress(DulyError):  # then the next flush asks
-                self._judge_workers(finish(self._blocking.run_single(alive, wait=WAIT)))
+                self._warn_without_workers(
+                    finish(self._blocking.run_autocommit(count_live_workers, wait=WAIT))
+                )
 
-    def _taken(self) -> Tally:
+    def _take_counters(self) -> PendingCounters:
         with self._lock:
-            tally, self._tally = self._tally, Tally()
+            tally, self._counters = self._counters, PendingCounters()
             due, self._due = self._due, None
         if due is not None:
             due.cancel()
         return tally
 
-    def _keep(self, tally: Tally, problem: DulyError) -> None:
+    def _keep(self, tally: PendingCounters, problem: DulyError) -> None:
         logger.debug("counters could not be written, they are kept: %s", problem)
         with self._lock:
-            self._tally.add(tally)
+            self._counters.add(tally)
 
-    def _judge_workers(self, workers: int) -> None:
+    def _warn_without_workers(self, workers: int) -> None:
         self._enqueued = None
         if not workers:
-            self._say(NO_WORKER)
+            self._warn_once(NO_WORKER)
 
 
-async def alive(session: Session) -> int:
+async def count_live_workers(session: Session) -> int:
     """How many workers were seen lately."""
     return len(await session.rows(WORKERS_ALIVE, age=ALIVE))

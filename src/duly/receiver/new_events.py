@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from duly.core.clock import from_microseconds, to_microseconds
 from duly.core.errors import Misuse
 from duly.core.ids import new_id
-from duly.core.keys import as_bytes, readable
+from duly.core.keys import as_bytes, readable_text
 from duly.core.validation import checked_scope, kind
 from duly.inbox.event import Event
-from duly.inbox.new_event import Arrival, Flag, Status, event_digest
+from duly.inbox.new_event import Flag, NewEvent, Status, event_digest
 from duly.jobs.enqueue import job_for
-from duly.receiver.responses import Fault, quoted, refused
-from duly.receiver.too_old import too_old
+from duly.receiver.responses import Fault, quote_json, refusal_error
+from duly.receiver.too_old import is_too_old
 
 if TYPE_CHECKING:
     from duly.inbox.route import Route
     from duly.jobs.handlers import Handler
-    from duly.webhooks.event_fields import Facts
+    from duly.webhooks.event_fields import EventFields
     from duly.webhooks.verified import Verified
 
 logger = logging.getLogger("duly")
@@ -30,7 +30,7 @@ TYPE_LENGTH = 500
 REMOTE_LENGTH = 100
 
 
-class Delivery(NamedTuple):
+class RoutedDelivery(NamedTuple):
     """One request that is genuine: its route, what it says, whose it is, and where it came from."""
 
     route: Route
@@ -40,13 +40,13 @@ class Delivery(NamedTuple):
     now: float  # seconds since 1970
 
 
-def delivery_of(route: Route, verified: Verified, remote: str | None, now: float) -> Delivery:
+def delivery_of(route: Route, verified: Verified, remote: str | None, now: float) -> RoutedDelivery:
     """Ask the user whose delivery it is, if they said how to tell."""
-    tenant = None if route.tenant is None else told_tenant(route, verified)
-    return Delivery(route, verified, tenant, remote and remote[:REMOTE_LENGTH], now)
+    tenant = None if route.tenant is None else resolve_tenant(route, verified)
+    return RoutedDelivery(route, verified, tenant, remote and remote[:REMOTE_LENGTH], now)
 
 
-def told_tenant(route: Route, verified: Verified) -> str:
+def resolve_tenant(route: Route, verified: Verified) -> str:
     """What the user's function says; its failure is an error of ours to the sender."""
     try:
         assert route.tenant is not None  # noqa: S101  # asked by the caller
@@ -56,19 +56,21 @@ def told_tenant(route: Route, verified: Verified) -> str:
         checked_scope(route.scope(tenant))
     except Exception as problem:
         logger.exception("the tenant of a delivery to %s could not be told", route.name)
-        raise refused(Fault.TENANT_FAILED, "the receiver could not tell whose this is") from problem
+        raise refusal_error(
+            Fault.TENANT_FAILED, "the receiver could not tell whose this is"
+        ) from problem
     return tenant
 
 
-def arrivals_of(delivery: Delivery) -> list[Arrival]:
+def new_events_of(delivery: RoutedDelivery) -> list[NewEvent]:
     """Every event of a delivery, as it will be written."""
     verified = delivery.verified
     if verified.provider.items is None:
-        return [arrival(delivery, verified.items[0], verified.body)]
-    return [arrival(delivery, facts, body_of(verified, facts)) for facts in verified.items]
+        return [new_event(delivery, verified.items[0], verified.body)]
+    return [new_event(delivery, facts, body_of(verified, facts)) for facts in verified.items]
 
 
-def body_of(verified: Verified, facts: Facts) -> bytes:
+def body_of(verified: Verified, facts: EventFields) -> bytes:
     """The bytes of one item of a batch: the batch itself would be stored once for each item.
 
     The same item has the same bytes whatever it came with.
@@ -78,23 +80,23 @@ def body_of(verified: Verified, facts: Facts) -> bytes:
     return json.dumps(facts.json, separators=(",", ":")).encode()
 
 
-def arrival(delivery: Delivery, facts: Facts, body: bytes) -> Arrival:
+def new_event(delivery: RoutedDelivery, facts: EventFields, body: bytes) -> NewEvent:
     """One event, complete."""
     route, verified = delivery.route, delivery.verified
     scope = route.scope(delivery.tenant)
     handlers: tuple[Handler, ...] = route.handlers.matching(facts.type)
     status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.keep, route.bodies
-    if too_old(delivery, facts):
+    if is_too_old(delivery, facts):
         # It waits for a person, who may take any time.
         status, flag, keep, bodies, handlers = Status.TOO_OLD, Flag.TOO_OLD, None, None, ()
     elif not handlers:
         status, flag = Status.IGNORED, Flag.IGNORED
     guard = facts.replay_key if route.source.replayed_body == "conflict" else None
-    return Arrival(
+    return NewEvent(
         id=new_id(),
         scope=scope,
         digest=event_digest(scope, facts.id),
-        key_text=readable(as_bytes(facts.id)),
+        key_text=readable_text(as_bytes(facts.id)),
         replay=None if guard is None else event_digest(scope, guard),
         signed=facts.id_kind != "unsigned",
         source=route.name,
@@ -103,7 +105,7 @@ def arrival(delivery: Delivery, facts: Facts, body: bytes) -> Arrival:
         status=status,
         flag=flag,
         event_time=event_time(facts.time),
-        headers=kept(route, verified),
+        headers=headers_to_store(route, verified),
         body=body,
         fingerprint=hashlib.sha256(body).digest(),
         ttl=keep,
@@ -118,7 +120,7 @@ def storable(event_type: str | None) -> str | None:
     """A type that every store can take: most are as they are, the rest is made readable."""
     if event_type is None or (event_type.isprintable() and len(event_type) <= TYPE_LENGTH):
         return event_type
-    return readable(as_bytes(event_type))
+    return readable_text(as_bytes(event_type))
 
 
 def event_time(moment: datetime | None) -> int | None:
@@ -129,18 +131,18 @@ def event_time(moment: datetime | None) -> int | None:
         return None
 
 
-def kept(route: Route, verified: Verified) -> bytes:
+def headers_to_store(route: Route, verified: Verified) -> bytes:
     """The headers that are stored, as JSON."""
     text = verified.header
     found = [
-        f"{quoted(name)}: {quoted(value)}"
+        f"{quote_json(name)}: {quote_json(value)}"
         for name in route.headers
         if (value := text(name)) is not None
     ]
     return f"{{{', '.join(found)}}}".encode()
 
 
-def event_of(delivery: Delivery, written: Arrival, facts: Facts) -> Event:
+def event_of(delivery: RoutedDelivery, written: NewEvent, facts: EventFields) -> Event:
     """The event as its handler sees it."""
     return Event(
         id=written.event_id,

@@ -17,47 +17,47 @@ from typing import TYPE_CHECKING, Final
 from duly.core.defaults import WAIT
 from duly.core.errors import Held, StoreUnavailable
 from duly.core.onestep import finish
-from duly.inbox.accept import receive_alone, told_as_copy
-from duly.receiver.commit_queue import late
+from duly.inbox.accept import outcome_for_copy, receive_alone
+from duly.receiver.commit_queue import commit_timeout_error
 
 if TYPE_CHECKING:
     from duly.core.session import Runner
-    from duly.inbox.new_event import Arrival, Outcome
+    from duly.inbox.new_event import EventOutcome, NewEvent
 
 # At the same time, each with a connection: those who hope to be done at once, those who wait.
-QUICK: Final = 4
-PATIENT: Final = 2
-MOMENT: Final = timedelta(milliseconds=100)
+SHORT_WAITS: Final = 4
+LONG_WAITS: Final = 2
+SHORT_WAIT: Final = timedelta(milliseconds=100)
 
 
-class AwaitedAlone:
+class OneByOne:
     """For the requests of one event loop."""
 
     def __init__(self, runner: Runner, deadline: float) -> None:
         self._runner = runner
         self._deadline = deadline
-        self._quick = asyncio.Semaphore(QUICK)
-        self._patient = asyncio.Semaphore(PATIENT)
-        self._going: dict[bytes, tuple[bytes, asyncio.Future[Outcome]]] = {}
+        self._short_waits = asyncio.Semaphore(SHORT_WAITS)
+        self._long_waits = asyncio.Semaphore(LONG_WAITS)
+        self._in_flight: dict[bytes, tuple[bytes, asyncio.Future[EventOutcome]]] = {}
 
-    async def receive(self, arrival: Arrival, until: float) -> Outcome:
+    async def receive(self, arrival: NewEvent, until: float) -> EventOutcome:
         """Receive one event, or learn what became of the copy that came first."""
         try:
             async with asyncio.timeout_at(until):
-                fingerprint, first = self._going.get(arrival.digest, (None, None))
+                fingerprint, first = self._in_flight.get(arrival.digest, (None, None))
                 if first is not None and fingerprint == arrival.fingerprint:
-                    return told_as_copy(await asyncio.shield(first))
-                return await self._lead(arrival)
+                    return outcome_for_copy(await asyncio.shield(first))
+                return await self._receive_first_copy(arrival)
         except TimeoutError:
-            raise late(self._deadline) from None
+            raise commit_timeout_error(self._deadline) from None
 
-    async def _lead(self, arrival: Arrival) -> Outcome:
-        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    async def _receive_first_copy(self, arrival: NewEvent) -> EventOutcome:
+        answer: asyncio.Future[EventOutcome] = asyncio.get_running_loop().create_future()
         mine = (arrival.fingerprint, answer)
-        self._going.setdefault(arrival.digest, mine)
+        self._in_flight.setdefault(arrival.digest, mine)
         problem: BaseException = StoreUnavailable("the first copy was given up: send it again")
         try:
-            outcome = await self._received(arrival)
+            outcome = await self._receive_with_retry(arrival)
             answer.set_result(outcome)
         except Exception as found:
             problem = found
@@ -68,85 +68,85 @@ class AwaitedAlone:
             if not answer.done():
                 answer.set_exception(problem)
                 answer.exception()  # there may be no copy to hear it
-            if self._going.get(arrival.digest) is mine:
-                del self._going[arrival.digest]
+            if self._in_flight.get(arrival.digest) is mine:
+                del self._in_flight[arrival.digest]
 
-    async def _received(self, arrival: Arrival) -> Outcome:
+    async def _receive_with_retry(self, arrival: NewEvent) -> EventOutcome:
         if self._runner.waits_for_keys:
             try:
-                async with self._quick:
-                    return await self._run(arrival, MOMENT)
+                async with self._short_waits:
+                    return await self._run_transaction(arrival, SHORT_WAIT)
             except Held:
                 pass
-        async with self._patient:
-            return await self._run(arrival, WAIT)
+        async with self._long_waits:
+            return await self._run_transaction(arrival, WAIT)
 
-    async def _run(self, arrival: Arrival, wait: timedelta) -> Outcome:
+    async def _run_transaction(self, arrival: NewEvent, wait: timedelta) -> EventOutcome:
         return await self._runner.run(
             lambda session: receive_alone(session, arrival), wait=wait, after_loss=False
         )
 
 
 @dataclass(slots=True, eq=False)
-class Going:
+class InFlightEvent:
     """A delivery that is being received, and what its copies wait for."""
 
     fingerprint: bytes
     over: threading.Event = field(default_factory=threading.Event)
-    outcome: Outcome | None = None
+    outcome: EventOutcome | None = None
     problem: Exception | None = None
 
 
-class BlockingAlone:
+class ThreadOneByOne:
     """For the threads of one process."""
 
     def __init__(self, runner: Runner, deadline: float) -> None:
         self._runner = runner
         self._deadline = deadline
-        self._quick = threading.BoundedSemaphore(QUICK)
-        self._patient = threading.BoundedSemaphore(PATIENT)
+        self._short_waits = threading.BoundedSemaphore(SHORT_WAITS)
+        self._long_waits = threading.BoundedSemaphore(LONG_WAITS)
         self._lock = threading.Lock()
-        self._going: dict[bytes, Going] = {}
+        self._in_flight: dict[bytes, InFlightEvent] = {}
 
-    def receive(self, arrival: Arrival, until: float) -> Outcome:
+    def receive(self, arrival: NewEvent, until: float) -> EventOutcome:
         """Receive one event, or learn what became of the copy that came first."""
-        mine = Going(arrival.fingerprint)
+        mine = InFlightEvent(arrival.fingerprint)
         with self._lock:
-            first = self._going.setdefault(arrival.digest, mine)
+            first = self._in_flight.setdefault(arrival.digest, mine)
         if first is not mine and first.fingerprint == arrival.fingerprint:
-            return self._follow(first, until)
+            return self._wait_for_first_copy(first, until)
         try:
-            mine.outcome = self._received(arrival, until)
+            mine.outcome = self._receive_with_retry(arrival, until)
         except Exception as problem:
             mine.problem = problem
             raise
         finally:
             with self._lock:
-                if self._going.get(arrival.digest) is mine:
-                    del self._going[arrival.digest]
+                if self._in_flight.get(arrival.digest) is mine:
+                    del self._in_flight[arrival.digest]
             mine.over.set()
         return mine.outcome
 
-    def _follow(self, first: Going, until: float) -> Outcome:
+    def _wait_for_first_copy(self, first: InFlightEvent, until: float) -> EventOutcome:
         if not first.over.wait(max(until - time.monotonic(), 0)):
-            raise late(self._deadline)
+            raise commit_timeout_error(self._deadline)
         if first.outcome is None:
             raise first.problem or StoreUnavailable("the first copy was given up: send it again")
-        return told_as_copy(first.outcome)
+        return outcome_for_copy(first.outcome)
 
-    def _received(self, arrival: Arrival, until: float) -> Outcome:
+    def _receive_with_retry(self, arrival: NewEvent, until: float) -> EventOutcome:
         if self._runner.waits_for_keys:
             try:
-                return self._run(arrival, MOMENT, self._quick, until)
+                return self._run_transaction(arrival, SHORT_WAIT, self._short_waits, until)
             except Held:
                 pass
-        return self._run(arrival, WAIT, self._patient, until)
+        return self._run_transaction(arrival, WAIT, self._long_waits, until)
 
-    def _run(
-        self, arrival: Arrival, wait: timedelta, places: threading.Semaphore, until: float
-    ) -> Outcome:
+    def _run_transaction(
+        self, arrival: NewEvent, wait: timedelta, places: threading.Semaphore, until: float
+    ) -> EventOutcome:
         if not places.acquire(timeout=max(until - time.monotonic(), 0)):
-            raise late(self._deadline)
+            raise commit_timeout_error(self._deadline)
         try:
             operation = self._runner.run(
                 lambda session: receive_alone(session, arrival),

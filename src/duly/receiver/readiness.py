@@ -31,9 +31,9 @@ from duly.receiver.commit_queue import Overloaded
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from duly.core.functions import Colour
+    from duly.core.functions import Mode
     from duly.core.session import Runner, Session
-    from duly.receiver.inline import InlineLane
+    from duly.receiver.inline import InlineCommit
 
     Lane = Literal["inline", "deferred"]
 
@@ -59,7 +59,7 @@ POSTGRES_REASONS: Final = {"53100": DISK_FULL, "25006": READ_ONLY}
 SQLITE_REASONS: Final = {13: DISK_FULL, 8: READ_ONLY}
 
 
-async def write(session: Session) -> None:
+async def write_probe_row(session: Session) -> None:
     """Commit something that was not there before: SQLite writes no page that stays the same."""
     name = f"readiness_{secrets.randbelow(ROWS):02}"
     await session.rows(META_WRITE, name=name, value=str(time.time_ns()))
@@ -83,11 +83,11 @@ def trouble_of(problem: BaseException) -> Trouble:
     detail = first if isinstance(problem, DulyError) else f"{type(problem).__name__}: {first}"
     if isinstance(problem, Held | Overloaded):
         return Trouble(BUSY, detail)
-    words = [word for one in causes(problem) if (word := word_for(one)) is not None]
+    words = [word for one in causes(problem) if (word := reason_for(one)) is not None]
     return Trouble(words[0] if words else UNAVAILABLE, detail)
 
 
-def word_for(problem: BaseException) -> str | None:
+def reason_for(problem: BaseException) -> str | None:
     """The word for what a driver raised, where it has one."""
     said = getattr(problem, "sqlite_errorcode", None)
     if isinstance(said, int):
@@ -125,12 +125,12 @@ class Readiness:
         self,
         blocking: Runner,
         awaited: Runner,
-        lane: InlineLane,
+        lane: InlineCommit,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._blocking = blocking
         self._awaited = awaited
-        self._lane = lane
+        self._inline = lane
         self._seconds = seconds
         self._begin_process()
 
@@ -141,7 +141,7 @@ class Readiness:
         self._last: tuple[float, Trouble | None] | None = None
         self._refused: dict[Lane, tuple[float, Trouble]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._said: str | None = None
+        self._last_reason: str | None = None
 
     def note_commit(self, lane: Lane) -> None:
         """A delivery was committed."""
@@ -159,14 +159,14 @@ class Readiness:
             reason = trouble.reason if known else REFUSED
             self._refused[lane] = (self._seconds(), Trouble(reason, trouble.detail))
 
-    async def check(self, colours: Collection[Colour]) -> str | None:
+    async def check(self, modes: Collection[Mode]) -> str | None:
         """Why no delivery would be taken, in a word; None if one would. Returns in time.
 
         ``colours`` are those of the handlers of inline sources.
         """
-        probe, new = self._join()
+        probe, new = self._join_probe()
         if new:
-            task = asyncio.get_running_loop().create_task(self._run(probe, colours))
+            task = asyncio.get_running_loop().create_task(self._run_probe(probe, modes))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         try:
@@ -176,12 +176,12 @@ class Readiness:
             found = LATE
         return self._answer(found)
 
-    def check_blocking(self, colours: Collection[Colour]) -> str | None:
+    def check_blocking(self, modes: Collection[Mode]) -> str | None:
         """The same on the calling thread, which waits for a thread of the probe's."""
-        probe, new = self._join()
+        probe, new = self._join_probe()
         if new:
             threading.Thread(
-                target=self._run_blocking, args=(probe, colours), name="duly-ready", daemon=True
+                target=self._run_probe_blocking, args=(probe, modes), name="duly-ready", daemon=True
             ).start()
         try:
             found = probe.outcome.result(WITHIN)
@@ -189,7 +189,7 @@ class Readiness:
             found = LATE
         return self._answer(found)
 
-    def _join(self) -> tuple[Probe, bool]:
+    def _join_probe(self) -> tuple[Probe, bool]:
         """The probe to wait for, and whether the caller is to run it."""
         if self._process != os.getpid():  # a forked child has none of its parent's probes
             self._begin_process()
@@ -208,27 +208,27 @@ class Readiness:
             self._hanging.append(probe)
             return probe, True
 
-    async def _run(self, probe: Probe, colours: Collection[Colour]) -> None:
+    async def _run_probe(self, probe: Probe, modes: Collection[Mode]) -> None:
         """Look, on the running event loop: the pools of ``begin=`` may belong to it."""
         outcome: Trouble | None = LATE
         try:
             async with asyncio.timeout(WITHIN):
-                await self._awaited.run_batch(write, within=WRITE_WITHIN)
-                for colour in colours:
-                    await self._lane.receive([], colour)
+                await self._awaited.run_batch(write_probe_row, within=WRITE_WITHIN)
+                for colour in modes:
+                    await self._inline.receive([], colour)
             outcome = None
         except Exception as problem:  # whatever it is, no delivery would fare better
             outcome = trouble_of(problem)
         finally:  # a loop that ends cancels this, and others may wait
             self._settle(probe, outcome)
 
-    def _run_blocking(self, probe: Probe, colours: Collection[Colour]) -> None:
+    def _run_probe_blocking(self, probe: Probe, modes: Collection[Mode]) -> None:
         """The same, on a thread."""
         outcome: Trouble | None = LATE
         try:
-            finish(self._blocking.run_batch(write, within=WRITE_WITHIN))
-            for colour in colours:
-                self._lane.receive_blocking([], colour)
+            finish(self._blocking.run_batch(write_probe_row, within=WRITE_WITHIN))
+            for colour in modes:
+                self._inline.receive_blocking([], colour)
             outcome = None
         except Exception as problem:
             outcome = trouble_of(problem)
@@ -242,17 +242,17 @@ class Readiness:
 
     def _answer(self, probed: Trouble | None) -> str | None:
         """The word, and a line in the log where it is another than before."""
-        found = probed or self._remembered()
+        found = probed or self._recent_refusal()
         word = None if found is None else found.reason
-        if word != self._said:
-            self._said = word
+        if word != self._last_reason:
+            self._last_reason = word
             if found is None:
                 logger.info("ready again")
             else:
                 logger.warning("not ready: %s: %s", *found)
         return word
 
-    def _remembered(self) -> Trouble | None:
+    def _recent_refusal(self) -> Trouble | None:
         """What refused a delivery a moment ago, where none of its lane was committed since."""
         now = self._seconds()
         lately = [found for when, found in self._refused.values() if now - when < REMEMBERED]

@@ -12,27 +12,32 @@ from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.inbox.new_event import Status
-from duly.outbox.relay_liveness import Attendance
-from duly.receiver.group_commit import Batcher
-from duly.receiver.group_commit_threads import Followers
-from duly.receiver.inline import InlineLane
-from duly.receiver.metrics import Reports
-from duly.receiver.pipeline import acknowledged, failed, prepared, works_of
+from duly.outbox.relay_liveness import RelayLiveness
+from duly.receiver.group_commit import GroupCommit
+from duly.receiver.group_commit_threads import ThreadGroupCommit
+from duly.receiver.inline import InlineCommit
+from duly.receiver.metrics import Metrics
+from duly.receiver.pipeline import (
+    acknowledge_delivery,
+    prepare_delivery,
+    reply_to_failure,
+    works_of,
+)
 from duly.receiver.readiness import Readiness
 from duly.receiver.rejections import Rejections
-from duly.receiver.responses import Fault, Refused, Reply
+from duly.receiver.responses import Fault, Reply, RequestRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
     from datetime import timedelta
 
     from duly.core.clock import Clock
-    from duly.core.functions import Colour
+    from duly.core.functions import Mode
     from duly.core.session import Runner
-    from duly.inbox.new_event import Arrival, Outcome
+    from duly.inbox.new_event import EventOutcome, NewEvent
     from duly.inbox.route import Route
     from duly.receiver.inline import OrmOpener
-    from duly.receiver.new_events import Delivery
+    from duly.receiver.new_events import RoutedDelivery
     from duly.receiver.readiness import Lane
     from duly.receiver.request import Request
     from duly.webhooks.source import Source
@@ -65,32 +70,32 @@ class Receiver:
         clock: Clock | None,
         deadline: timedelta,
         queue: int,
-        enqueued: Callable[[], None] = lambda: None,
+        on_enqueued: Callable[[], None] = lambda: None,
         sources: Callable[[], Iterable[Source]] = tuple,
-        attendance: Attendance | None = None,
+        attendance: RelayLiveness | None = None,
     ) -> None:
         # Called after a commit that holds jobs: a worker of this process need not look for them.
-        self._enqueued = enqueued
+        self._on_enqueued = on_enqueued
         self._blocking = database.blocking
         self._awaited = database.awaited
         self._release = database.release
         self._clock = clock
         self._queue = queue
         self._deadline = deadline.total_seconds()
-        self._batchers: dict[asyncio.AbstractEventLoop, Batcher] = {}
+        self._group_commits: dict[asyncio.AbstractEventLoop, GroupCommit] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._batcher: Batcher | None = None
-        self._followers: Followers | None = None
+        self._group_commit: GroupCommit | None = None
+        self._thread_group_commit: ThreadGroupCommit | None = None
         self._process = 0
         self._begin = begin = database.begin
-        self._inline = InlineLane(
+        self._inline = InlineCommit(
             begin or database.blocking,
             begin or database.awaited,
             at_once=max(1, database.connections - SPARE),
             most=queue,
             deadline=self._deadline,
         )
-        self.reports = Reports(database.blocking, database.awaited, attendance or Attendance())
+        self.metrics = Metrics(database.blocking, database.awaited, attendance or RelayLiveness())
         self.rejections = Rejections(sources)
         self.readiness = Readiness(database.blocking, database.awaited, self._inline)
 
@@ -106,100 +111,112 @@ class Receiver:
     async def receive(self, route: Route, request: Request, body: bytes) -> Reply:
         """Judge a delivery and answer it after its commit."""
         note = self.rejections.note
-        arrivals: list[Arrival] = []
+        arrivals: list[NewEvent] = []
         try:
             if len(body) > LARGE or request.encoding is not None:
-                found = await asyncio.to_thread(prepared, route, request, body, self.now(), note)
+                found = await asyncio.to_thread(
+                    prepare_delivery, route, request, body, self.now(), note
+                )
             else:
-                found = prepared(route, request, body, self.now(), note)
+                found = prepare_delivery(route, request, body, self.now(), note)
             delivery, arrivals = found
             outcomes = await self._commit(delivery, arrivals)
         except Exception as problem:
-            reply = self._refused(route, problem, arrivals)
-            self.reports.flush_soon()
+            reply = self._refuse_delivery(route, problem, arrivals)
+            self.metrics.flush_soon()
             return reply
         self.readiness.note_commit(lane_of(route))
-        self.reports.awaited(delivery, arrivals, outcomes)
-        if with_jobs(delivery, arrivals, outcomes):
-            self._enqueued()
-        return acknowledged(delivery, arrivals, outcomes)
+        self.metrics.count_delivery(delivery, arrivals, outcomes)
+        if may_have_enqueued(delivery, arrivals, outcomes):
+            self._on_enqueued()
+        return acknowledge_delivery(delivery, arrivals, outcomes)
 
-    async def _commit(self, delivery: Delivery, arrivals: Sequence[Arrival]) -> list[Outcome]:
+    async def _commit(
+        self, delivery: RoutedDelivery, arrivals: Sequence[NewEvent]
+    ) -> list[EventOutcome]:
         if not delivery.route.inline:
-            return await self.batcher().receive(arrivals)
+            return await self.group_commit().receive(arrivals)
         return await self._inline.receive(
-            works_of(delivery, arrivals), self._inline_colour(delivery.route)
+            works_of(delivery, arrivals), self._inline_mode(delivery.route)
         )
 
     def receive_blocking(self, route: Route, request: Request, body: bytes) -> Reply:
         """The same on the calling thread."""
-        arrivals: list[Arrival] = []
+        arrivals: list[NewEvent] = []
         try:
-            delivery, arrivals = prepared(route, request, body, self.now(), self.rejections.note)
+            delivery, arrivals = prepare_delivery(
+                route, request, body, self.now(), self.rejections.note
+            )
             outcomes = self._commit_blocking(delivery, arrivals)
         except Exception as problem:
-            reply = self._refused(route, problem, arrivals)
-            self.reports.flush_soon_blocking()
+            reply = self._refuse_delivery(route, problem, arrivals)
+            self.metrics.flush_soon_blocking()
             return reply
         self.readiness.note_commit(lane_of(route))
-        self.reports.blocking(delivery, arrivals, outcomes)
-        if with_jobs(delivery, arrivals, outcomes):
-            self._enqueued()
-        return acknowledged(delivery, arrivals, outcomes)
+        self.metrics.count_delivery_blocking(delivery, arrivals, outcomes)
+        if may_have_enqueued(delivery, arrivals, outcomes):
+            self._on_enqueued()
+        return acknowledge_delivery(delivery, arrivals, outcomes)
 
-    def _commit_blocking(self, delivery: Delivery, arrivals: Sequence[Arrival]) -> list[Outcome]:
+    def _commit_blocking(
+        self, delivery: RoutedDelivery, arrivals: Sequence[NewEvent]
+    ) -> list[EventOutcome]:
         if not delivery.route.inline:
-            return self.followers().receive(arrivals)
+            return self.thread_group_commit().receive(arrivals)
         return self._inline.receive_blocking(
-            works_of(delivery, arrivals), self._inline_colour(delivery.route)
+            works_of(delivery, arrivals), self._inline_mode(delivery.route)
         )
 
-    def _inline_colour(self, route: Route) -> Colour:
+    def _inline_mode(self, route: Route) -> Mode:
         """The colour of a source's transactions: its handlers' or, without any, that of begin=."""
         if len(route.handlers) or self._begin is None:
-            return route.handlers.colour
+            return route.handlers.mode
         return "async" if self._begin.in_one_loop else "sync"
 
-    def _refused(self, route: Route, problem: Exception, arrivals: Sequence[Arrival]) -> Reply:
+    def _refuse_delivery(
+        self, route: Route, problem: Exception, arrivals: Sequence[NewEvent]
+    ) -> Reply:
         """What is answered, and counted, where a delivery was not taken."""
         event = arrivals[0].event_id if len(arrivals) == 1 else None
-        known = problem.reply if isinstance(problem, Refused) else None
-        reply = failed(route, problem, event) if known is None else known
+        known = problem.reply if isinstance(problem, RequestRefused) else None
+        reply = reply_to_failure(route, problem, event) if known is None else known
         if reply.said == Fault.STORE_UNAVAILABLE:
             self.readiness.note_refusal(lane_of(route), problem)
-        self.reports.refused(route, reply)
+        self.metrics.count_refusal(route, reply)
         return reply
 
-    def batcher(self) -> Batcher:
+    def group_commit(self) -> GroupCommit:
         """The lane of the running event loop."""
         loop = asyncio.get_running_loop()
-        if loop is not self._loop or self._batcher is None:
-            found = self._batchers.get(loop)
+        if loop is not self._loop or self._group_commit is None:
+            found = self._group_commits.get(loop)
             if found is None:
-                for ended in [one for one in self._batchers if one.is_closed()]:
-                    del self._batchers[ended]
-                found = Batcher(self._awaited, most=self._queue, deadline=self._deadline)
-                self._batchers[loop] = found
-            self._loop, self._batcher = loop, found
+                for ended in [one for one in self._group_commits if one.is_closed()]:
+                    del self._group_commits[ended]
+                found = GroupCommit(self._awaited, most=self._queue, deadline=self._deadline)
+                self._group_commits[loop] = found
+            self._loop, self._group_commit = loop, found
             return found
-        return self._batcher
+        return self._group_commit
 
-    def followers(self) -> Followers:
+    def thread_group_commit(self) -> ThreadGroupCommit:
         """The lane of this process's threads; a forked child has its own."""
-        if self._followers is None or self._process != os.getpid():
-            self._followers = Followers(self._blocking, most=self._queue, deadline=self._deadline)
+        if self._thread_group_commit is None or self._process != os.getpid():
+            self._thread_group_commit = ThreadGroupCommit(
+                self._blocking, most=self._queue, deadline=self._deadline
+            )
             self._process = os.getpid()
-        return self._followers
+        return self._thread_group_commit
 
     def close(self) -> None:
         """Write what is counted, and end the threads."""
-        self.reports.close()
+        self.metrics.close()
         self.rejections.close()
         self._inline.close(self._release)
 
     async def aclose(self) -> None:
         """The same, awaited."""
-        await self.reports.aclose()
+        await self.metrics.aclose()
         await asyncio.to_thread(self.rejections.close)
         await asyncio.to_thread(self._inline.close, self._release)
 
@@ -209,7 +226,9 @@ def lane_of(route: Route) -> Lane:
     return "inline" if route.inline else "deferred"
 
 
-def with_jobs(delivery: Delivery, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> bool:
+def may_have_enqueued(
+    delivery: RoutedDelivery, arrivals: Sequence[NewEvent], outcomes: Sequence[EventOutcome]
+) -> bool:
     """Whether a commit may have enqueued anything; an inline handler says nothing of it."""
     inline = delivery.route.inline
     return any(

@@ -70,14 +70,14 @@ class Cause(NamedTuple):
     kind: str
 
 
-class Pace:
+class DiagnosisBudget:
     """Ends a diagnosis after its budget, and lets the other threads in on the way."""
 
     def __init__(self) -> None:
         self._begun = self._paused = time.thread_time()
 
     @property
-    def used(self) -> float:
+    def seconds_used(self) -> float:
         """Seconds of computing so far."""
         return time.thread_time() - self._begun
 
@@ -113,7 +113,7 @@ class Rejections:
         self._begun: dict[str, float] = {}
         self._rest = 0.0
         # When each cause was told, and how many of it were left out since.
-        self._told: dict[Cause, tuple[float, int]] = {}
+        self._logged: dict[Cause, tuple[float, int]] = {}
         # When a source's code was last told of, and how many had no diagnosis since.
         self._seen: dict[tuple[str, str], float] = {}
         self._undiagnosed: dict[tuple[str, str], int] = {}
@@ -127,12 +127,12 @@ class Rejections:
         size, reason = len(rejection.body), rejection.problem.reason
         if size > DIAGNOSED:
             sentence = f"{reason} (not diagnosed: it has {size:,} bytes, more than {DIAGNOSED:,})"
-            self._tell(rejection, Diagnosis(LARGE_BODY, sentence))
-        elif not self._book(rejection) and not self._count(rejection):
+            self._log_cause(rejection, Diagnosis(LARGE_BODY, sentence))
+        elif not self._hand_to_thread(rejection) and not self._count_undiagnosed(rejection):
             sentence = f"{reason} (not diagnosed: another rejection was just before it)"
-            self._tell(rejection, Diagnosis(NOT_DIAGNOSED, sentence))
+            self._log_cause(rejection, Diagnosis(NOT_DIAGNOSED, sentence))
 
-    def _book(self, rejection: Rejection) -> bool:
+    def _hand_to_thread(self, rejection: Rejection) -> bool:
         """Hand a rejection to the thread; False where it must not be diagnosed now."""
         now, name = self._seconds(), rejection.source.name
         with self._lock:
@@ -145,7 +145,9 @@ class Rejections:
 
     def _start_thread(self) -> bool:
         """Start the thread; False where the system has none to spare, or the process ends."""
-        thread = threading.Thread(target=self._work, name="duly-rejections", daemon=True)
+        thread = threading.Thread(
+            target=self._diagnose_waiting, name="duly-rejections", daemon=True
+        )
         try:
             thread.start()
         except RuntimeError:
@@ -154,7 +156,7 @@ class Rejections:
         self._thread = thread
         return True
 
-    def _count(self, rejection: Rejection) -> bool:
+    def _count_undiagnosed(self, rejection: Rejection) -> bool:
         """Count it for the next line; False where the log has not told of its code lately."""
         now, key = self._seconds(), (rejection.source.name, rejection.problem.code.value)
         with self._lock:
@@ -163,7 +165,7 @@ class Rejections:
             self._undiagnosed[key] = self._undiagnosed.get(key, 0) + 1
         return True
 
-    def _work(self) -> None:
+    def _diagnose_waiting(self) -> None:
         """Diagnose until nothing waits."""
         while True:
             with self._lock:
@@ -171,12 +173,12 @@ class Rejections:
                 if rejection is None:
                     self._thread = None
                     return
-            pace = Pace()
-            self._tell(rejection, self._diagnose(rejection, pace))
+            pace = DiagnosisBudget()
+            self._log_cause(rejection, self._diagnose(rejection, pace))
             with self._lock:
-                self._rest = max(self._rest, self._seconds()) + REST * pace.used
+                self._rest = max(self._rest, self._seconds()) + REST * pace.seconds_used
 
-    def _diagnose(self, rejection: Rejection, pace: Pace) -> Diagnosis:
+    def _diagnose(self, rejection: Rejection, pace: DiagnosisBudget) -> Diagnosis:
         """What `duly.explain` would say, as far as the pace allows."""
         source, headers, body, url, method, now, problem = rejection
         try:
@@ -187,23 +189,23 @@ class Rejections:
             sentence = f"{problem.reason} (its diagnosis failed: {type(failure).__name__})"
             return Diagnosis(FAILED, sentence)
 
-    def _tell(self, rejection: Rejection, diagnosis: Diagnosis) -> None:
+    def _log_cause(self, rejection: Rejection, diagnosis: Diagnosis) -> None:
         """Write the line of a cause, or count it where that was written a moment ago."""
         now, name = self._seconds(), rejection.source.name
         cause = Cause(name, rejection.problem.code.value, diagnosis.kind)
         with self._lock:
-            before = self._told.get(cause)
+            before = self._logged.get(cause)
             if before is not None and now - before[0] < PAUSE:
-                self._told[cause] = (before[0], before[1] + 1)
+                self._logged[cause] = (before[0], before[1] + 1)
                 return
-            self._told[cause] = (now, 0)
+            self._logged[cause] = (now, 0)
             self._seen[name, cause.code] = now
             same = 0 if before is None else before[1]
             undiagnosed = self._undiagnosed.pop((name, cause.code), 0)
         logger.warning(
             "a delivery to %s was rejected (%s, %s): %s%s", *cause,
-            shown(diagnosis.sentence, [rejection.source, *self._sources()]),
-            left_out(same, undiagnosed),
+            loggable_sentence(diagnosis.sentence, [rejection.source, *self._sources()]),
+            describe_omitted(same, undiagnosed),
         )  # fmt: skip
 
     def close(self) -> None:
@@ -216,10 +218,10 @@ class Rejections:
             thread.join()
         with self._lock:
             sums = dict(self._undiagnosed)
-            for cause, (_, count) in self._told.items():
+            for cause, (_, count) in self._logged.items():
                 key = (cause.source, cause.code)
                 sums[key] = sums.get(key, 0) + count
-            self._told.clear()
+            self._logged.clear()
             self._undiagnosed.clear()
             self._seen.clear()
         for (name, code), count in sums.items():
@@ -227,13 +229,13 @@ class Rejections:
                 logger.warning("%d more deliveries to %s were rejected (%s)", count, name, code)
 
 
-def left_out(same: int, undiagnosed: int) -> str:
+def describe_omitted(same: int, undiagnosed: int) -> str:
     """How many rejections a line stands for besides its own."""
     told = f" {same} more were rejected for this cause." if same else ""
     return told + (f" {undiagnosed} more were rejected without a diagnosis." * bool(undiagnosed))
 
 
-def shown(sentence: str, sources: Iterable[Source]) -> str:
+def loggable_sentence(sentence: str, sources: Iterable[Source]) -> str:
     """A sentence for any log: one line, nothing that a terminal obeys, no secret of a source."""
     for secret in [text for source in sources for text in source.texts_to_hide()]:
         if len(secret) >= SHORTEST_HIDDEN:

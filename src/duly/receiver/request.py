@@ -6,7 +6,7 @@ import logging
 import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from duly.receiver.responses import Fault, Refused, refused
+from duly.receiver.responses import Fault, RequestRefused, refusal_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,10 +37,10 @@ class Request(NamedTuple):
     upgrade: bool = False  # another protocol is offered
 
 
-def checked_headers(sizes: Sequence[int]) -> None:
+def refuse_large_headers(sizes: Sequence[int]) -> None:
     """Refuse more headers, or larger ones, than a webhook has."""
     if len(sizes) > MOST_HEADERS or sum(sizes) > HEADER_BYTES:
-        raise refused(
+        raise refusal_error(
             Fault.HEADERS_TOO_LARGE,
             f"at most {MOST_HEADERS} headers of {HEADER_BYTES} bytes together are read",
         )
@@ -51,16 +51,16 @@ def declared_length(text: str | None) -> int | None:
     if text is None or text == "":
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise refused(Fault.MALFORMED, "Content-Length is not a number of bytes")
+        raise refusal_error(Fault.MALFORMED, "Content-Length is not a number of bytes")
     return int(text)
 
 
-def too_large(limit: int) -> Refused:
+def too_large(limit: int) -> RequestRefused:
     """The refusal of a body beyond its limit."""
-    return refused(Fault.TOO_LARGE, f"a body here has at most {limit} bytes")
+    return refusal_error(Fault.TOO_LARGE, f"a body here has at most {limit} bytes")
 
 
-def body_taken(source: str) -> Refused:
+def body_taken(source: str) -> RequestRefused:
     """The refusal of a delivery whose bytes are gone; the log tells whoever can change that."""
     logger.error(
         "a delivery to %s cannot be verified: its body was read before duly saw it, and the bytes "
@@ -68,17 +68,17 @@ def body_taken(source: str) -> Refused:
         "duly; reading the whole raw body, which the framework keeps, is fine",
         source,
     )
-    return refused(
+    return refusal_error(
         Fault.BODY_TAKEN,
         "something here read the body before it could be verified: exclude this path in the "
         "middleware that reads bodies, or put it behind duly",
     )
 
 
-def refusal_of_lost_body(request: Request, source: str) -> Refused:
+def refusal_of_lost_body(request: Request, source: str) -> RequestRefused:
     """The refusal of a body that was announced and is not here."""
     if request.upgrade:  # such a server takes what follows for another protocol
-        return refused(
+        return refusal_error(
             Fault.MALFORMED,
             "this server drops the body of a request with an Upgrade header: send it without one",
             connection="close",
@@ -99,14 +99,14 @@ def refuse_encoding(encoding: str | None, *, decompress: bool) -> None:
     if encoding is None or encoding == "identity":
         return
     if not decompress or encoding not in INFLATABLE:
-        raise refused(
+        raise refusal_error(
             Fault.UNSUPPORTED_ENCODING,
             "compressed bodies are not read here: send the body as it is",
             accept_encoding="gzip, deflate" if decompress else "identity",
         )
 
 
-def plain(body: bytes, encoding: str | None, limit: int) -> bytes:
+def decompress_body(body: bytes, encoding: str | None, limit: int) -> bytes:
     """The body as it was before it was compressed, never more of it than the limit."""
     if encoding is None or encoding == "identity":
         return body
@@ -115,9 +115,11 @@ def plain(body: bytes, encoding: str | None, limit: int) -> bytes:
     try:
         inflated = inflating.decompress(body, most + 1)
     except zlib.error:
-        raise refused(Fault.MALFORMED, "the body cannot be decompressed") from None
+        raise refusal_error(Fault.MALFORMED, "the body cannot be decompressed") from None
     if len(inflated) > most:
         raise too_large(limit)
     if not inflating.eof or inflating.unused_data:
-        raise refused(Fault.MALFORMED, "the compressed body has no end, or something after it")
+        raise refusal_error(
+            Fault.MALFORMED, "the compressed body has no end, or something after it"
+        )
     return inflated

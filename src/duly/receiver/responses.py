@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.core.errors import Rejected
-    from duly.webhooks.handshake import Reply as Handshake
+    from duly.webhooks.handshake import HandshakeReply as Handshake
 
 JSON = "application/json"
 # JSON's own spelling of a text, without the way round through a whole document.
-quoted = json.encoder.encode_basestring_ascii
+quote_json = json.encoder.encode_basestring_ascii
 
 
 class Fault(StrEnum):
@@ -85,7 +85,7 @@ class Reply(NamedTuple):
         ]
 
 
-class Refused(Exception):  # an answer on its way out, not an error of anybody's
+class RequestRefused(Exception):  # an answer on its way out, not an error of anybody's
     """A request that goes no further; the reply is complete."""
 
     def __init__(self, reply: Reply) -> None:
@@ -93,12 +93,12 @@ class Refused(Exception):  # an answer on its way out, not an error of anybody's
         self.reply = reply
 
 
-def refused(fault: Fault, reason: str, **headers: str) -> Refused:
+def refusal_error(fault: Fault, reason: str, **headers: str) -> RequestRefused:
     """The end of a request that the edge itself refuses."""
-    return Refused(refusal(fault, reason, headers))
+    return RequestRefused(refusal_reply(fault, reason, headers))
 
 
-def refusal(fault: Fault, reason: str, headers: Mapping[str, str]) -> Reply:
+def refusal_reply(fault: Fault, reason: str, headers: Mapping[str, str]) -> Reply:
     """The answer of the edge itself."""
     extra = [(name.replace("_", "-"), value) for name, value in headers.items()]
     if fault in UNREAD:
@@ -107,29 +107,29 @@ def refusal(fault: Fault, reason: str, headers: Mapping[str, str]) -> Reply:
     return Reply(STATUSES[fault], body, headers=tuple(extra), said=fault.value)
 
 
-def rejection(problem: Rejected) -> Reply:
+def rejection_reply(problem: Rejected) -> Reply:
     """The answer to what is not genuine."""
     body = json.dumps({"error": problem.code.value, "reason": problem.reason}).encode()
     return Reply(problem.status, body, said=problem.code.value)
 
 
-def greeting(reply: Handshake) -> Reply:
+def handshake_reply(reply: Handshake) -> Reply:
     """The answer to a provider's question."""
     return Reply(reply.status, reply.body, reply.content_type or "text/plain", said="handshake")
 
 
-def taken(
+def event_reply(
     status: int, said: str, event: str, *, body_differs: bool = False, reason: str = ""
 ) -> Reply:
     """The answer to a delivery of one event; ``reason`` says why it was not processed."""
     more = ', "body_differs": true' if body_differs else ""
-    more += f', "reason": {quoted(reason)}' if reason else ""
-    body = f'{{"status": "{said}", "event": {quoted(event)}{more}}}'.encode()
+    more += f', "reason": {quote_json(reason)}' if reason else ""
+    body = f'{{"status": "{said}", "event": {quote_json(event)}{more}}}'.encode()
     body = b"" if status == 204 else body
     return Reply(status, body, event=event, said=said)
 
 
-def taken_many(status: int, counts: Mapping[str, int], said: str, reason: str = "") -> Reply:
+def batch_reply(status: int, counts: Mapping[str, int], said: str, reason: str = "") -> Reply:
     """The answer to a delivery of several events: how many of each."""
     told = {"status": said, "events": sum(counts.values()), **counts}
     told |= {"reason": reason} if reason else {}

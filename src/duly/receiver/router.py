@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, Self
 
 from duly.core.defaults import WAIT
 from duly.receiver.commit_queue import RETRY_AFTER
-from duly.receiver.metrics import alive
-from duly.receiver.responses import Fault, Reply, refused
+from duly.receiver.metrics import count_live_workers
+from duly.receiver.responses import Fault, Reply, refusal_error
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from duly.core.functions import Colour
+    from duly.core.functions import Mode
     from duly.core.session import Runner
     from duly.inbox.route import Route
     from duly.receiver.receiver import Receiver
@@ -32,7 +32,7 @@ class Room:
 
     __slots__ = ("_site", "_taken")
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Router) -> None:
         self._site = site
         self._taken = 0
 
@@ -40,8 +40,8 @@ class Room:
         """Take more, or refuse the request: others are large enough already."""
         self._taken += size
         spare = SPARE_ROOM if self._taken <= SMALL else 0
-        if self._site.taken(size) > BODY_ROOM + spare:
-            raise refused(
+        if self._site.adjust_memory_used(size) > BODY_ROOM + spare:
+            raise refusal_error(
                 Fault.OVERLOADED,
                 "too many large bodies are being received: come again in a moment",
                 retry_after=str(RETRY_AFTER.seconds),
@@ -51,26 +51,26 @@ class Room:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._site.taken(-self._taken)
+        self._site.adjust_memory_used(-self._taken)
 
 
-class Site:
+class Router:
     """What is served: sources by their path, health and readiness."""
 
     def __init__(self, receiver: Receiver, awaited: Runner, body_deadline: timedelta) -> None:
         self.body_deadline = body_deadline.total_seconds()
         self.routes: dict[str, Route] = {}
-        self.move(receiver, awaited)
+        self.rebind(receiver, awaited)
         self._lock = threading.Lock()
-        self._taken = 0
+        self._memory_used = 0
 
-    def move(self, receiver: Receiver, awaited: Runner) -> None:
+    def rebind(self, receiver: Receiver, awaited: Runner) -> None:
         """Answer from this database from now on."""
         self.receiver = receiver
         self._awaited = awaited
         self.draining = False
 
-    def route(self, path: str) -> Route | None:
+    def find_route(self, path: str) -> Route | None:
         """The source that is served at a path, with or without a slash at its end."""
         found = self.routes.get(path)
         return self.routes.get(path.rstrip("/")) if found is None else found
@@ -79,45 +79,43 @@ class Site:
         """Room for one body."""
         return Room(self)
 
-    def taken(self, size: int) -> int:
+    def adjust_memory_used(self, size: int) -> int:
         """Count memory that is taken or given back; returns how much is taken now."""
         with self._lock:
-            self._taken += size
-            return self._taken
+            self._memory_used += size
+            return self._memory_used
 
-    async def own(self, path: str, method: str) -> Reply | None:
+    async def answer_own_endpoint(self, path: str, method: str) -> Reply | None:
         """The answer of duly's own endpoints; None where the path is none of them."""
         if path not in (HEALTH, READY) or method not in ("GET", "HEAD"):
             return None
         if path == HEALTH:
-            return health()
+            return health_reply()
         if self.draining:
-            return draining()
-        return ready(await self.receiver.readiness.check(self._inline_colours()))
+            return draining_reply()
+        return readiness_reply(await self.receiver.readiness.check(self._inline_modes()))
 
-    def own_blocking(self, path: str, method: str) -> Reply | None:
+    def answer_own_endpoint_blocking(self, path: str, method: str) -> Reply | None:
         """The same on the calling thread."""
         if path not in (HEALTH, READY) or method not in ("GET", "HEAD"):
             return None
         if path == HEALTH:
-            return health()
+            return health_reply()
         if self.draining:
-            return draining()
-        return ready(self.receiver.readiness.check_blocking(self._inline_colours()))
+            return draining_reply()
+        return readiness_reply(self.receiver.readiness.check_blocking(self._inline_modes()))
 
-    def _inline_colours(self) -> set[Colour]:
+    def _inline_modes(self) -> set[Mode]:
         """The colours in which inline deliveries open their transactions."""
         return {
-            route.handlers.colour
-            for route in self.routes.values()
-            if route.inline and route.handlers
+            route.handlers.mode for route in self.routes.values() if route.inline and route.handlers
         }
 
     async def start(self) -> None:
         """Reach the database now, so that a mistake in its address is told at once."""
         self.draining = False
         self.receiver.enter_loop()
-        await self._awaited.run_single(alive, wait=WAIT)
+        await self._awaited.run_autocommit(count_live_workers, wait=WAIT)
 
     async def stop(self) -> None:
         """Say that no more is wanted, and write what was counted."""
@@ -125,17 +123,17 @@ class Site:
         await self.receiver.aclose()
 
 
-def health() -> Reply:
+def health_reply() -> Reply:
     """The process lives."""
     return Reply(200, b'{"status": "alive"}', said="alive")
 
 
-def draining() -> Reply:
+def draining_reply() -> Reply:
     """The server ends, and wants no more."""
     return Reply(503, b'{"status": "draining"}', said="draining")
 
 
-def ready(reason: str | None) -> Reply:
+def readiness_reply(reason: str | None) -> Reply:
     """Whether deliveries would be taken now; the answer has a word for why not, the log more."""
     if reason is None:
         return Reply(200, b'{"status": "ready"}', said="ready")

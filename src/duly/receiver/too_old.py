@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from duly.inbox.new_event import Arrival, Outcome
-    from duly.receiver.new_events import Delivery
-    from duly.webhooks.event_fields import Facts
+    from duly.inbox.new_event import EventOutcome, NewEvent
+    from duly.receiver.new_events import RoutedDelivery
+    from duly.webhooks.event_fields import EventFields
 
 # A number that is no time of the calendar.
 OUT_OF_RANGE = "out of range"
 
 
-def too_old(delivery: Delivery, facts: Facts) -> bool:
+def is_too_old(delivery: RoutedDelivery, facts: EventFields) -> bool:
     """Whether it is from before the ledger's memory, so that nobody can say if it was handled."""
     oldest = oldest_remembered(delivery)
     if oldest is None:
@@ -33,19 +33,21 @@ def too_old(delivery: Delivery, facts: Facts) -> bool:
     return facts.time.timestamp() < oldest
 
 
-def oldest_remembered(delivery: Delivery) -> float | None:
+def oldest_remembered(delivery: RoutedDelivery) -> float | None:
     """Since when the ledger remembers, in seconds since 1970; None for ever."""
     keep = delivery.route.keep
     return None if keep is None else delivery.now - keep / 1_000_000
 
 
-def first_too_old(arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> Arrival | None:
+def first_too_old(
+    arrivals: Sequence[NewEvent], outcomes: Sequence[EventOutcome]
+) -> NewEvent | None:
     """The first event of a delivery that was parked for its age."""
     pairs = zip(arrivals, outcomes, strict=True)
     return next((one for one, outcome in pairs if outcome.status is Status.TOO_OLD), None)
 
 
-def explain_too_old(delivery: Delivery, arrival: Arrival) -> str:
+def explain_too_old(delivery: RoutedDelivery, arrival: NewEvent) -> str:
     """Why an event was parked, and what to do: for its sender, and for the log."""
     memory = str(timedelta(microseconds=delivery.route.keep or 0)).removesuffix(", 0:00:00")
     return (
@@ -55,16 +57,17 @@ def explain_too_old(delivery: Delivery, arrival: Arrival) -> str:
     )
 
 
-def age_of(delivery: Delivery, arrival: Arrival) -> str:
+def age_of(delivery: RoutedDelivery, arrival: NewEvent) -> str:
     """The time that is too old: that of the signature, or that of the event."""
     oldest, sent = oldest_remembered(delivery), delivery.verified.sent
     if oldest is not None and sent is not None and sent < oldest:
         signed = delivery.verified.sent_at
-        return f"it was signed at {OUT_OF_RANGE if signed is None else second(signed)}"
+        return f"it was signed at {OUT_OF_RANGE if signed is None else format_time(signed)}"
     time = arrival.event_time
-    return f"its event time is {OUT_OF_RANGE if time is None else second(from_microseconds(time))}"
+    told = OUT_OF_RANGE if time is None else format_time(from_microseconds(time))
+    return f"its event time is {told}"
 
 
-def second(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
     """A time, to the second."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,39 +8,39 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from duly.receiver.asgi import access, log
-from duly.receiver.pipeline import allows, not_allowed
+from duly.receiver.asgi import access, log_request
+from duly.receiver.pipeline import allows, method_not_allowed
 from duly.receiver.request import (
     Request,
-    checked_headers,
     declared_length,
     refuse_encoding,
+    refuse_large_headers,
     refuse_lost_body,
     too_large,
 )
-from duly.receiver.responses import Fault, Refused, refused
+from duly.receiver.responses import Fault, RequestRefused, refusal_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from duly.inbox.route import Route
     from duly.receiver.responses import Reply
-    from duly.receiver.router import Room, Site
+    from duly.receiver.router import Room, Router
 
 Environ = dict[str, Any]
 CHUNK = 64 * 1024
 
 
-def serve(site: Site, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+def serve(site: Router, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Answer one request."""
     begun = time.perf_counter()
     method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "")
     try:
-        reply = replied(site, environ, method, path)
-    except Refused as problem:
+        reply = dispatch_request(site, environ, method, path)
+    except RequestRefused as problem:
         reply = problem.reply
     if access.isEnabledFor(logging.INFO):
-        log(method, path, reply, begun)
+        log_request(method, path, reply, begun)
     # A gateway owns the connection: hop-by-hop headers are not an application's to set.
     pairs = [(name, value) for name, value in reply.pairs() if name != "connection"]
     start_response(status_line(reply.status), pairs)
@@ -55,26 +55,30 @@ def status_line(status: int) -> str:
         return f"{status} Status"
 
 
-def replied(site: Site, environ: Environ, method: str, path: str) -> Reply:
+def dispatch_request(site: Router, environ: Environ, method: str, path: str) -> Reply:
     """The answer to one request, found by its path."""
-    route = site.route(path)
+    route = site.find_route(path)
     if route is None:
-        own = site.own_blocking(path, method)
+        own = site.answer_own_endpoint_blocking(path, method)
         if own is not None:
             return own
-        raise refused(Fault.UNKNOWN_SOURCE, "nothing is received here")
-    return received(site, route, environ)
+        raise refusal_error(Fault.UNKNOWN_SOURCE, "nothing is received here")
+    return receive_delivery(site, route, environ)
 
 
-def received(site: Site, route: Route, environ: Environ, request: Request | None = None) -> Reply:
+def receive_delivery(
+    site: Router, route: Route, environ: Environ, request: Request | None = None
+) -> Reply:
     """The answer of one source; an adapter knows the request already, in its framework's words."""
     if not allows(route, environ["REQUEST_METHOD"]):
-        return not_allowed(route)
+        return method_not_allowed(route)
     request = request_of(environ) if request is None else request
     refuse_encoding(request.encoding, decompress=route.decompress)
     with site.room() as room:
         refuse_unreadable_body(environ, request)
-        body = read(environ, route.limit, request.declared, Deadline(site.body_deadline), room)
+        body = read_body(
+            environ, route.limit, request.declared, BodyDeadline(site.body_deadline), room
+        )
         refuse_lost_body(request, body, route.name)
         return site.receiver.receive_blocking(route, request, body)
 
@@ -83,13 +87,13 @@ def refuse_unreadable_body(environ: Environ, request: Request) -> None:
     """Refuse a body that was announced without a length where the server marks no end of it."""
     terminated = environ.get("wsgi.input_terminated", False)
     if request.streamed and request.declared is None and not terminated:
-        raise refused(
+        raise refusal_error(
             Fault.LENGTH_REQUIRED,
             "this server does not hand on chunked bodies: send a Content-Length",
         )
 
 
-class Deadline:
+class BodyDeadline:
     """How long a body may take; a single read that never returns is the server's to end."""
 
     def __init__(self, seconds: float) -> None:
@@ -98,11 +102,11 @@ class Deadline:
     def check(self) -> None:
         """Refuse to go on reading."""
         if time.monotonic() > self._until:
-            raise refused(Fault.TOO_SLOW, "the body did not arrive in time")
+            raise refusal_error(Fault.TOO_SLOW, "the body did not arrive in time")
 
 
-def read(
-    environ: Environ, limit: int, declared: int | None, deadline: Deadline, room: Room
+def read_body(
+    environ: Environ, limit: int, declared: int | None, deadline: BodyDeadline, room: Room
 ) -> bytes:
     """The whole body. Without a length it is read to its end where the server marks one."""
     if declared is not None and declared > limit:
@@ -122,7 +126,7 @@ def read(
         chunks.append(chunk)
         deadline.check()
     if declared is not None and size < declared:
-        raise refused(Fault.MALFORMED, "the body is shorter than its Content-Length")
+        raise refusal_error(Fault.MALFORMED, "the body is shorter than its Content-Length")
     return b"".join(chunks)
 
 
@@ -136,7 +140,7 @@ def request_of(environ: Environ) -> Request:
     for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
         if environ.get(name):
             headers[name.replace("_", "-").lower()] = environ[name]
-    checked_headers([len(name) + len(value) for name, value in headers.items()])
+    refuse_large_headers([len(name) + len(value) for name, value in headers.items()])
     encoding = headers.get("content-encoding")
     return Request(
         environ["REQUEST_METHOD"],

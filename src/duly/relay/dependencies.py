@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.outbox.registry import Outgoing
-    from duly.service.wakeup import Bell
+    from duly.outbox.registry import OutboxRegistry
+    from duly.service.wakeup import Wakeup
     from duly.stores.store import Store
 
 
-class RelayParts(NamedTuple):
+class RelayDependencies(NamedTuple):
     """The store, how messages are sent, who rings, and what nobody may read."""
 
     store: Store
-    outgoing: Outgoing
-    bell: Bell
+    outgoing: OutboxRegistry
+    wakeup: Wakeup
     secrets: Sequence[str]
 
     @property

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from duly.core.clock import MICROSECOND
 from duly.core.retry import Backoff
-from duly.outbox.lease import Want
+from duly.outbox.lease import DestinationDemand
 
 if TYPE_CHECKING:
     from duly.outbox.lease import LeasedMessage
-    from duly.outbox.outcome import Ended
-    from duly.relay.in_flight import Parcel
+    from duly.outbox.outcome import MessageOutcome
+    from duly.relay.in_flight import InFlight
 
 # Failures in a row that are no accident.
-ILL = 5
+UNHEALTHY_AFTER = 5
 CLOSED = Backoff(first=timedelta(seconds=2), factor=2, cap=timedelta(minutes=5))
 LONGEST = CLOSED.cap // MICROSECOND
 NEVER = float("-inf")
@@ -33,14 +33,14 @@ KEEPS_FAILING, ASKED = "keeps failing", "asked for a pause (Retry-After)"
 AHEAD = 3
 
 
-class Lane:
+class Destination:
     """One destination."""
 
-    def __init__(self, destination: str, most: int) -> None:
-        self.destination = destination
+    def __init__(self, name: str, most: int) -> None:
+        self.name = name
         self._most = most
-        self.waiting: deque[Parcel] = deque()
-        self.running: set[Parcel] = set()
+        self.waiting: deque[InFlight] = deque()
+        self.running: set[InFlight] = set()
         # Failures in a row, how often the lane was closed since the last answer, and the last time.
         self._failures = 0
         self._closings = 0
@@ -49,7 +49,7 @@ class Lane:
         # The end of the pause that the destination itself asked for.
         self._asked_until = 0.0
         # What the lane was closed for, as a person is told it.
-        self.complaint = KEEPS_FAILING
+        self.reason = KEEPS_FAILING
         # Whether the next message decides if the lane opens.
         self._probing = False
         # Where the last batch ended, and whether there may be more behind it.
@@ -92,50 +92,50 @@ class Lane:
         return max((1 if self._probing else AHEAD * self._most) - self.held, 0)
 
     @property
-    def hungry(self) -> bool:
+    def needs_fetch(self) -> bool:
         """Whether more should be taken: a batch is worth its trip, and nothing may run dry."""
         return self.more and self.room > 0 and len(self.waiting) <= self._limit // 2
 
-    def want(self, most: int) -> Want:
+    def want(self, most: int) -> DestinationDemand:
         """What to ask the database for."""
-        return Want(self.destination, min(self.room, most), self._since, self._last)
+        return DestinationDemand(self.name, min(self.room, most), self._since, self._last)
 
-    def begin_anew(self) -> None:
+    def restart_scan(self) -> None:
         """Look from the beginning again: what is committed late may stand before the last batch."""
         self._since = self._last = None
         self.more = True
 
-    def took(self, asked: int, leases: list[LeasedMessage]) -> None:
+    def record_batch(self, asked: int, leases: list[LeasedMessage]) -> None:
         """Remember where a batch ended."""
         self.more = len(leases) >= asked
         if leases:
             self._since, self._last = leases[-1].run_at, leases[-1].id
 
-    def next(self) -> Parcel | None:
+    def pop_next(self) -> InFlight | None:
         """The next message to send now, removed from those that wait; None where none may go."""
         if not self.waiting or self.closed or len(self.running) >= self._limit:
             return None
         return self.waiting.popleft()
 
-    def hear(self, ended: Ended) -> bool:
+    def record_result(self, ended: MessageOutcome) -> bool:
         """Learn from the end of an attempt; whether the lane was closed by it."""
         if ended.answered:
             self._failures = self._closings = 0
             self._closed_until = self._asked_until
             self._probing = self.closed
-        if not ended.ill:
+        if not ended.unhealthy:
             return False
         self._failed_at = time.monotonic()
         if self.closed:  # it was on its way before that: only a wish of its own is new
-            self._hear_wish(ended)
+            self._apply_retry_after(ended)
             return False
-        self._hear_failure()
-        self._hear_wish(ended)
-        asked = ended.pause is not None and self._failures < ILL
-        self.complaint = ASKED if asked else KEEPS_FAILING
+        self._record_failure()
+        self._apply_retry_after(ended)
+        asked = ended.pause is not None and self._failures < UNHEALTHY_AFTER
+        self.reason = ASKED if asked else KEEPS_FAILING
         return self.closed
 
-    def _hear_wish(self, ended: Ended) -> None:
+    def _apply_retry_after(self, ended: MessageOutcome) -> None:
         """Leave the destination alone for as long as it asks, whatever is known of it."""
         # A message waits as long as it was asked to; the others are tried before tomorrow.
         if pause := min(ended.pause or 0, LONGEST):
@@ -143,10 +143,10 @@ class Lane:
             self._asked_until = max(self._asked_until, until)
             self._close_until(self._asked_until)
 
-    def _hear_failure(self) -> None:
+    def _record_failure(self) -> None:
         """Count one more, and leave the destination alone where that is no accident."""
         self._failures += 1
-        if self._probing or self._failures >= ILL:
+        if self._probing or self._failures >= UNHEALTHY_AFTER:
             self._closings += 1
             draw = 0.5 + random.random() / 2  # noqa: S311
             pause = CLOSED.delay(self._closings, draw)

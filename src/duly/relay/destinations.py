@@ -5,33 +5,33 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from duly.relay.destination import AHEAD, Lane
-from duly.relay.in_flight import Parcel
+from duly.relay.destination import AHEAD, Destination
+from duly.relay.in_flight import InFlight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from duly.outbox.lease import LeasedMessage, Want
+    from duly.outbox.lease import DestinationDemand, LeasedMessage
     from duly.outbox.registry import Transport
     from duly.relay.settings import RelaySettings
 
 
-class Depot:
+class Destinations:
     """All lanes of a relay, and how much is in them."""
 
     def __init__(self, transports: Mapping[str, Transport], settings: RelaySettings) -> None:
         self._transports = transports
         self._settings = settings
-        self.lanes: dict[str, Lane] = {}
+        self.by_name: dict[str, Destination] = {}
         # Those of them that have something waiting here; and how much waits, and is on its way.
-        self._laden: dict[str, Lane] = {}
+        self._with_waiting: dict[str, Destination] = {}
         self._waiting = 0
-        self._on_the_way = 0
+        self._sending = 0
 
     @property
     def held(self) -> int:
         """How many messages this relay has."""
-        return self._waiting + self._on_the_way
+        return self._waiting + self._sending
 
     @property
     def room(self) -> int:
@@ -41,29 +41,29 @@ class Depot:
     @property
     def free(self) -> int:
         """How many more can be on their way."""
-        return self._settings.concurrency - self._on_the_way
+        return self._settings.concurrency - self._sending
 
-    def lane(self, destination: str) -> Lane:
+    def get_or_create(self, name: str) -> Destination:
         """The lane of a destination, a new one where there was none."""
-        lane = self.lanes.get(destination)
+        lane = self.by_name.get(name)
         if lane is None:
-            transport = self._transports.get(destination)
+            transport = self._transports.get(name)
             most = self._settings.per_destination if transport is None else transport.concurrency
-            lane = self.lanes[destination] = Lane(destination, most)
+            lane = self.by_name[name] = Destination(name, most)
         return lane
 
-    def forget_idle_lanes(self) -> None:
+    def forget_idle(self) -> None:
         """What nobody sends to any more must not fill the memory."""
-        idle = [name for name, lane in self.lanes.items() if lane.forgettable]
+        idle = [name for name, lane in self.by_name.items() if lane.forgettable]
         for name in idle:
-            del self.lanes[name]
+            del self.by_name[name]
 
-    def wants(self) -> list[Want]:
+    def wants(self) -> list[DestinationDemand]:
         """What to ask the database for."""
         left = self.room
-        lanes = [lane for lane in self.lanes.values() if lane.hungry]
+        lanes = [lane for lane in self.by_name.values() if lane.needs_fetch]
         random.shuffle(lanes)
-        wants: list[Want] = []
+        wants: list[DestinationDemand] = []
         for place, lane in enumerate(lanes):
             share = -(-left // (len(lanes) - place))  # an even share of what is left, rounded up
             want = lane.want(share)
@@ -72,54 +72,56 @@ class Depot:
                 left -= want.room
         return wants
 
-    def took(self, wants: Sequence[Want], leases: Sequence[LeasedMessage], asked: float) -> None:
+    def record_batch(
+        self, wants: Sequence[DestinationDemand], leases: Sequence[LeasedMessage], asked_at: float
+    ) -> None:
         """Messages were leased: each waits in its lane until it may go."""
         found: dict[str, list[LeasedMessage]] = {}
         for leased in leases:
             found.setdefault(leased.destination, []).append(leased)
         for want in wants:
-            lane, mine = self.lanes[want.destination], found.get(want.destination, [])
-            lane.took(want.room, mine)
+            lane, mine = self.by_name[want.destination], found.get(want.destination, [])
+            lane.record_batch(want.room, mine)
             if mine:
-                lane.waiting.extend(Parcel(leased, asked) for leased in mine)
-                self._laden[lane.destination] = lane
+                lane.waiting.extend(InFlight(leased, asked_at) for leased in mine)
+                self._with_waiting[lane.name] = lane
         self._waiting += len(leases)
 
-    def laden(self) -> list[Lane]:
+    def with_waiting(self) -> list[Destination]:
         """The lanes in which something waits."""
-        return list(self._laden.values())
+        return list(self._with_waiting.values())
 
-    def next(self, lane: Lane) -> Parcel | None:
+    def pop_next(self, destination: Destination) -> InFlight | None:
         """The next message to send there now, which waits no more; None where none may go."""
-        parcel = lane.next()
+        parcel = destination.pop_next()
         if parcel is not None:
-            self._unloaded(lane)
+            self._count_popped(destination)
         return parcel
 
-    def emptied(self, lane: Lane) -> Iterator[Parcel]:
+    def pop_all(self, destination: Destination) -> Iterator[InFlight]:
         """Everything that waits there, and waits no more."""
-        while lane.waiting:
-            parcel = lane.waiting.popleft()
-            self._unloaded(lane)
+        while destination.waiting:
+            parcel = destination.waiting.popleft()
+            self._count_popped(destination)
             yield parcel
 
-    def _unloaded(self, lane: Lane) -> None:
+    def _count_popped(self, destination: Destination) -> None:
         """One less waits there."""
         self._waiting -= 1
-        if not lane.waiting:
-            self._laden.pop(lane.destination, None)
+        if not destination.waiting:
+            self._with_waiting.pop(destination.name, None)
 
-    def went(self, lane: Lane, parcel: Parcel) -> None:
+    def mark_sending(self, destination: Destination, in_flight: InFlight) -> None:
         """It is on its way."""
-        lane.running.add(parcel)
-        self._on_the_way += 1
+        destination.running.add(in_flight)
+        self._sending += 1
 
-    def left(self, lane: Lane, parcel: Parcel) -> None:
+    def mark_ended(self, destination: Destination, in_flight: InFlight) -> None:
         """It is not on its way any more."""
-        if parcel in lane.running:
-            lane.running.discard(parcel)
-            self._on_the_way -= 1
+        if in_flight in destination.running:
+            destination.running.discard(in_flight)
+            self._sending -= 1
 
-    def running(self) -> list[Parcel]:
+    def list_running(self) -> list[InFlight]:
         """Everything that is on its way."""
-        return [parcel for lane in self.lanes.values() for parcel in lane.running]
+        return [parcel for lane in self.by_name.values() for parcel in lane.running]

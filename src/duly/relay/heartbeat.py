@@ -27,30 +27,30 @@ PAUSE, AGAIN = 15.0, 1.0
 BELIEVED = 60.0
 
 
-class Heartbeat:
+class RelayHeartbeat:
     """Says that one relay is alive."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._id = new_id()
-        self._beaten = False
+        self._has_beaten = False
 
     async def run(self) -> None:
         """Beat for as long as the relay runs."""
         while True:
             try:
-                await self._runner.run_single(self._beat, wait=WAIT)
+                await self._runner.run_autocommit(self._beat, wait=WAIT)
             except DulyError as problem:
                 logger.debug("the heartbeat of this relay was not written: %s", problem)
                 await asyncio.sleep(AGAIN)
             else:
-                self._beaten = True
+                self._has_beaten = True
                 await asyncio.sleep(PAUSE)
 
     async def end(self) -> None:
         """Say that the relay ends; nothing where it never began."""
-        if self._beaten:
-            await self._runner.run_single(self._leave, wait=WAIT)
+        if self._has_beaten:
+            await self._runner.run_autocommit(self._leave, wait=WAIT)
 
     async def _beat(self, session: Session) -> None:
         await session.rows(

@@ -9,29 +9,31 @@ if TYPE_CHECKING:
     import asyncio
 
     from duly.outbox.lease import LeasedMessage
-    from duly.outbox.outcome import Ended
+    from duly.outbox.outcome import MessageOutcome
 
 
-class Parcel:
+class InFlight:
     """What this process knows of a message that it leased."""
 
-    __slots__ = ("asked", "begun", "ended", "leased", "task")
+    __slots__ = ("ended", "lease_asked_at", "leased", "started_at", "task")
 
-    def __init__(self, leased: LeasedMessage, asked: float) -> None:
+    def __init__(self, leased: LeasedMessage, lease_asked_at: float) -> None:
         self.leased = leased
         # When the lease was asked for, by a clock that never jumps: it began later, or then.
-        self.asked = asked
-        self.begun: float | None = None
+        self.lease_asked_at = lease_asked_at
+        self.started_at: float | None = None
         # How it ended, once somebody has decided so: the receiver, a timeout, the end of the relay.
-        self.ended: Ended | None = None
+        self.ended: MessageOutcome | None = None
         self.task: asyncio.Task[None] | None = None
 
     @property
-    def ran(self) -> int:
+    def elapsed(self) -> int:
         """For how many microseconds it has been on its way."""
-        return 0 if self.begun is None else int((time.monotonic() - self.begun) * 1_000_000)
+        return (
+            0 if self.started_at is None else int((time.monotonic() - self.started_at) * 1_000_000)
+        )
 
     @property
-    def resent(self) -> bool:
+    def may_have_arrived(self) -> bool:
         """Whether it may have arrived before."""
         return self.leased.attempts + self.leased.rescues > 0

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import DulyError, Held, StoreUnavailable
 from duly.relay.dispatcher import Dispatcher
-from duly.relay.fetcher import LATEST, Taker
-from duly.relay.heartbeat import Heartbeat
-from duly.relay.poller import Lookout
+from duly.relay.fetcher import LATEST, MessageFetcher
+from duly.relay.heartbeat import RelayHeartbeat
+from duly.relay.poller import Poller
 from duly.relay.rescue import Rescuer
 from duly.relay.sender import Sender
-from duly.service.maintenance import counting, pruning
-from duly.stores.shielding import end_surely, surely
+from duly.service.maintenance import flush_counters_periodically, prune_periodically
+from duly.stores.shielding import cancel_until_done, shield_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from duly.relay.dependencies import RelayParts
+    from duly.relay.dependencies import RelayDependencies
     from duly.relay.settings import RelaySettings
     from duly.relay.stats import Relayed
     from duly.service.service_thread import Until
@@ -38,22 +38,22 @@ class Relay:
     """One process's share of the sending, in one event loop."""
 
     def __init__(
-        self, parts: RelayParts, settings: RelaySettings, sender: Sender | None = None
+        self, dependencies: RelayDependencies, settings: RelaySettings, sender: Sender | None = None
     ) -> None:
-        self._runner = parts.store.awaited
-        self._bell = parts.bell
+        self._runner = dependencies.store.awaited
+        self._wakeup = dependencies.wakeup
         self._grace = settings.grace.total_seconds()
         # Tests have one that only remembers what it was given.
-        self._sender = Sender(parts.outgoing) if sender is None else sender
+        self._sender = Sender(dependencies.outgoing) if sender is None else sender
         self._dispatcher = Dispatcher(
-            parts, settings, self._sender, stirred=self._stir, stop=self._stop
+            dependencies, settings, self._sender, on_progress=self._wake_fetcher, stop=self._stop
         )
         self._rescuer = Rescuer(self._runner, self.relayed)
-        self._lookout = Lookout(parts, settings, self._dispatcher.depot, self._rescuer)
-        self._taker = Taker(parts, self._lookout, self._dispatcher)
-        self._heartbeat = Heartbeat(self._runner)
-        self._hurried = False
-        self._failed: BaseException | None = None
+        self._poller = Poller(dependencies, settings, self._dispatcher.destinations, self._rescuer)
+        self._fetcher = MessageFetcher(dependencies, self._poller, self._dispatcher)
+        self._heartbeat = RelayHeartbeat(self._runner)
+        self._stopping_now = False
+        self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -63,30 +63,30 @@ class Relay:
 
     def stop(self) -> None:
         """Take no more messages, and end when those on their way are through. From any thread."""
-        self._from_outside(self._stop)
+        self._call_in_loop(self._stop)
 
     def stop_now(self) -> None:
         """Give back what is on its way, and end. From any thread."""
-        self._hurried = True
+        self._stopping_now = True
         self.stop()
 
     def wake(self) -> None:
         """Look for messages now. From any thread."""
-        if not self._lookout.rung:
-            self._from_outside(self._ring)
+        if not self._poller.notified:
+            self._call_in_loop(self._notify_poller)
 
     def _stop(self) -> None:
-        self._taker.stopping.set()
-        self._stir()
+        self._fetcher.stopping.set()
+        self._wake_fetcher()
 
-    def _ring(self) -> None:
-        self._lookout.ring()
-        self._stir()
+    def _notify_poller(self) -> None:
+        self._poller.notify()
+        self._wake_fetcher()
 
-    def _stir(self) -> None:
-        self._taker.stirred.set()
+    def _wake_fetcher(self) -> None:
+        self._fetcher.wake_event.set()
 
-    def _from_outside(self, call: Callable[[], None]) -> None:
+    def _call_in_loop(self, call: Callable[[], None]) -> None:
         if self._loop is None:  # it has not begun, and nobody else touches it
             call()
             return
@@ -98,22 +98,22 @@ class Relay:
     async def run(self, until: Until = "stopped") -> Relayed:
         """Send until there is nothing to send now, or until told to stop."""
         self._loop = asyncio.get_running_loop()
-        self._bell.add(self.wake)
+        self._wakeup.add_listener(self.wake)
         helpers = [self._loop.create_task(work) for work in self._helpers(until)]
         for helper in helpers:
-            helper.add_done_callback(self._hear_helper)
+            helper.add_done_callback(self._on_helper_done)
         try:
             await asyncio.to_thread(self._sender.prepare)
-            if await self._patiently():
-                await self._taker.run(until)
+            if await self._retry_until_started():
+                await self._fetcher.run(until)
             await self._drain()
         except BaseException:  # cancelled, or worse: what is held is given back
-            await surely(self._dispatcher.abandon())
+            await shield_to_end(self._dispatcher.abandon())
             raise
         finally:
-            await surely(self._end(helpers))
-        if self._failed is not None:
-            raise self._failed
+            await shield_to_end(self._end(helpers))
+        if self._failure is not None:
+            raise self._failure
         return self.relayed
 
     def _helpers(self, until: Until) -> list[Coroutine[Any, Any, None]]:
@@ -121,23 +121,23 @@ class Relay:
 
         A relay that ends by itself has no heartbeat: messages that are staged later wait again.
         """
-        pause = min(self._dispatcher.term.seconds / 4, RESCUING)
+        pause = min(self._dispatcher.lease_clock.seconds / 4, RESCUING)
         return [
             *([self._heartbeat.run()] if until == "stopped" else []),
-            self._rescuer.run(lambda: self._lookout.patience(pause)),
-            counting(self._runner, self.relayed),
-            pruning(self._runner),
+            self._rescuer.run(lambda: self._poller.pause_between_polls(pause)),
+            flush_counters_periodically(self._runner, self.relayed),
+            prune_periodically(self._runner),
         ]
 
-    def _hear_helper(self, helper: asyncio.Task[None]) -> None:
+    def _on_helper_done(self, helper: asyncio.Task[None]) -> None:
         """What goes on beside the work must not end in silence."""
         problem = None if helper.cancelled() else helper.exception()
         if problem is not None:
             logger.critical("a part of this relay failed, it ends: %r", problem)
-            self._failed = problem
+            self._failure = problem
             self._stop()
 
-    async def _patiently(self) -> bool:
+    async def _retry_until_started(self) -> bool:
         """Begin although the database is busy or restarting just now, but not if it stays away.
 
         Returns whether it has begun: one that is told to stop before that owes nothing to anybody.
@@ -147,12 +147,12 @@ class Relay:
             try:
                 await self._rescuer.rescue_now()
             except (Held, StoreUnavailable) as problem:
-                if self._taker.stopping.is_set():
+                if self._fetcher.stopping.is_set():
                     return False
                 if time.monotonic() > until:
                     raise
                 logger.warning("the relay cannot begin yet, trying again: %s", problem)
-                await self._taker.nap(LATEST)
+                await self._fetcher.sleep_until_woken(LATEST)
             else:
                 return True
 
@@ -161,15 +161,19 @@ class Relay:
         until = time.monotonic() + self._grace
         dispatcher = self._dispatcher
         dispatcher.release_unstarted()
-        while dispatcher.depot.running() and not self._hurried and time.monotonic() < until:
-            self._taker.stirred.clear()
-            await self._taker.nap(WATCH)
-        left = 0.0 if self._hurried else max(until - time.monotonic(), 0.0)
+        while (
+            dispatcher.destinations.list_running()
+            and not self._stopping_now
+            and time.monotonic() < until
+        ):
+            self._fetcher.wake_event.clear()
+            await self._fetcher.sleep_until_woken(WATCH)
+        left = 0.0 if self._stopping_now else max(until - time.monotonic(), 0.0)
         await dispatcher.abandon(left)
 
     async def _end(self, helpers: Sequence[asyncio.Task[None]]) -> None:
-        self._bell.remove(self.wake)
-        await end_surely(helpers)
+        self._wakeup.remove_listener(self.wake)
+        await cancel_until_done(helpers)
         await self._sender.close()
         try:
             await self.relayed.flush(self._runner)

@@ -30,7 +30,7 @@ class Rescuer:
     async def rescue_now(self) -> None:
         """Take back every lease that has run out."""
         while True:
-            rows = await self._runner.run_single(rescue, wait=WAIT)
+            rows = await self._runner.run_autocommit(rescue, wait=WAIT)
             for row in rows:
                 self._relayed.count_rescued(row["destination"])
                 told = logger.error if row["state"] == "dead" else logger.warning

@@ -19,17 +19,17 @@ from duly.outbox.egress import EgressRefused
 from duly.outbox.message import message_of
 from duly.outbox.outcome import Answered, Stuck, Unreached, Unsendable, Unsigned
 from duly.outbox.registry import is_web
-from duly.service.threads import on_thread
+from duly.service.threads import run_on_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     import httpx
 
-    from duly.http_client.async_transport import AsyncGuarded
+    from duly.http_client.async_transport import AsyncGuardedTransport
     from duly.outbox.lease import LeasedMessage
     from duly.outbox.message import Message
-    from duly.outbox.registry import Outgoing, Transport
+    from duly.outbox.registry import OutboxRegistry, Transport
 
 logger = logging.getLogger("duly")
 T = TypeVar("T")
@@ -45,7 +45,7 @@ READING = 2.0
 MOST_ADDRESSES = 256
 
 
-def agent() -> str:
+def user_agent() -> str:
     """How the relay introduces itself."""
     try:
         return f"duly/{version('duly')}"
@@ -53,7 +53,7 @@ def agent() -> str:
         return "duly"
 
 
-def rooted(problem: BaseException) -> str:
+def root_cause(problem: BaseException) -> str:
     """What went wrong at the bottom: the system's own words, where there are any."""
     at: BaseException | None = problem
     while at is not None:
@@ -64,20 +64,20 @@ def rooted(problem: BaseException) -> str:
 
 
 @dataclass(slots=True)
-class Calling:
+class ThreadCall:
     """A call on a thread: whether it has ended, and whether nobody waits for it any more."""
 
     ended: bool = False
-    left: bool = False
+    abandoned: bool = False
 
 
 class Sender:
     """Sends messages, in one event loop."""
 
-    def __init__(self, outgoing: Outgoing) -> None:
+    def __init__(self, outgoing: OutboxRegistry) -> None:
         self._outgoing = outgoing
-        self._guarded: AsyncGuarded | None = None
-        self._agent = agent()
+        self._guarded: AsyncGuardedTransport | None = None
+        self._agent = user_agent()
         self._addresses: dict[str, httpx.URL] = {}
         # Calls that were given up, and whose threads have not come back.
         self._hung: Counter[str] = Counter()
@@ -86,7 +86,7 @@ class Sender:
     def prepare(self) -> None:
         """Load what sending by HTTP needs, on a thread: it takes a while, and nobody waits yet."""
         try:
-            self._transport()
+            self._http_transport()
         except ImportError:  # told where a message needs it
             return
 
@@ -107,43 +107,43 @@ class Sender:
         try:
             async with bound:
                 if is_web(leased.destination):
-                    await self._by_http(leased, message, bound)
+                    await self._send_by_http(leased, message, bound)
                 else:
-                    await self._by_transport(leased.destination, message)
+                    await self._send_by_transport(leased.destination, message)
         except TimeoutError as problem:
             if not bound.expired():  # the transport's own
                 raise
             raise Unreached(f"there was no answer within {limit:.3g} seconds") from problem
 
-    async def _by_http(
+    async def _send_by_http(
         self, leased: LeasedMessage, message: Message, bound: asyncio.Timeout
     ) -> None:
         try:
             import httpx
         except ImportError as problem:
             raise Unsendable(str(needs_http("sending by HTTP"))) from problem
-        self._refuse_here(message)
+        self._check_egress(message)
         headers = httpx.Headers({"User-Agent": self._agent})
         headers.update(message.headers)
         headers["Idempotency-Key"] = message.key
         headers.update(await self._signature(leased, message))
         try:
-            url = self._parsed(message.url)
+            url = self._parse_url(message.url)
             request = httpx.Request(message.method, url, headers=headers, content=message.body)
-            response = await self._transport().handle_async_request(request)
+            response = await self._http_transport().handle_async_request(request)
         except httpx.InvalidURL as problem:
             raise EgressRefused(f"this is no URL: {problem}") from problem
         except httpx.LocalProtocolError as problem:  # nothing was sent: it says nothing of them
             raise Unsigned(f"this request cannot be written: {problem}") from problem
         except httpx.TransportError as problem:
-            raise Unreached(f"{type(problem).__name__}: {rooted(problem)}") from problem
+            raise Unreached(f"{type(problem).__name__}: {root_cause(problem)}") from problem
         bound.reschedule(None)  # the status is known, and the rest has a bound of its own
-        await self._read(response)
+        await self._drain_response(response)
         if not response.is_success:
             told = response.headers
             raise Answered(response.status_code, told.get("retry-after"), told.get("location"))
 
-    def _parsed(self, url: str) -> httpx.URL:
+    def _parse_url(self, url: str) -> httpx.URL:
         """An address as httpx has it; messages go to the same few, and reading one is dear."""
         import httpx
 
@@ -154,7 +154,7 @@ class Sender:
             found = self._addresses[url] = httpx.URL(url)
         return found
 
-    def _refuse_here(self, message: Message) -> None:
+    def _check_egress(self, message: Message) -> None:
         """What the process that staged it has allowed, and this one has not: another may send it.
 
         A deploy goes from process to process. Where a name leads is checked when it is dialled.
@@ -164,7 +164,7 @@ class Sender:
         except EgressRefused as problem:
             raise Unsendable(str(problem)) from problem
 
-    async def _read(self, response: Any) -> None:
+    async def _drain_response(self, response: Any) -> None:
         """Read the answer to its end, so that the connection can be used again; or give it up.
 
         The status has said all there is to say: a body that breaks or drips changes nothing.
@@ -196,21 +196,23 @@ class Sender:
             if not signer.blocks:
                 return signer.headers(message)
             name = f"signer {leased.signer}"
-            return await self._counted(name, MOST_SIGNING, lambda: signer.headers(message))
+            return await self._call_on_thread(name, MOST_SIGNING, lambda: signer.headers(message))
         except Stuck:
             raise
         except Exception as problem:  # it is the user's, or its key is over
             raise Unsigned(f"the signer {leased.signer} failed: {problem}") from problem
 
-    def _transport(self) -> AsyncGuarded:
+    def _http_transport(self) -> AsyncGuardedTransport:
         if self._guarded is None:
-            from duly.http_client.async_transport import AsyncGuarded
+            from duly.http_client.async_transport import AsyncGuardedTransport
 
             # How much of an answer is read is decided here, and nothing of it is unpacked.
-            self._guarded = AsyncGuarded(self._outgoing.egress, limit=sys.maxsize, unpacked=False)
+            self._guarded = AsyncGuardedTransport(
+                self._outgoing.egress, limit=sys.maxsize, unpacked=False
+            )
         return self._guarded
 
-    async def _by_transport(self, name: str, message: Message) -> None:
+    async def _send_by_transport(self, name: str, message: Message) -> None:
         transport = self._outgoing.transports.get(name)
         if transport is None:
             raise Unsendable(
@@ -219,7 +221,7 @@ class Sender:
         offered = {"message": message, "key": message.key}
         wanted = {one: offered[one] for one in transport.wants}
         try:
-            answer = await self._called(transport, wanted)
+            answer = await self._call_transport(transport, wanted)
         except NotYet as problem:
             answer = problem
         refuse_unawaited(answer, f"transport {name}")
@@ -230,38 +232,40 @@ class Sender:
         if isinstance(answer, type) and issubclass(answer, Outcome):
             raise Misuse(f"transport {name} returned the class {answer.__name__}: call it")
 
-    async def _called(self, transport: Transport, wanted: dict[str, object]) -> object:
+    async def _call_transport(self, transport: Transport, wanted: dict[str, object]) -> object:
         """What a transport returns; one that blocks runs on a thread of its own."""
-        if transport.colour == "async":
-            return await left_behind(transport.call(**wanted))
+        if transport.mode == "async":
+            return await await_or_abandon(transport.call(**wanted))
         name = f"transport {transport.name}"
-        return await self._counted(name, transport.concurrency, lambda: transport.call(**wanted))
+        return await self._call_on_thread(
+            name, transport.concurrency, lambda: transport.call(**wanted)
+        )
 
-    def hung(self, destination: str) -> int:
+    def count_hung(self, destination: str) -> int:
         """How many calls of a transport were given up and have not come back."""
         return self._hung.get(f"transport {destination}", 0)
 
-    async def _counted(self, name: str, most: int, call: Callable[[], T]) -> T:
+    async def _call_on_thread(self, name: str, most: int, call: Callable[[], T]) -> T:
         """What a call that blocks returns; refused where too many of its kind hang."""
         with self._lock:
             if self._hung[name] >= most:
                 raise Stuck(f"{self._hung[name]} earlier calls of {name} hang")
-        state = Calling()
+        state = ThreadCall()
 
-        def counted() -> T:
+        def call_and_count() -> T:
             try:
                 return call()
             finally:
                 with self._lock:
                     state.ended = True
-                    self._hung[name] -= state.left
+                    self._hung[name] -= state.abandoned
 
         try:
-            return await on_thread(counted)
+            return await run_on_thread(call_and_count)
         except asyncio.CancelledError:
             with self._lock:
-                state.left = not state.ended
-                self._hung[name] += state.left
+                state.abandoned = not state.ended
+                self._hung[name] += state.abandoned
             raise
 
     async def close(self) -> None:
@@ -270,9 +274,9 @@ class Sender:
             await self._guarded.aclose()
 
 
-async def left_behind(call: Coroutine[Any, Any, object]) -> object:
+async def await_or_abandon(call: Coroutine[Any, Any, object]) -> object:
     """What a coroutine returns; it is not waited for if it does not let itself be cancelled."""
-    task = asyncio.ensure_future(contained(call))
+    task = asyncio.ensure_future(contain_system_exit(call))
     task.add_done_callback(lambda done: done.cancelled() or done.exception())  # it was seen
     try:
         await asyncio.wait({task})
@@ -283,7 +287,7 @@ async def left_behind(call: Coroutine[Any, Any, object]) -> object:
     return task.result()
 
 
-async def contained(call: Coroutine[Any, Any, object]) -> object:
+async def contain_system_exit(call: Coroutine[Any, Any, object]) -> object:
     """The same, where ``sys.exit()`` is a failure of the call and not the end of the event loop."""
     try:
         return await call

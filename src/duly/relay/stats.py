@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.core.exports import export
-from duly.core.failures import reason
-from duly.inbox.counters import Tally, flush
+from duly.core.failures import failure_reason
+from duly.inbox.counters import PendingCounters, flush
 
 if TYPE_CHECKING:
     from duly.core.session import Runner
-    from duly.outbox.outcome import Ended
-    from duly.relay.in_flight import Parcel
+    from duly.outbox.outcome import MessageOutcome
+    from duly.relay.in_flight import InFlight
 
 logger = logging.getLogger("duly")
 # A line for each message, as the access log has one for each delivery.
-told = logging.getLogger("duly.relay")
+relay_log = logging.getLogger("duly.relay")
 
 
 @export
@@ -42,15 +42,15 @@ class Relayed:
     lost: int = 0
     rescued: int = 0
     stuck: bool = False
-    _tally: Tally = field(default_factory=Tally, repr=False, compare=False)
+    _tally: PendingCounters = field(default_factory=PendingCounters, repr=False, compare=False)
 
-    def begin(self, parcel: Parcel) -> None:
+    def begin(self, parcel: InFlight) -> None:
         """Count an attempt that begins."""
-        if parcel.resent:
+        if parcel.may_have_arrived:
             self.resent += 1
             self._tally.count(parcel.leased.destination, "message_resent")
 
-    def count(self, parcel: Parcel, ended: Ended, *, held: bool) -> None:
+    def count(self, parcel: InFlight, ended: MessageOutcome, *, held: bool) -> None:
         """Count one attempt that has ended, and tell of what a person should know."""
         leased = parcel.leased
         if not held:
@@ -62,11 +62,11 @@ class Relayed:
             )
         elif ended.kind == "sent":
             self.sent += 1
-            told.info(
+            relay_log.info(
                 "sent %s to %s in %.1f ms, attempt %d",
                 leased.id,
                 leased.destination,
-                parcel.ran / 1000,
+                parcel.elapsed / 1000,
                 leased.attempts + leased.rescues + 1,
             )
         elif ended.kind == "dead":
@@ -76,19 +76,19 @@ class Relayed:
                 "more",
                 leased.id,
                 leased.destination,
-                leased.attempts + ended.burnt,
+                leased.attempts + ended.attempts_used,
                 leased.max_attempts,
-                reason(ended.error),
+                failure_reason(ended.error),
             )
         else:
             self.again += 1
-            if ended.error is not None and not ended.burnt:
+            if ended.error is not None and not ended.attempts_used:
                 logger.warning(
                     "message %s to %s cannot be sent from here, again in %.1f s: %s",
                     leased.id,
                     leased.destination,
                     ended.delay / 1_000_000,
-                    reason(ended.error),
+                    failure_reason(ended.error),
                 )
             elif ended.error is not None:
                 logger.warning(
@@ -98,7 +98,7 @@ class Relayed:
                     leased.attempts + 1,
                     leased.max_attempts,
                     ended.delay / 1_000_000,
-                    reason(ended.error),
+                    failure_reason(ended.error),
                 )
         self._tally.count(leased.destination, f"message_{ended.kind if held else 'lost'}")
 
@@ -109,7 +109,7 @@ class Relayed:
 
     async def flush(self, runner: Runner) -> None:
         """Write the counters; what cannot be written now is kept for the next time."""
-        tally, self._tally = self._tally, Tally()
+        tally, self._tally = self._tally, PendingCounters()
         if not tally:
             return
         try:

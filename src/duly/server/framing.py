@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from duly.receiver.responses import Fault, refusal
+from duly.receiver.responses import Fault, refusal_reply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,15 +28,17 @@ CLOSE: Final = {"connection": "close"}
 # Protocols that the parser reads as if they were HTTP, and does not tell from it.
 FOREIGN: Final = (b"RTSP/", b"ICE/")
 
-MALFORMED: Final = refusal(Fault.MALFORMED, "this is not a request of HTTP/1.1", CLOSE)
-TUNNEL: Final = refusal(Fault.NOT_IMPLEMENTED, "this server opens no tunnels", {})
-VERSION: Final = refusal(Fault.MALFORMED, "only HTTP/1.0 and HTTP/1.1 are served here", CLOSE)
-ONE_HOST: Final = refusal(Fault.MALFORMED, "a request must have one Host header", CLOSE)
-ODD_HOST: Final = refusal(Fault.MALFORMED, "Host is not the name of a host", CLOSE)
-NO_CHUNKS: Final = refusal(
+MALFORMED: Final = refusal_reply(Fault.MALFORMED, "this is not a request of HTTP/1.1", CLOSE)
+TUNNEL: Final = refusal_reply(Fault.NOT_IMPLEMENTED, "this server opens no tunnels", {})
+VERSION: Final = refusal_reply(Fault.MALFORMED, "only HTTP/1.0 and HTTP/1.1 are served here", CLOSE)
+ONE_HOST: Final = refusal_reply(Fault.MALFORMED, "a request must have one Host header", CLOSE)
+ODD_HOST: Final = refusal_reply(Fault.MALFORMED, "Host is not the name of a host", CLOSE)
+NO_CHUNKS: Final = refusal_reply(
     Fault.MALFORMED, "a Transfer-Encoding must end with chunked, and needs HTTP/1.1", CLOSE
 )
-CODING: Final = refusal(Fault.NOT_IMPLEMENTED, "no Transfer-Encoding but chunked is read here", {})
+CODING: Final = refusal_reply(
+    Fault.NOT_IMPLEMENTED, "no Transfer-Encoding but chunked is read here", {}
+)
 
 
 def find_fault(method: bytes, version: str, headers: Headers) -> Reply | None:

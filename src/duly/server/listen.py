@@ -12,7 +12,7 @@ from duly.server.settings import BACKLOG
 from duly.server.shutdown import PASSED, PASSED_COUNT, PASSED_TO
 
 if TYPE_CHECKING:
-    from duly.server.settings import Settings
+    from duly.server.settings import ServerSettings
 
 REMEDIES = {
     errno.EADDRINUSE: "is in use: end the other program, or choose another with --port (0 = any)",
@@ -25,9 +25,9 @@ class CannotListen(DulyError):
     """The address cannot be had; the message says why, and what to do."""
 
 
-def listening(settings: Settings) -> socket.socket:
+def open_listener(settings: ServerSettings) -> socket.socket:
     """Bind and listen; connections queue from here on."""
-    handed = passed()
+    handed = inherited_socket()
     if handed is not None:
         return handed
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
@@ -40,7 +40,7 @@ def listening(settings: Settings) -> socket.socket:
         raise CannotListen(f"port {settings.port} of {settings.host} {told}") from None
 
 
-def passed() -> socket.socket | None:
+def inherited_socket() -> socket.socket | None:
     """The socket that whoever started this process listens on already, and hands over."""
     meant = os.environ.pop(PASSED_TO, ""), os.environ.pop(PASSED_COUNT, "")
     if meant != (str(os.getpid()), "1"):
@@ -58,6 +58,6 @@ def base_url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def reachable(host: str) -> str:
+def reachable_host(host: str) -> str:
     """A host that leads here from this machine."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # named, not bound

@@ -31,7 +31,7 @@ GREEN, YELLOW, RED, GREY, PLAIN = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[90m"
 COLOURS = {"WARNING": YELLOW, "ERROR": RED, "CRITICAL": RED, "DEBUG": GREY}
 
 
-class Request(NamedTuple):
+class AccessRecord(NamedTuple):
     """What the edge says of a request that was answered, in the order in which it says it."""
 
     method: str
@@ -42,15 +42,19 @@ class Request(NamedTuple):
     milliseconds: float
 
 
-def request_of(record: logging.LogRecord) -> Request | None:
+def access_record_of(record: logging.LogRecord) -> AccessRecord | None:
     """The request that a line of the access log is about."""
     told = record.args
-    if record.name != ACCESS or not isinstance(told, tuple) or len(told) != len(Request._fields):
+    if (
+        record.name != ACCESS
+        or not isinstance(told, tuple)
+        or len(told) != len(AccessRecord._fields)
+    ):
         return None
-    return Request(*told)  # type: ignore[arg-type]  # objects, as logging declares them
+    return AccessRecord(*told)  # type: ignore[arg-type]  # objects, as logging declares them
 
 
-class Form(logging.Formatter):
+class LogFormatter(logging.Formatter):
     """One record as text in which no secret stands."""
 
     def __init__(self) -> None:
@@ -70,7 +74,7 @@ class Form(logging.Formatter):
 
     def head(self, record: logging.LogRecord) -> str:
         """What stands before the message."""
-        return f"{moment(record)} {record.levelname} {record.name} "
+        return f"{utc_timestamp(record)} {record.levelname} {record.name} "
 
     def with_traceback(self, record: logging.LogRecord) -> str:
         """The message, and below it where an error came from; others may have written in both."""
@@ -79,12 +83,12 @@ class Form(logging.Formatter):
         return printable(told)
 
 
-class Terminal(Form):
+class TerminalFormatter(LogFormatter):
     """For a person who watches: the time of day, and what matters in colour."""
 
     def entry(self, record: logging.LogRecord) -> str:
         """Columns for requests, a coloured level for anything else."""
-        request = request_of(record)
+        request = access_record_of(record)
         clock = f"{GREY}{datetime.fromtimestamp(record.created):%H:%M:%S}{PLAIN}"
         if request is None:
             colour = COLOURS.get(record.levelname, GREEN)
@@ -97,22 +101,22 @@ class Terminal(Form):
         )
 
 
-class Objects(Form):
+class JsonFormatter(LogFormatter):
     """For programs: one JSON object a line, its members named."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The object; texts are made safe one by one, so that it stays an object."""
-        return json.dumps(self.safe(self.members(record)), default=str)
+        return json.dumps(self.hide_secrets(self.members(record)), default=str)
 
     def members(self, record: logging.LogRecord) -> dict[str, Any]:
         """What is known of it."""
         told: dict[str, Any] = {
-            "time": moment(record),
+            "time": utc_timestamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "process": record.process,
         }
-        request = request_of(record)
+        request = access_record_of(record)
         if request is not None:
             return {
                 **told,
@@ -126,12 +130,12 @@ class Objects(Form):
             told["traceback"] = self.formatException(record.exc_info)
         return told
 
-    def safe(self, value: Any) -> Any:
+    def hide_secrets(self, value: Any) -> Any:
         """A value in which no secret stands."""
         if isinstance(value, dict):
-            return {name: self.safe(one) for name, one in value.items()}
+            return {name: self.hide_secrets(one) for name, one in value.items()}
         if isinstance(value, list):
-            return [self.safe(one) for one in value]
+            return [self.hide_secrets(one) for one in value]
         if not isinstance(value, str):
             return value
         text = without_passwords(value)
@@ -140,7 +144,7 @@ class Objects(Form):
         return text
 
 
-class SeldomPool(logging.Filter):
+class PoolLogThrottle(logging.Filter):
     """Lets each warning of a connection pool through once a minute, with how often it came.
 
     A pool warns of every connection that it loses and of every attempt to replace it: in an outage
@@ -149,7 +153,7 @@ class SeldomPool(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: dict[object, tuple[float, int]] = {}
+        self._last_logged: dict[object, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is logged; one that is says how many were not."""
@@ -159,25 +163,31 @@ class SeldomPool(logging.Filter):
         # The name of the pool is text. Some warnings name a connection instead, a new one each.
         subject = (record.msg, first if isinstance(first, str) else None)
         now = time.monotonic()
-        said, hidden = self._said.get(subject, (None, 0))
+        said, hidden = self._last_logged.get(subject, (None, 0))
         if said is not None and now - said < POOL_PAUSE:
-            self._said[subject] = (said, hidden + 1)
+            self._last_logged[subject] = (said, hidden + 1)
             return False
-        self._said[subject] = (now, 0)
+        self._last_logged[subject] = (now, 0)
         if hidden:
             record.msg, record.args = f"{record.getMessage()} (and {hidden} times before)", ()
         return True
 
 
-def moment(record: logging.LogRecord) -> str:
+def utc_timestamp(record: logging.LogRecord) -> str:
     """The time of a record, for machines in any time zone."""
     told = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
     return told.replace("+00:00", "Z")
 
 
-def begin_log(*, level: str, objects: bool, access: bool = True) -> Form:
+def configure_logging(*, level: str, as_json: bool, access: bool = True) -> LogFormatter:
     """Send everything that is logged to stderr, before the application is imported."""
-    form = Objects() if objects else Terminal() if sys.stderr.isatty() else Form()
+    form = (
+        JsonFormatter()
+        if as_json
+        else TerminalFormatter()
+        if sys.stderr.isatty()
+        else LogFormatter()
+    )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(form)
     number = logging.getLevelNamesMapping()[level.upper()]
@@ -188,9 +198,9 @@ def begin_log(*, level: str, objects: bool, access: bool = True) -> Form:
     beneath = number if number < logging.INFO else max(number, logging.WARNING)
     logging.getLogger("uvicorn").setLevel(beneath)
     pool = logging.getLogger(POOL)
-    for known in [one for one in pool.filters if isinstance(one, SeldomPool)]:
+    for known in [one for one in pool.filters if isinstance(one, PoolLogThrottle)]:
         pool.removeFilter(known)
-    pool.addFilter(SeldomPool())
+    pool.addFilter(PoolLogThrottle())
     if not access:
         logging.getLogger(ACCESS).setLevel(logging.CRITICAL)
     return form

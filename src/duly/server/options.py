@@ -29,14 +29,14 @@ def add_concurrency(parser: argparse.ArgumentParser) -> None:
     """How many jobs run."""
     parser.add_argument(
         "--concurrency",
-        type=whole("a number of jobs", 1, MOST_AT_ONCE),
+        type=whole_number("a number of jobs", 1, MOST_AT_ONCE),
         default=CONCURRENCY,
         metavar="N",
         help=f"how many jobs of each queue run at the same time (default {CONCURRENCY})",
     )
 
 
-def whole(what: str, least: int, most: int) -> Callable[[str], int]:
+def whole_number(what: str, least: int, most: int) -> Callable[[str], int]:
     """A whole number within bounds, for argparse."""
 
     def number(text: str) -> int:

@@ -16,19 +16,19 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
-from duly.app.loading import loaded
+from duly.app.loading import load_app
 from duly.app.output import one_line
-from duly.server.logging import begin_log, secrets_of
+from duly.server.logging import configure_logging, secrets_of
 from duly.server.serve import ENDED, serve
-from duly.server.shutdown import AT_ONCE, FAILED, LAST, REPLACE, noticed_signals
+from duly.server.shutdown import AT_ONCE, FAILED, LAST, REPLACE, catch_signals
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
     from multiprocessing.context import SpawnProcess
 
-    from duly.server.settings import Settings
-    from duly.server.shutdown import Line
+    from duly.server.settings import ServerSettings
+    from duly.server.shutdown import SignalPipe
 
 logger = logging.getLogger("duly.serve")
 # A worker that dies as soon as it lives is not started again and again without a breath.
@@ -37,45 +37,47 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass(eq=False, slots=True)
-class Worker:
+class ServerProcess:
     """One process, and the line on which it says that it serves."""
 
     process: SpawnProcess
-    line: Connection
+    pipe: Connection
     begun: float
     ready: bool = False
 
 
-class Crew:
+class ProcessSupervisor:
     """The processes of one server."""
 
     def __init__(
-        self, settings: Settings, listener: socket.socket, ready: Callable[[], None]
+        self, settings: ServerSettings, listener: socket.socket, ready: Callable[[], None]
     ) -> None:
         self._settings = settings
         self._listener = listener
         self._ready: Callable[[], None] | None = ready
-        self._workers: list[Worker] = []
-        self._due: list[float] = []
+        self._processes: list[ServerProcess] = []
+        self._restart_times: list[float] = []
         self._ending = False
         # When those are killed that were told to end at once.
-        self._kill: float | None = None
+        self._kill_at: float | None = None
         self._code = 0
 
     def run(self) -> int:
         """Keep them running until a signal; returns the exit code."""
-        with noticed_signals() as signals:
+        with catch_signals() as signals:
             for _ in range(self._settings.workers):
-                self._hire()
-            while self._workers or self._due:
-                self._look(signals)
+                self._start_process()
+            while self._processes or self._restart_times:
+                self._handle_next_event(signals)
         if self._code == 0:
             logger.info(ENDED)
         return self._code
 
-    def _hire(self) -> None:
+    def _start_process(self) -> None:
         ours, theirs = SPAWN.Pipe(duplex=False)
-        process = SPAWN.Process(target=work, args=(self._settings, self._listener, theirs))
+        process = SPAWN.Process(
+            target=run_server_process, args=(self._settings, self._listener, theirs)
+        )
         # Ctrl-C reaches every process of a terminal; only this one is to act on it.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
@@ -83,40 +85,40 @@ class Crew:
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         theirs.close()
-        self._workers.append(Worker(process, ours, time.monotonic()))
+        self._processes.append(ServerProcess(process, ours, time.monotonic()))
 
-    def _look(self, signals: Line) -> None:
+    def _handle_next_event(self, signals: SignalPipe) -> None:
         """Wait until something happens, and do what follows from it."""
-        moments = [*self._due, *([] if self._kill is None else [self._kill])]
+        moments = [*self._restart_times, *([] if self._kill_at is None else [self._kill_at])]
         pause = max(0.0, min(moments) - time.monotonic()) if moments else None
-        lines = [worker.line for worker in self._workers if not worker.ready]
-        dying = [worker.process.sentinel for worker in self._workers]
+        lines = [worker.pipe for worker in self._processes if not worker.ready]
+        dying = [worker.process.sentinel for worker in self._processes]
         seen = set(wait([signals.reader, *lines, *dying], pause))
-        if signals.reader in seen and (numbers := signals.read()):
-            self._end(numbers)
-        for worker in list(self._workers):
-            if worker.line in seen and not worker.ready:
-                worker.ready = heard(worker.line)
+        if signals.reader in seen and (numbers := signals.read_signals()):
+            self._handle_signals(numbers)
+        for worker in list(self._processes):
+            if worker.pipe in seen and not worker.ready:
+                worker.ready = has_reported_ready(worker.pipe)
             if worker.process.sentinel in seen:
-                self._gone(worker)
+                self._handle_exit(worker)
         self._announce()
-        for due in [due for due in self._due if due <= time.monotonic()]:
-            self._due.remove(due)
-            self._hire()
-        if self._kill is not None and self._kill <= time.monotonic():
-            for worker in self._workers:
+        for due in [due for due in self._restart_times if due <= time.monotonic()]:
+            self._restart_times.remove(due)
+            self._start_process()
+        if self._kill_at is not None and self._kill_at <= time.monotonic():
+            for worker in self._processes:
                 worker.process.kill()
 
     def _announce(self) -> None:
-        serving = sum(worker.ready for worker in self._workers)
+        serving = sum(worker.ready for worker in self._processes)
         if self._ready is not None and serving == self._settings.workers:
             self._ready()
             self._ready = None
 
-    def _gone(self, worker: Worker) -> None:
+    def _handle_exit(self, worker: ServerProcess) -> None:
         worker.process.join()
-        worker.line.close()
-        self._workers.remove(worker)
+        worker.pipe.close()
+        self._processes.remove(worker)
         code = worker.process.exitcode or 0
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         if self._ending:
@@ -129,35 +131,35 @@ class Crew:
             self._drain()
         else:
             logger.warning("worker %d ended by %s: another is started", worker.process.pid, how)
-            self._due.append(max(time.monotonic(), worker.begun + PAUSE))
+            self._restart_times.append(max(time.monotonic(), worker.begun + PAUSE))
 
-    def _end(self, numbers: bytes) -> None:
+    def _handle_signals(self, numbers: bytes) -> None:
         """Drain at the first signal, give back jobs and end at the second, kill at the third."""
-        if self._kill is not None:
-            self._kill = time.monotonic()
+        if self._kill_at is not None:
+            self._kill_at = time.monotonic()
         elif self._ending or len(numbers) > 1:
             self._code = 128 + numbers[-1]
-            self._kill = time.monotonic() + LAST
-            self._tell(AT_ONCE)
+            self._kill_at = time.monotonic() + LAST
+            self._send_signal(AT_ONCE)
         else:
-            logger.info("draining %d workers", len(self._workers))
+            logger.info("draining %d workers", len(self._processes))
         self._drain()
 
-    def _tell(self, number: int) -> None:
-        for worker in self._workers:
+    def _send_signal(self, number: int) -> None:
+        for worker in self._processes:
             if worker.process.pid is not None and worker.process.is_alive():
                 os.kill(worker.process.pid, number)
 
     def _drain(self) -> None:
         if not self._ending:
             self._ending = True
-            self._due.clear()
+            self._restart_times.clear()
             self._listener.close()  # the workers have theirs, and close them when they are told
-            for worker in self._workers:
+            for worker in self._processes:
                 worker.process.terminate()
 
 
-def heard(line: Connection) -> bool:
+def has_reported_ready(line: Connection) -> bool:
     """Whether a worker said that it serves; one that died before has closed its line."""
     try:
         return bool(line.recv())
@@ -165,13 +167,13 @@ def heard(line: Connection) -> bool:
         return False
 
 
-def work(settings: Settings, listener: socket.socket, line: Connection) -> None:
+def run_server_process(settings: ServerSettings, listener: socket.socket, line: Connection) -> None:
     """What a worker does; runs in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    form = begin_log(level=settings.level, objects=settings.json, access=settings.access)
+    form = configure_logging(level=settings.level, as_json=settings.json, access=settings.access)
     try:
-        app = loaded(settings.app)
+        app = load_app(settings.app)
     except Exception as problem:
         logger.error("%s", one_line(problem))
         sys.exit(FAILED)

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from duly.receiver import asgi
 from duly.receiver.commit_queue import RETRY_AFTER
-from duly.receiver.responses import Fault, refusal
+from duly.receiver.responses import Fault, refusal_reply
 from duly.receiver.router import HEALTH, READY
 from duly.server.framing import MALFORMED, find_fault, find_foreign_protocol, write_head
 from duly.server.lingering_close import LingeringTransport
@@ -36,11 +36,11 @@ HEADER_SECONDS: Final = 10.0
 # What may have come while the headers are still not complete.
 HEADER_ROOM: Final = 64 * 1024
 
-TOO_SLOW: Final = refusal(Fault.TOO_SLOW, "the headers did not arrive in time", {})
-TOO_LARGE: Final = refusal(
+TOO_SLOW: Final = refusal_reply(Fault.TOO_SLOW, "the headers did not arrive in time", {})
+TOO_LARGE: Final = refusal_reply(
     Fault.HEADERS_TOO_LARGE, f"at most {HEADER_ROOM} bytes are read as headers", {}
 )
-OVERLOADED: Final = refusal(
+OVERLOADED: Final = refusal_reply(
     Fault.OVERLOADED,
     "too many connections are open: come again in a moment",
     {"retry_after": str(RETRY_AFTER.seconds)},
@@ -49,7 +49,7 @@ OVERLOADED: Final = refusal(
 
 async def answer_with(reply: Reply, scope: Scope, _: Receive, send: Send) -> None:
     """Answer for the application."""
-    asgi.log(scope["method"], scope["path"], reply, time.perf_counter())
+    asgi.log_request(scope["method"], scope["path"], reply, time.perf_counter())
     headers = [(name.encode(), value.encode()) for name, value in reply.pairs()]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})
@@ -65,7 +65,7 @@ class FaultyHead(Exception):  # ends the parser's work; the answer is on its way
     """A request whose head was refused."""
 
 
-class Patient(FlowControl):
+class PipelineFlowControl(FlowControl):
     """Reads on only when no request waits for its turn: uvicorn would queue them without end."""
 
     def __init__(self, transport: asyncio.Transport, waiting: Collection[object]) -> None:
@@ -78,24 +78,24 @@ class Patient(FlowControl):
             super().resume_reading()
 
 
-class Bounded(HttpToolsProtocol):
+class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's connection, with an end to the patience for headers."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         # uvicorn's own refusal is not in the access log, and would fail the probes as well.
-        self._most, self.limit_concurrency = self.limit_concurrency, None
-        self._served = self.app
+        self._max_connections, self.limit_concurrency = self.limit_concurrency, None
+        self._wrapped_app = self.app
         self._in_headers = True
         self._begun = False
-        self._between = True  # no request is under way
-        self._deaf = False  # nothing more is parsed
+        self._between_requests = True  # no request is under way
+        self._stopped_parsing = False  # nothing more is parsed
         self._upgrading = False  # httptools ends this request at its headers
         self._fault = MALFORMED  # what is said where the parser stops
         self._size = self._whole = 0
         self._received = b""  # holds the head of the request that is being read
         self._first = True  # and begins with it
-        self._due: asyncio.TimerHandle | None = None
+        self._header_timer: asyncio.TimerHandle | None = None
 
     # The connection
 
@@ -104,12 +104,12 @@ class Bounded(HttpToolsProtocol):
         closing = LingeringTransport(transport, self.loop, self._may_be_sending)
         self._closing = closing
         super().connection_made(cast("asyncio.Transport", closing))
-        self.flow = Patient(self.transport, self.pipeline)
-        self._due = self.loop.call_later(HEADER_SECONDS, self._too_slow)
+        self.flow = PipelineFlowControl(self.transport, self.pipeline)
+        self._header_timer = self.loop.call_later(HEADER_SECONDS, self._on_header_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
-        self._forget_due()
+        self._cancel_header_timer()
         self._closing.forget()
         super().connection_lost(exc)
 
@@ -122,18 +122,18 @@ class Bounded(HttpToolsProtocol):
         """Parse; what is left of the headers afterwards must come soon, and not be too much."""
         if self.transport.is_closing():
             self._closing.discard(len(data))
-        elif not self._deaf:
+        elif not self._stopped_parsing:
             self._size += len(data)
             # All of it counts for a request that begins with it. Where one begins behind the end
             # of another is not known, so for such a one the count begins with the next piece.
-            self._whole = len(data) if self._between else 0
+            self._whole = len(data) if self._between_requests else 0
             # No copy of a piece that has a head whole: most of it may be a large body.
             self._received = self._received + data if self._received else data
             self._parse(data)
-            if self._between or not self._in_headers:
+            if self._between_requests or not self._in_headers:
                 self._received = b""
-                self._first = self._between
-            self._bound()
+                self._first = self._between_requests
+            self._check_bounds()
 
     # The parser
 
@@ -144,14 +144,14 @@ class Bounded(HttpToolsProtocol):
             try:
                 self.parser.feed_data(piece)
             except httptools.HttpParserUpgrade as stopped:
-                pieces += [piece[stopped.args[0] :], memoryview(self._begin_again())]
+                pieces += [piece[stopped.args[0] :], memoryview(self._restart_parser())]
             except httptools.HttpParserError as problem:
-                if not self._deaf:
+                if not self._stopped_parsing:
                     self.logger.warning("a request could not be read: %s", problem)
                     self._refuse(self._fault)
                 return
 
-    def _begin_again(self) -> bytes:
+    def _restart_parser(self) -> bytes:
         """Begin a request with Upgrade once more; returns its head, without that header.
 
         RFC 9110 lets a server ignore the header (section 7.8). httptools ends such a request at
@@ -167,23 +167,23 @@ class Bounded(HttpToolsProtocol):
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         return head
 
-    def _bound(self) -> None:
+    def _check_bounds(self) -> None:
         """Bound what has come and is no body: headers, trailers, the lines between chunks."""
-        if not self._between:
+        if not self._between_requests:
             self._unset_keepalive_if_required()
         if not self._in_headers:
-            self._forget_due()
-        if self._deaf or self.transport.is_closing():
+            self._cancel_header_timer()
+        if self._stopped_parsing or self.transport.is_closing():
             return
         if self._size > HEADER_ROOM:
             self._refuse(TOO_LARGE)
-        elif self._in_headers and self._due is None:
-            self._due = self.loop.call_later(HEADER_SECONDS, self._too_slow)
+        elif self._in_headers and self._header_timer is None:
+            self._header_timer = self.loop.call_later(HEADER_SECONDS, self._on_header_timeout)
 
     def on_message_begin(self) -> None:
         """A request begins."""
         self._in_headers = self._begun = True
-        self._between = False
+        self._between_requests = False
         self._size, self._whole = self._whole, 0
         super().on_message_begin()
 
@@ -206,20 +206,20 @@ class Bounded(HttpToolsProtocol):
         self._in_headers = False
         self._size = 0
         if fault is not None:
-            self._deaf = True
+            self._stopped_parsing = True
             raise FaultyHead
 
     def _choose_app(self, fault: Reply | None) -> Any:
         """Choose what answers the request."""
         if fault is not None:
             return partial(answer_with, fault)
-        full = self._most is not None and len(self.connections) > self._most
-        return self._refusing if full else self._served
+        full = self._max_connections is not None and len(self.connections) > self._max_connections
+        return self._serve_over_limit if full else self._wrapped_app
 
-    async def _refusing(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_over_limit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer for the application while there are too many connections."""
         if scope["path"] in (HEALTH, READY):
-            await self._served(scope, receive, send)
+            await self._wrapped_app(scope, receive, send)
         else:
             await answer_with(OVERLOADED, scope, receive, send)
 
@@ -231,7 +231,7 @@ class Bounded(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The whole request is here."""
         if not self._upgrading:
-            self._between = True
+            self._between_requests = True
             self._first = False
             self._size = 0
             if not self.parser.should_keep_alive():  # a trailer counts here: nothing more is read
@@ -248,28 +248,28 @@ class Bounded(HttpToolsProtocol):
 
     def _in_body(self) -> bool:
         """Return True while the body of the last request is not complete."""
-        return not (self._between or self._in_headers)
+        return not (self._between_requests or self._in_headers)
 
     def _may_be_sending(self) -> bool:
         """Return True where unread bytes may be on their way."""
-        return self._deaf or not self._between or self.flow.read_paused
+        return self._stopped_parsing or not self._between_requests or self.flow.read_paused
 
-    def _too_slow(self) -> None:
-        self._due = None
+    def _on_header_timeout(self) -> None:
+        self._header_timer = None
         if self.pipeline:
             # Earlier requests wait for the server, which reads nothing meanwhile: the rest of this
             # head may have come long ago.
-            self._due = self.loop.call_later(HEADER_SECONDS, self._too_slow)
+            self._header_timer = self.loop.call_later(HEADER_SECONDS, self._on_header_timeout)
         else:
             self._refuse(TOO_SLOW)
 
     def _refuse(self, reply: Reply) -> None:
         """Parse nothing more, answer when it is this request's turn, and close."""
-        self._forget_due()
+        self._cancel_header_timer()
         if not self._begun:  # nothing was asked
             self.transport.close()
             return
-        self._deaf = True
+        self._stopped_parsing = True
         if self._in_body():
             self._refuse_body(reply)
         elif not getattr(self.cycle, "response_complete", True):  # None before the first request
@@ -293,7 +293,7 @@ class Bounded(HttpToolsProtocol):
             self.transport.write(write_answer(reply))
             self.transport.close()
 
-    def _forget_due(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+    def _cancel_header_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None

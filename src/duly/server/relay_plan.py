@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.service.service_thread import Hosted, HostedInLoop, keep_connections
+from duly.service.service_thread import ServiceTask, ServiceThread, keep_connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from duly.app.duly import Duly
     from duly.core.json_bytes import Json
-    from duly.outbox.registry import Outgoing
+    from duly.outbox.registry import OutboxRegistry
     from duly.relay.settings import RelaySettings
     from duly.relay.stats import Relayed
     from duly.service.service_thread import Until
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_NAMED = 10
 
 
-def hosted_relay(
+def relay_service(
     app: Duly,
     settings: RelaySettings,
     *,
@@ -28,32 +28,32 @@ def hosted_relay(
     until: Until = "stopped",
     lasting: bool = False,
     in_loop: bool = False,
-) -> Hosted[Relayed]:
+) -> ServiceThread[Relayed]:
     """A relay for an application, not started yet; on a thread, or in the running event loop."""
-    kind = HostedInLoop if in_loop else Hosted
+    kind = ServiceTask if in_loop else ServiceThread
     return kind(
         lambda: app.relaying(settings),
         keep_connections if in_loop else app.release_loop,
         name="relay",
         until=until,
-        lasting=lasting,
-        over=over,
+        restart_on_error=lasting,
+        on_end=over,
     )
 
 
-def relay_text(outgoing: Outgoing, settings: RelaySettings) -> str:
+def relay_text(outgoing: OutboxRegistry, settings: RelaySettings) -> str:
     """What a relay can do, for a person; where messages go is known when they are there."""
     return "; ".join(
         [
             f"{settings.concurrency} messages at a time ({settings.per_destination} to one host)",
-            f"transports: {listed(['https', *outgoing.transports])}",
-            f"signers: {listed(outgoing.signers)}",
-            f"allowed beside the outside world: {listed(outgoing.egress.allow)}",
+            f"transports: {shorten_list(['https', *outgoing.transports])}",
+            f"signers: {shorten_list(outgoing.signers)}",
+            f"allowed beside the outside world: {shorten_list(outgoing.egress.allow)}",
         ]
     )
 
 
-def relay_members(outgoing: Outgoing, settings: RelaySettings) -> dict[str, Json]:
+def relay_members(outgoing: OutboxRegistry, settings: RelaySettings) -> dict[str, Json]:
     """The same for a program."""
     return {
         "concurrency": settings.concurrency,
@@ -64,7 +64,7 @@ def relay_members(outgoing: Outgoing, settings: RelaySettings) -> dict[str, Json
     }
 
 
-def listed(names: Iterable[str]) -> str:
+def shorten_list(names: Iterable[str]) -> str:
     """Some names, and how many more there are."""
     every = list(names)
     more = len(every) - MOST_NAMED

@@ -21,12 +21,20 @@ import uvloop
 
 from duly.core.errors import DulyError
 from duly.relay.settings import RelaySettings
-from duly.server.protocol import Bounded
-from duly.server.relay_plan import hosted_relay
+from duly.server.protocol import BoundedProtocol
+from duly.server.relay_plan import relay_service
 from duly.server.settings import BACKLOG, KEEP_ALIVE
-from duly.server.shutdown import AT_ONCE, ENDINGS, FAILED, LAST, REPLACE, leave_at_once, start_anew
-from duly.server.supervise import hanging, summary
-from duly.server.worker_plan import hosted, planned
+from duly.server.shutdown import (
+    AT_ONCE,
+    ENDINGS,
+    FAILED,
+    LAST,
+    REPLACE,
+    leave_at_once,
+    restart_process,
+)
+from duly.server.supervise import has_hung_handlers, summary
+from duly.server.worker_plan import plan_worker, worker_service
 
 if TYPE_CHECKING:
     import socket
@@ -34,8 +42,8 @@ if TYPE_CHECKING:
 
     from duly.app.duly import Duly
     from duly.relay.stats import Relayed
-    from duly.server.settings import Settings
-    from duly.service.service_thread import Hosted
+    from duly.server.settings import ServerSettings
+    from duly.service.service_thread import ServiceThread
     from duly.worker.stats import Worked
 
 logger = logging.getLogger("duly.serve")
@@ -44,32 +52,32 @@ LAST_WRITE = 2.0
 ENDED = "ended: everything that was begun is answered"
 
 
-class Server(uvicorn.Server):
+class DulyServer(uvicorn.Server):
     """uvicorn's server, which ends as duly's applications need it."""
 
     def __init__(
         self,
         app: Duly,
-        settings: Settings,
+        settings: ServerSettings,
         *,
         ready: Callable[[], None],
-        alone: bool,
+        single_process: bool,
     ) -> None:
         super().__init__(configuration(app, settings))
         self.gave_up = False
         # Handlers hang in threads, so that the process has to begin anew once it is drained; with
         # this socket, on which requests wait meanwhile.
-        self.worn_out = False
-        self.spare: socket.socket | None = None
+        self.must_restart = False
+        self.spare_listener: socket.socket | None = None
         self._app = app
         self._settings = settings
         self._ready = ready
-        self._alone = alone
-        self._endings = ENDINGS if alone else (*ENDINGS[:1], AT_ONCE)
+        self._single_process = single_process
+        self._endings = ENDINGS if single_process else (*ENDINGS[:1], AT_ONCE)
         self._loop = asyncio.get_running_loop()
-        self._worker: Hosted[Worked] | None = None
-        self._relay: Hosted[Relayed] | None = None
-        self._due: float | None = None
+        self._worker: ServiceThread[Worked] | None = None
+        self._relay: ServiceThread[Relayed] | None = None
+        self._drain_deadline: float | None = None
         self._hurried = False
 
     @contextmanager
@@ -78,7 +86,7 @@ class Server(uvicorn.Server):
         yield
 
     @contextmanager
-    def listening_to_signals(self) -> Iterator[None]:
+    def handle_signals(self) -> Iterator[None]:
         """Drain at the first signal; uvicorn would die of it once more after it has drained."""
         for number in self._endings:
             self._loop.add_signal_handler(number, self.end, number)
@@ -94,20 +102,20 @@ class Server(uvicorn.Server):
         A worker is ended at once only by whoever started it: a signal to the whole group reaches it
         twice, and must not cost what it is finishing.
         """
-        if number is not None and number != AT_ONCE and self.worn_out:
-            self.worn_out = False  # it drains already, and need not begin anew
+        if number is not None and number != AT_ONCE and self.must_restart:
+            self.must_restart = False  # it drains already, and need not begin anew
             return
         if self._app.site.draining or number == AT_ONCE:
-            if number is not None and (self._alone or number == AT_ONCE):
+            if number is not None and (self._single_process or number == AT_ONCE):
                 self._end_at_once(128 + number)
             return
         self._app.site.draining = True
         logger.info("draining: the requests that are here are finished first")
-        self._loop.call_later(self._settings.linger, self._leave)
+        self._loop.call_later(self._settings.linger, self._request_exit)
 
     def _end_at_once(self, code: int) -> None:
         """Give back the jobs and messages that are at work, and leave; once more, only leave."""
-        hosts = self._hosts()
+        hosts = self._services()
         if not hosts or self._hurried:
             leave_at_once(code)
         self._hurried = True
@@ -123,12 +131,12 @@ class Server(uvicorn.Server):
         # Not on the event loop: a handler may be holding that up.
         threading.Thread(target=leave, daemon=True).start()
 
-    def orphan(self, lifeline: int) -> None:
+    def end_as_orphan(self, lifeline: int) -> None:
         """Drain because the process that started this one is gone."""
         self._loop.remove_reader(lifeline)
         self.end()
 
-    def _leave(self) -> None:
+    def _request_exit(self) -> None:
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -141,12 +149,12 @@ class Server(uvicorn.Server):
 
     def _start_worker(self) -> None:
         at_once = self._settings.concurrency
-        plan = None if at_once is None else planned(self._app, at_once)
+        plan = None if at_once is None else plan_worker(self._app, at_once)
         if plan is not None:
-            self._worker = hosted(
+            self._worker = worker_service(
                 self._app,
                 plan.settings(self._settings.drain, self._settings.lease),
-                over=lambda: self._loop.call_soon_threadsafe(self._host_over, self._worker),
+                over=lambda: self._loop.call_soon_threadsafe(self._on_service_ended, self._worker),
                 lasting=True,
                 in_loop=self._app.in_one_loop,
             )
@@ -155,33 +163,35 @@ class Server(uvicorn.Server):
     def _start_relay(self) -> None:
         if self._settings.relay:
             grace = timedelta(seconds=self._settings.drain)
-            self._relay = hosted_relay(
+            self._relay = relay_service(
                 self._app,
                 RelaySettings(lease=self._settings.relay_lease, grace=grace),
-                over=lambda: self._loop.call_soon_threadsafe(self._host_over, self._relay),
+                over=lambda: self._loop.call_soon_threadsafe(self._on_service_ended, self._relay),
                 lasting=True,
                 in_loop=self._app.in_one_loop,
             )
             self._relay.start()
 
-    def _hosts(self) -> list[Hosted[Any]]:
+    def _services(self) -> list[ServiceThread[Any]]:
         """What works beside the server, on threads of its own or on the server's event loop."""
         return [host for host in (self._worker, self._relay) if host is not None]
 
-    def _host_over(self, host: Hosted[Worked] | Hosted[Relayed] | None) -> None:
+    def _on_service_ended(
+        self, host: ServiceThread[Worked] | ServiceThread[Relayed] | None
+    ) -> None:
         """A worker or relay has ended; unless it was told to, because something hangs in it."""
-        worked = None if host is None else host.worked
+        worked = None if host is None else host.result
         if worked is not None and worked.stuck and not self._app.site.draining:
-            self.worn_out = True
+            self.must_restart = True
             self.end()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish what is here and close the application, as long as there is time."""
-        self._due = self._loop.time() + self._settings.drain
-        for host in self._hosts():
+        self._drain_deadline = self._loop.time() + self._settings.drain
+        for host in self._services():
             host.stop()
-        if self.worn_out and self._alone:
-            self.spare = listening_on(sockets)
+        if self.must_restart and self._single_process:
+            self.spare_listener = duplicate_listener(sockets)
         try:
             async with asyncio.timeout(self._settings.drain):
                 await super().shutdown(sockets)
@@ -193,27 +203,31 @@ class Server(uvicorn.Server):
                 len(self.server_state.tasks),
             )
 
-    async def hosts_ended(self) -> None:
+    async def wait_for_services(self) -> None:
         """Let what is at work finish in the time that is left; the rest is given back."""
-        for host in self._hosts():
+        for host in self._services():
             host.stop()
-        for host in self._hosts():
-            left = 0.0 if self._due is None else max(self._due - self._loop.time(), 0.0)
+        for host in self._services():
+            left = (
+                0.0
+                if self._drain_deadline is None
+                else max(self._drain_deadline - self._loop.time(), 0.0)
+            )
             if not await asyncio.to_thread(host.wait, left + LAST):
                 self.gave_up = True
                 logger.warning(
                     "gave up: the %s could not give back what it had, its leases will run out",
                     host.name,
                 )
-            elif host.worked is not None and (told := summary(host.worked)):
+            elif host.result is not None and (told := summary(host.result)):
                 logger.info("the %s has ended: %s", host.name, told)
 
 
-def configuration(app: Duly, settings: Settings) -> uvicorn.Config:
+def configuration(app: Duly, settings: ServerSettings) -> uvicorn.Config:
     """What uvicorn is told; the log is set up already, and requests are logged by the edge."""
     return uvicorn.Config(
         app,
-        http=Bounded,
+        http=BoundedProtocol,
         ws="none",
         lifespan="on",
         interface="asgi3",
@@ -231,7 +245,7 @@ def configuration(app: Duly, settings: Settings) -> uvicorn.Config:
 def serve(
     app: Duly,
     listener: socket.socket,
-    settings: Settings,
+    settings: ServerSettings,
     *,
     ready: Callable[[], None],
     lifeline: int | None = None,
@@ -239,30 +253,32 @@ def serve(
     """Serve until a signal, or until the process at the other end of ``lifeline`` is gone."""
 
     async def main() -> int:
-        server = Server(app, settings, ready=ready, alone=lifeline is None)
+        server = DulyServer(app, settings, ready=ready, single_process=lifeline is None)
         if lifeline is not None:
-            asyncio.get_running_loop().add_reader(lifeline, server.orphan, lifeline)
-        with server.listening_to_signals():
+            asyncio.get_running_loop().add_reader(lifeline, server.end_as_orphan, lifeline)
+        with server.handle_signals():
             with suppress(SystemExit):  # uvicorn's way to say that the application did not start
                 await server.serve(sockets=[listener])
-            await server.hosts_ended()
-            return await closed(app, server, told=lifeline is None)
+            await server.wait_for_services()
+            return await close_app(app, server, log_end=lifeline is None)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())
 
 
-async def closed(app: Duly, server: Server, *, told: bool) -> int:
+async def close_app(app: Duly, server: DulyServer, *, log_end: bool) -> int:
     """Close the application, where nothing can hold that up; returns the exit code."""
-    hangs = hanging()
+    hangs = has_hung_handlers()
     if server.gave_up or hangs:
         await last_write(app)
     else:
         await app.aclose()
         await app.release_loop()
-    if server.worn_out and not server.gave_up:
-        replaced(server.spare)
-    if server.started and not server.gave_up and told:  # of several, whoever started them says it
+    if server.must_restart and not server.gave_up:
+        replace_process(server.spare_listener)
+    if (
+        server.started and not server.gave_up and log_end
+    ):  # of several, whoever started them says it
         logger.info(ENDED)
     code = 0 if server.started and not server.gave_up else FAILED
     if server.gave_up or hangs:
@@ -270,21 +286,21 @@ async def closed(app: Duly, server: Server, *, told: bool) -> int:
     return code
 
 
-def listening_on(sockets: list[socket.socket] | None) -> socket.socket:
+def duplicate_listener(sockets: list[socket.socket] | None) -> socket.socket:
     """The socket of a server, kept open whatever that does with its own."""
     assert sockets  # noqa: S101  # it is given one
     return sockets[0].dup()
 
 
-def replaced(spare: socket.socket | None) -> NoReturn:
+def replace_process(spare: socket.socket | None) -> NoReturn:
     """Begin anew, or have the process that started this one start another."""
     if spare is None:
         leave_at_once(REPLACE)
-    start_anew(spare)
+    restart_process(spare)
 
 
 async def last_write(app: Duly) -> None:
     """Write what was counted, if the store still answers."""
     with suppress(TimeoutError, DulyError):
         async with asyncio.timeout(LAST_WRITE):
-            await app.receiver.reports.flush_awaited()
+            await app.receiver.metrics.flush_awaited()

@@ -19,7 +19,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServerSettings:
     """What every process of one server knows. Plain values: they are sent to the workers."""
 
     app: str

@@ -30,33 +30,33 @@ PASSED: Final = 3
 PASSED_TO, PASSED_COUNT = "LISTEN_PID", "LISTEN_FDS"
 
 
-class Line(NamedTuple):
+class SignalPipe(NamedTuple):
     """A pipe with one byte for each signal that arrived."""
 
     reader: int
     writer: int
 
-    def read(self) -> bytes:
+    def read_signals(self) -> bytes:
         """The signals to end that came since the last time; empty where it was something else."""
         return bytes(number for number in os.read(self.reader, 100) if number in ENDINGS)
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Wake up whoever waits for the line."""
         with suppress(OSError):  # the pipe is full, so that nobody sleeps
             os.write(self.writer, b"\0")
 
 
 @contextmanager
-def noticed_signals() -> Iterator[Line]:
+def catch_signals() -> Iterator[SignalPipe]:
     """A line from which the signals that end a process can be read.
 
     The bytes are written by Python itself at the moment of the signal. A handler would run only
     when the main thread has something to do, and it may have fallen asleep just before.
     """
-    line = Line(*os.pipe())
+    line = SignalPipe(*os.pipe())
     os.set_blocking(line.writer, False)
     woken = signal.set_wakeup_fd(line.writer, warn_on_full_buffer=False)
-    before = {number: signal.signal(number, noticed) for number in ENDINGS}
+    before = {number: signal.signal(number, ignore_signal) for number in ENDINGS}
     try:
         yield line
     finally:
@@ -67,7 +67,7 @@ def noticed_signals() -> Iterator[Line]:
         os.close(line.writer)
 
 
-def noticed(number: int, frame: object) -> None:
+def ignore_signal(number: int, frame: object) -> None:
     """Nothing: it is on the line already."""
 
 
@@ -78,7 +78,7 @@ def leave_at_once(code: int) -> NoReturn:
     os._exit(code)
 
 
-def start_anew(listener: socket.socket | None = None) -> NoReturn:
+def restart_process(listener: socket.socket | None = None) -> NoReturn:
     """Become a fresh process with the same command line, and the same socket if there is one.
 
     Threads that hang end with this; requests that arrive meanwhile wait on the socket.

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly.jobs.handlers import QUEUE
-from duly.service.service_thread import Hosted, HostedInLoop, keep_connections
-from duly.worker.settings import CONCURRENCY, LEASE, settings_of
+from duly.service.service_thread import ServiceTask, ServiceThread, keep_connections
+from duly.worker.settings import CONCURRENCY, LEASE, worker_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from duly.core.json_bytes import Json
     from duly.jobs.handlers import Handler
     from duly.service.service_thread import Until
-    from duly.worker.settings import Settings
+    from duly.worker.settings import WorkerSettings
     from duly.worker.stats import Worked
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorkerPlan:
     """How one worker would work: queues with their concurrency, and who handles what is there."""
 
     queues: Mapping[str, int]
@@ -30,9 +30,9 @@ class Plan:
     # Queues of handlers that are left to other workers.
     others: tuple[str, ...]
 
-    def settings(self, grace: float, lease: timedelta = LEASE) -> Settings:
+    def settings(self, grace: float, lease: timedelta = LEASE) -> WorkerSettings:
         """What a worker of this plan is told."""
-        return settings_of(CONCURRENCY, self.queues, lease, timedelta(seconds=grace))
+        return worker_settings(CONCURRENCY, self.queues, lease, timedelta(seconds=grace))
 
     def text(self) -> str:
         """For a person."""
@@ -50,7 +50,7 @@ class Plan:
         }
 
 
-def as_jobs(app: Duly) -> list[Handler]:
+def job_handlers(app: Duly) -> list[Handler]:
     """The handlers that run as jobs; those of an inline source do not."""
     deferred = [
         handler
@@ -61,42 +61,46 @@ def as_jobs(app: Duly) -> list[Handler]:
     return [*app.jobs.plain.values(), *deferred]
 
 
-def planned(
+def plan_worker(
     app: Duly, concurrency: int, queues: Mapping[str, int | None] | None = None
-) -> Plan | None:
+) -> WorkerPlan | None:
     """A worker for these queues, or else for all that handlers name; None without a job to do."""
-    handlers = as_jobs(app)
+    handlers = job_handlers(app)
     if not handlers:
         return None
     named = sorted({handler.queue for handler in handlers} - {QUEUE})
     chosen = dict.fromkeys([QUEUE, *named]) if queues is None else queues
-    return Plan(
+    return WorkerPlan(
         {name: concurrency if count is None else count for name, count in chosen.items()},
         tuple(dict.fromkeys(one.name for one in handlers if one.queue in chosen)),
-        tuple(queue for queue in [QUEUE, *named] if queue not in chosen and used(queue, handlers)),
+        tuple(
+            queue
+            for queue in [QUEUE, *named]
+            if queue not in chosen and has_handler_for(queue, handlers)
+        ),
     )
 
 
-def used(queue: str, handlers: list[Handler]) -> bool:
+def has_handler_for(queue: str, handlers: list[Handler]) -> bool:
     """Whether some handler's jobs wait there."""
     return any(handler.queue == queue for handler in handlers)
 
 
-def hosted(
+def worker_service(
     app: Duly,
-    settings: Settings,
+    settings: WorkerSettings,
     *,
     over: Callable[[], object],
     until: Until = "stopped",
     lasting: bool = False,
     in_loop: bool = False,
-) -> Hosted[Worked]:
+) -> ServiceThread[Worked]:
     """A worker for an application, not started yet; on a thread, or in the running event loop."""
-    kind = HostedInLoop if in_loop else Hosted
+    kind = ServiceTask if in_loop else ServiceThread
     return kind(
         lambda: app.worker(settings),
         keep_connections if in_loop else app.release_loop,
         until=until,
-        lasting=lasting,
-        over=over,
+        restart_on_error=lasting,
+        on_end=over,
     )

@@ -33,7 +33,7 @@ class Later(Enum):
     UNSURE = "it may have been written"
 
 
-class Settling(Protocol):
+class Settlement(Protocol):
     """The end of one lease, as it is written."""
 
     @property
@@ -46,18 +46,18 @@ class Settling(Protocol):
 
 
 Owner = TypeVar("Owner")
-End = TypeVar("End", bound=Settling)
+End = TypeVar("End", bound=Settlement)
 Owner_contra = TypeVar("Owner_contra", contravariant=True)
 
 
-class Committed(Protocol[Owner_contra]):
+class OnSettled(Protocol[Owner_contra]):
     """Whoever hears that the end of a run is committed, and whether its lease still held."""
 
     def __call__(self, run: Owner_contra, ended: Any, *, held: bool) -> None:
         """The slot of the run is free."""
 
 
-class Settler(Generic[Owner, End]):
+class Completer(Generic[Owner, End]):
     """Writes how runs ended, of jobs or of messages.
 
     Args:
@@ -73,59 +73,59 @@ class Settler(Generic[Owner, End]):
         runner: Runner,
         write: Callable[[Session, Sequence[End]], Coroutine[Any, Any, set[str]]],
         refused: Callable[[End, StoreRefused], End],
-        settled: Committed[Owner],
+        on_settled: OnSettled[Owner],
         after: Callable[[], None],
     ) -> None:
         self._runner = runner
         self._settle = write
         self._refused = refused
-        self._settled = settled
+        self._on_settled = on_settled
         self._after = after
         self._waiting: list[tuple[Owner, End]] = []
         # How many ends are not written yet.
-        self.left = 0
+        self.pending = 0
         self._task: asyncio.Task[None] | None = None
 
     def add(self, run: Owner, end: End) -> None:
         """Have the end of a run written."""
         self._waiting.append((run, end))
-        self.left += 1
+        self.pending += 1
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._work())
+            self._task = asyncio.get_running_loop().create_task(self._write_batches())
 
-    async def flushed(self) -> None:
+    async def flush(self) -> None:
         """Until everything is written."""
         while self._task is not None:
             await asyncio.shield(self._task)
 
-    async def _work(self) -> None:
+    async def _write_batches(self) -> None:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
-                await self._write(batch)
+                await self._write_until_done(batch)
         finally:
             self._task = None
 
-    async def _write(self, batch: list[tuple[Owner, End]]) -> None:
+    async def _write_until_done(self, batch: list[tuple[Owner, End]]) -> None:
         """Write a batch, however often it takes. A second try finds what the first one wrote."""
         ends = [settled for _, settled in batch]
         unsure, first = False, True
-        while not isinstance(held := await self._tried(ends, first=first), set):
+        while not isinstance(held := await self._try_write(ends, first=first), set):
             unsure, first = unsure or held is Later.UNSURE, False
             await asyncio.sleep(AGAIN * (0.5 + random.random()))  # noqa: S311
-        self.left -= len(batch)
+        self.pending -= len(batch)
         for run, settled in batch:
             # An earlier try may have been committed: then this one finds nothing to settle.
-            self._settled(run, settled.ended, held=settled.leased.id in held or unsure)
+            self._on_settled(run, settled.ended, held=settled.leased.id in held or unsure)
         self._after()
 
-    async def _tried(self, ends: list[End], *, first: bool) -> set[str] | Later:
+    async def _try_write(self, ends: list[End], *, first: bool) -> set[str] | Later:
         """The leases that were still held, or why the database cannot say now."""
         # Each kind of end takes one statement, and each statement stands for itself.
         try:
             return await self._runner.run_batch(lambda session: self._settle(session, ends))
         except StoreRefused as problem:
-            return await self._one_by_one(ends, problem)
+            return await self._write_one_by_one(ends, problem)
         except DulyError as problem:
             # Held: another process is writing to SQLite, which is how it works.
             if isinstance(problem, Held):
@@ -139,7 +139,7 @@ class Settler(Generic[Owner, End]):
             logger.exception("%d leases are not settled yet, trying again", len(ends))
             return Later.UNSURE
 
-    async def _buried(self, one: End, problem: StoreRefused) -> set[str] | Later:
+    async def _write_dead(self, one: End, problem: StoreRefused) -> set[str] | Later:
         """An end that the database never takes: what is settled is dead, and says why."""
         logger.error("the end of %s is refused: %s", one.leased.id, problem)
         dead = [self._refused(one, problem)]
@@ -148,13 +148,13 @@ class Settler(Generic[Owner, End]):
         except DulyError:
             return Later.UNSURE
 
-    async def _one_by_one(self, ends: list[End], problem: StoreRefused) -> set[str] | Later:
+    async def _write_one_by_one(self, ends: list[End], problem: StoreRefused) -> set[str] | Later:
         """Errors of data: none may fail its neighbours."""
         if len(ends) == 1:
-            return await self._buried(ends[0], problem)
+            return await self._write_dead(ends[0], problem)
         held: set[str] = set()
         for one in ends:
-            found = await self._tried([one], first=True)
+            found = await self._try_write([one], first=True)
             if not isinstance(found, set):
                 return Later.UNSURE  # those before it are written
             held |= found

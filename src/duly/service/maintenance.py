@@ -15,7 +15,7 @@ from duly.ledger.prune import prune_committed
 
 if TYPE_CHECKING:
     from duly.core.session import Runner
-    from duly.outbox.relay_liveness import Attendance
+    from duly.outbox.relay_liveness import RelayLiveness
 
 logger = logging.getLogger("duly")
 # Seconds between two looks at what is old; each worker has its own moment.
@@ -42,7 +42,7 @@ class Counters(Protocol):
         """Write what was counted since the last time."""
 
 
-async def counting(runner: Runner, counters: Counters) -> None:
+async def flush_counters_periodically(runner: Runner, counters: Counters) -> None:
     """Write the counters for as long as the worker or the relay works."""
     while True:
         await asyncio.sleep(COUNTING)
@@ -52,20 +52,20 @@ async def counting(runner: Runner, counters: Counters) -> None:
             logger.debug("counters could not be written, they are kept: %s", problem)
 
 
-async def watching_relays(runner: Runner, attendance: Attendance) -> None:
+async def watch_relays(runner: Runner, attendance: RelayLiveness) -> None:
     """Say that no relay is alive if handlers stage messages, for as long as the worker works."""
     while True:
         await asyncio.sleep(COUNTING)
-        if attendance.look_is_due():
+        if attendance.is_check_due():
             try:
-                unattended = await runner.run_single(attendance.look, wait=WAIT)
+                unattended = await runner.run_autocommit(attendance.is_unattended, wait=WAIT)
             except DulyError as problem:
                 logger.debug("relays could not be looked for: %s", problem)
             else:
-                attendance.tell(unattended=unattended)
+                attendance.warn_if_unattended(unattended=unattended)
 
 
-async def pruning(runner: Runner) -> None:
+async def prune_periodically(runner: Runner) -> None:
     """Remove what is old for as long as the worker or the relay works."""
     while True:
         await asyncio.sleep(PRUNING * (0.5 + random.random()))  # noqa: S311

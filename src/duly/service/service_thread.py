@@ -42,7 +42,7 @@ class Service(Protocol[Told_co]):
         """Give back what was begun, and end. From any thread."""
 
 
-class Hosted(Generic[Account]):
+class ServiceThread(Generic[Account]):
     """Runs one worker after the other, or one relay, until it is told to stop.
 
     Args:
@@ -56,29 +56,29 @@ class Hosted(Generic[Account]):
 
     def __init__(
         self,
-        begin: Callable[[], Service[Account]],
+        make_service: Callable[[], Service[Account]],
         release: Callable[[], Coroutine[Any, Any, None]],
         *,
         name: str = "worker",
         until: Until = "stopped",
-        lasting: bool = False,
-        over: Callable[[], object] = lambda: None,
+        restart_on_error: bool = False,
+        on_end: Callable[[], object] = lambda: None,
     ) -> None:
         # What it did, as it says itself; None until it has ended.
-        self.worked: Account | None = None
+        self.result: Account | None = None
         self.problem: Exception | None = None
         self.name = name
-        self._begin = begin
+        self._make_service = make_service
         self._release = release
         self._until = until
-        self._lasting = lasting
-        self._over = over
+        self._restart_on_error = restart_on_error
+        self._on_end = on_end
         self._lock = threading.Lock()
         self._service: Service[Account] | None = None
         self._stopping = threading.Event()
-        self._hurried = False
+        self._stopping_now = False
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._work, name=f"duly-{name}", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name=f"duly-{name}", daemon=True)
 
     def start(self) -> None:
         """Begin to work."""
@@ -95,7 +95,7 @@ class Hosted(Generic[Account]):
         """Give back what was begun, and end. From any thread."""
         with self._lock:
             self._stopping.set()
-            self._hurried = True
+            self._stopping_now = True
             if self._service is not None:
                 self._service.stop_now()
 
@@ -108,32 +108,32 @@ class Hosted(Generic[Account]):
         self._thread.join(TIDYING)
         return True
 
-    def _work(self) -> None:
+    def _run_thread(self) -> None:
         """Run on the thread, to the end."""
         try:
-            with asyncio.Runner(loop_factory=event_loop) as runner:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(self._main())
         finally:
-            self._end()
+            self._mark_ended()
 
     async def _main(self) -> None:
         try:
-            while not await self._tried():
+            while not await self._run_once():
                 await asyncio.to_thread(self._stopping.wait, PAUSE)
             await self._release()
         except Exception as problem:
             self.problem = self.problem or problem
         finally:
             # The event loop still waits for what its helpers do, and those may hang.
-            self._end()
+            self._mark_ended()
 
-    async def _tried(self) -> bool:
+    async def _run_once(self) -> bool:
         """Run one; whether it was the last."""
-        service = self._begun()
+        service = self._start_service()
         try:
-            self.worked = await service.run(self._until)
+            self.result = await service.run(self._until)
         except Exception as problem:
-            if not self._lasting or self._stopping.is_set():
+            if not self._restart_on_error or self._stopping.is_set():
                 self.problem = problem
                 return True
             logger.error(
@@ -145,22 +145,22 @@ class Hosted(Generic[Account]):
             return False
         return True
 
-    def _begun(self) -> Service[Account]:
+    def _start_service(self) -> Service[Account]:
         with self._lock:
-            self._service = service = self._begin()
-            if self._hurried:
+            self._service = service = self._make_service()
+            if self._stopping_now:
                 service.stop_now()
             elif self._stopping.is_set():
                 service.stop()
             return service
 
-    def _end(self) -> None:
+    def _mark_ended(self) -> None:
         if not self._ended.is_set():
             self._ended.set()
-            self._over()
+            self._on_end()
 
 
-class HostedInLoop(Hosted[Account]):
+class ServiceTask(ServiceThread[Account]):
     """The same on the event loop that runs already, which keeps its connections when it ends."""
 
     _task: asyncio.Task[None] | None = None
@@ -178,7 +178,7 @@ async def keep_connections() -> None:
     """Give back nothing: the event loop goes on, and others use what it holds."""
 
 
-def event_loop() -> asyncio.AbstractEventLoop:
+def new_event_loop() -> asyncio.AbstractEventLoop:
     """The fastest event loop that is installed."""
     try:
         import uvloop

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def on_thread(call: Callable[[], T]) -> T:
+async def run_on_thread(call: Callable[[], T]) -> T:
     """What a call that blocks returns; it runs on a thread of its own."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def tell(answer: list[T], problem: BaseException | None) -> None:
+    def deliver(answer: list[T], problem: BaseException | None) -> None:
         if future.done():
             return
         if problem is None:
@@ -25,24 +25,24 @@ async def on_thread(call: Callable[[], T]) -> T:
         else:
             future.set_exception(problem)
 
-    def work() -> None:
-        answer, problem = outcome(call)
+    def run_call() -> None:
+        answer, problem = result_or_error(call)
         try:
-            loop.call_soon_threadsafe(tell, answer, problem)
+            loop.call_soon_threadsafe(deliver, answer, problem)
         except RuntimeError:  # the event loop was closed: nobody waits for it any more
             return
 
-    threading.Thread(target=work, name="duly-hand", daemon=True).start()
+    threading.Thread(target=run_call, name="duly-hand", daemon=True).start()
     return await future
 
 
-def within(call: Callable[[], T], seconds: float | None) -> T:
+def run_with_timeout(call: Callable[[], T], seconds: float | None) -> T:
     """What a call that blocks returns, or `TimeoutError` if that takes too long."""
     if seconds is None:
         return call()
     ended: list[tuple[list[T], BaseException | None]] = []
     thread = threading.Thread(
-        target=lambda: ended.append(outcome(call)), name="duly-hand", daemon=True
+        target=lambda: ended.append(result_or_error(call)), name="duly-hand", daemon=True
     )
     thread.start()
     thread.join(seconds)
@@ -54,7 +54,7 @@ def within(call: Callable[[], T], seconds: float | None) -> T:
     return answer[0]
 
 
-def outcome(call: Callable[[], T]) -> tuple[list[T], BaseException | None]:
+def result_or_error(call: Callable[[], T]) -> tuple[list[T], BaseException | None]:
     """What a call returned, in a list, or what it raised."""
     try:
         return [call()], None

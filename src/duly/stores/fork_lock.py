@@ -6,7 +6,7 @@ import os
 import threading
 
 
-class FreshLock:
+class ForkSafeLock:
     """A lock for each process: another thread of the parent may hold its lock during the fork."""
 
     def __init__(self) -> None:

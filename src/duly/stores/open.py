@@ -42,11 +42,11 @@ def store(
     where, trusted_clock = names(prefix, schema), checked_clock(clock)
     match urlsplit_or_refuse(url):
         case "memory":
-            found = memory(url, where, trusted_clock)
+            found = open_memory(url, where, trusted_clock)
         case "sqlite":
-            found = sqlite(url, where, trusted_clock)
+            found = open_sqlite(url, where, trusted_clock)
         case "postgresql" | "postgres":
-            found = postgres(url, where, trusted_clock, durability, connections)
+            found = open_postgres(url, where, trusted_clock, durability, connections)
         case dressed if dressed.startswith(("postgresql+", "sqlite+")):
             raise Misuse(
                 f"this is SQLAlchemy's form of an address: drop {dressed[dressed.find('+') :]}"
@@ -66,7 +66,7 @@ def urlsplit_or_refuse(url: str) -> str:
         raise Misuse(f"this store's address cannot be read: use {FORMS}") from None
 
 
-def memory(url: str, where: Names, clock: Clock | None) -> Store:
+def open_memory(url: str, where: Names, clock: Clock | None) -> Store:
     """A temporary store that ends with the process."""
     from duly.stores.sqlite.store import MemoryStore
 
@@ -75,7 +75,7 @@ def memory(url: str, where: Names, clock: Clock | None) -> Store:
     return MemoryStore(where, clock)
 
 
-def sqlite(url: str, where: Names, clock: Clock | None) -> Store:
+def open_sqlite(url: str, where: Names, clock: Clock | None) -> Store:
     """A database file. Three slashes begin a relative path, four an absolute one."""
     from duly.stores.sqlite.store import SqliteStore
 
@@ -90,7 +90,7 @@ def sqlite(url: str, where: Names, clock: Clock | None) -> Store:
     return SqliteStore(url, Path(path), where, clock)
 
 
-def postgres(
+def open_postgres(
     url: str, where: Names, clock: Clock | None, durability: str, connections: int
 ) -> Store:
     """A PostgreSQL database through psycopg, from the extra ``postgres``."""

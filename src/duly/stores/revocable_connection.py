@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Loan:
+class RevocableConnection:
     """One use of a connection, from BEGIN to its return; ``revoke`` works in between only.
 
     ``exclusive`` keeps the use from ending while it is revoked. Where that may take long, whoever
@@ -21,26 +21,26 @@ class Loan:
     """
 
     def __init__(self, take_away: Callable[[], None], *, exclusive: bool) -> None:
-        self._take_away = take_away
+        self._on_revoke = take_away
         self._exclusive = exclusive
         self._lock = threading.Lock()
-        self._over = False
+        self._is_over = False
         self.revoked = False
 
     def revoke(self) -> None:
         """From another thread: take the connection away, if it is still in this use."""
         with self._lock:
-            if self._over:
+            if self._is_over:
                 return
             self.revoked = True
             if self._exclusive:
-                self._take_away()
+                self._on_revoke()
         if not self._exclusive:
-            self._take_away()
+            self._on_revoke()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._over = True
+            self._is_over = True

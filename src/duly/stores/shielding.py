@@ -15,7 +15,7 @@ logger = logging.getLogger("duly")
 AGAIN = 1.0
 
 
-async def surely(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+async def shield_to_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     """Await the work to its end; a caller that was cancelled raises so afterwards itself.
 
     Cancel scopes cancel again at every await, and what must be undone must not be left half-way.
@@ -29,7 +29,7 @@ async def surely(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
                 raise
 
 
-async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+async def shield_then_cancel(work: Coroutine[Any, Any, T]) -> T:
     """Await the work to its end, and raise only then that the caller was cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -46,7 +46,7 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-async def end_surely(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def cancel_until_done(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks, and again until every one has ended.
 
     A cancellation can be lost on its way: before Python 3.12 `asyncio.wait_for` returns instead of

@@ -8,7 +8,7 @@ from duly.core.answers import Answer, Duplicate, First
 from duly.core.defaults import names
 from duly.core.errors import Misuse
 from duly.core.validation import checked_clock, kind
-from duly.stores.join.recognise import Colour, join, recognise
+from duly.stores.join.recognise import Mode, join, recognise
 from duly.stores.store import Store
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from duly.core.session import Session
 
 
-class Where(NamedTuple):
+class JoinOptions(NamedTuple):
     """Where a joined connection finds duly's tables, and the clock of a test."""
 
     prefix: str | None = None
@@ -27,10 +27,10 @@ class Where(NamedTuple):
     clock: Clock | None = None
 
 
-NOWHERE = Where()
+NO_OPTIONS = JoinOptions()
 
 
-def joined(target: object, where: Where, *, colour: Colour, verb: str) -> Session:
+def join_transaction(target: object, where: JoinOptions, *, mode: Mode, verb: str) -> Session:
     """A session in the user's transaction."""
     if isinstance(target, Store):
         raise Misuse(
@@ -39,19 +39,19 @@ def joined(target: object, where: Where, *, colour: Colour, verb: str) -> Sessio
         )
     trusted_clock = checked_clock(where.clock)
     found = names(where.prefix, where.schema)
-    return join(target, found, trusted_clock, colour=colour, verb=verb)
+    return join(target, found, trusted_clock, mode=mode, verb=verb)
 
 
-def as_store(target: object, where: Where) -> Store | None:
+def as_store(target: object, where: JoinOptions) -> Store | None:
     """The target if it is a store, whose names and clock are its own."""
     if not isinstance(target, Store):
         return None
-    if where != NOWHERE:
+    if where != NO_OPTIONS:
         raise Misuse("prefix=, schema= and clock= of a store are set once, in duly.store(...)")
     return target
 
 
-def needs_store(target: object, verb: str) -> Store:
+def require_store(target: object, verb: str) -> Store:
     """A store, for the forms that work in transactions of their own."""
     if isinstance(target, Store):
         return target
@@ -61,17 +61,17 @@ def needs_store(target: object, verb: str) -> Store:
     )
 
 
-def leased_store(target: object, where: Where) -> Store:
+def leased_store(target: object, where: JoinOptions) -> Store:
     """The store for a leased turn, which never takes a transaction."""
     store = as_store(target, where)
-    return store if store is not None else needs_store(target, "once(lease=...)")
+    return store if store is not None else require_store(target, "once(lease=...)")
 
 
-def plain_connection(tx: object, store: Store, *, colour: Colour, verb: str) -> Session | None:
+def session_for_mark(tx: object, store: Store, *, mode: Mode, verb: str) -> Session | None:
     """The user's final transaction for a mark, read with the names of the store; None for none."""
     if tx is None:
         return None
-    return join(tx, store.names, store.clock, colour=colour, verb=verb)
+    return join(tx, store.names, store.clock, mode=mode, verb=verb)
 
 
 def custom_record(target: object) -> Callable[[bytes, timedelta | None], Any] | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duly.app.duly import Duly
-from duly.app.loading import loaded
+from duly.app.loading import load_app
 from duly.app.output import without_passwords
 from duly.core.errors import Misuse
 from duly.core.validation import checked_clock
@@ -18,7 +18,7 @@ from duly.outbox.relay_liveness import NO_RELAY
 from duly.receiver import metrics
 from duly.stores.orm.begin import begin_of
 from duly.testing.databases import store_at
-from duly.testing.guarding import NotATestDatabase, is_tests, place
+from duly.testing.guarding import NotATestDatabase, database_identity, is_for_tests
 
 if TYPE_CHECKING:
     import logging
@@ -45,19 +45,19 @@ def application(named: str | Duly | None, root: Path | None = None) -> Duly:
             sys.path.insert(0, str(root))
         file, colon, attribute = named.rpartition(":")
         if file.endswith(".py"):
-            return from_file(root / file, f"{root / file}{colon}{attribute}")
-    return loaded(named)
+            return app_from_file(root / file, f"{root / file}{colon}{attribute}")
+    return load_app(named)
 
 
-def from_file(path: Path, named: str) -> Duly:
+def app_from_file(path: Path, named: str) -> Duly:
     """An application by its file, which may have been imported for an earlier test."""
     known = sys.modules.get(path.stem)
     if (
         known is not None
         and Path(getattr(known, "__file__", None) or "").resolve() == path.resolve()
     ):
-        return loaded(f"{path.stem}:{named.rpartition(':')[2]}")
-    return loaded(named)
+        return load_app(f"{path.stem}:{named.rpartition(':')[2]}")
+    return load_app(named)
 
 
 @contextmanager
@@ -80,14 +80,14 @@ def bound(
     try:
         opened.migrate()
         # Around the binding: the app looks for workers when it leaves the store, at the latest.
-        with unwarned_of_workers(), app.bound_to(opened, begin=begin):
+        with mute_worker_warnings(), app.bound_to(opened, begin=begin):
             yield app
     finally:
-        close(opened)
+        close_store(opened)
 
 
 @contextmanager
-def unwarned_of_workers() -> Iterator[None]:
+def mute_worker_warnings() -> Iterator[None]:
     """Do not say that no worker or relay is alive: in a test they run when they are called."""
 
     def telling(record: logging.LogRecord) -> bool:
@@ -100,7 +100,7 @@ def unwarned_of_workers() -> Iterator[None]:
         metrics.logger.removeFilter(telling)
 
 
-def close(store: Store) -> None:
+def close_store(store: Store) -> None:
     """Close a store, and what event loops that rest or have ended have open of it.
 
     A loop that runs just now keeps its own until it ends: nobody can await anything here.
@@ -123,7 +123,7 @@ def close_loops(store: Store) -> None:
 
 def refuse_elsewhere(url: str, told: str) -> None:
     """Refuse a database that is not a test's."""
-    if not is_tests(url):
+    if not is_for_tests(url):
         raise NotATestDatabase(
             f"{told}, and nobody said that this is a database for tests: use the one of the "
             "fixture duly_url, or say testing.test_database(url)"
@@ -136,13 +136,13 @@ def refuse_begin(app: Duly, begin: object, url: str) -> None:
     if given is None:
         return
     found = begin_of(given, app.store.names, app.store.clock)
-    if app._begin is None or found.colour != app._begin.colour:
+    if app._begin is None or found.mode != app._begin.mode:
         raise Misuse(
-            f"duly_begin opens {found.colour} transactions, and this app was made "
-            f"{'without begin=' if app._begin is None else f'for {app._begin.colour} ones'}: its "
+            f"duly_begin opens {found.mode} transactions, and this app was made "
+            f"{'without begin=' if app._begin is None else f'for {app._begin.mode} ones'}: its "
             "handlers could not work in them"
         )
-    if place(found.url()) != place(url):
+    if database_identity(found.url()) != database_identity(url):
         raise NotATestDatabase(
             "the handlers of this app work in the transactions of begin=, which leads to "
             f"{without_passwords(found.url())}, and not to the database of this test, "

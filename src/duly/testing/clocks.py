@@ -80,7 +80,7 @@ def time_of(clock: Clock | None) -> datetime:
     return datetime.now(UTC) if clock is None else clock()
 
 
-class Cranking:
+class ClockMover:
     """Moves a clock from one thing that is due to the next, and notices if nothing follows."""
 
     def __init__(self, clock: HandClock | None) -> None:

@@ -16,7 +16,7 @@ from duly.core.defaults import Names, names
 from duly.core.errors import Misuse
 from duly.core.extras import needs
 from duly.stores.open import store as named_store
-from duly.testing.guarding import OURS, place, test_database
+from duly.testing.guarding import TEST_DATABASES, database_identity, test_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,35 +53,35 @@ class Databases:
         """The address of a new database, which is gone at the end of the block."""
         with ExitStack() as stack:
             if self._server is not None:
-                url = stack.enter_context(self._on_server(self._server))
+                url = stack.enter_context(self._fresh_on_server(self._server))
             else:
                 if folder is None:
                     made = tempfile.TemporaryDirectory(prefix="duly-", ignore_cleanup_errors=True)
                     folder = Path(stack.enter_context(made))
                 url = f"sqlite:///{quote(str(folder.absolute() / 'duly.db'))}"
             test_database(url)
-            stack.callback(OURS.discard, place(url))
+            stack.callback(TEST_DATABASES.discard, database_identity(url))
             yield url
 
     @contextmanager
-    def _on_server(self, server: str) -> Iterator[str]:
+    def _fresh_on_server(self, server: str) -> Iterator[str]:
         if self._used and self._template is None:
-            self._template = made_on(server, EMPTY)
-            migrate(on_database(server, self._template))
+            self._template = create_database(server, EMPTY)
+            migrate_database(url_of_database(server, self._template))
         self._used = True
-        name = made_on(server, self._template or EMPTY)
+        name = create_database(server, self._template or EMPTY)
         try:
-            url = on_database(server, name)
+            url = url_of_database(server, name)
             if self._template is None:
-                migrate(url)
+                migrate_database(url)
             yield url
         finally:
-            dropped(server, name)
+            drop_database(server, name)
 
     def close(self) -> None:
         """Remove what was copied."""
         if self._server is not None and self._template is not None:
-            dropped(self._server, self._template)
+            drop_database(self._server, self._template)
             self._template = None
 
 
@@ -89,11 +89,11 @@ class Databases:
 def databases_on(server: str | None) -> Databases:
     """Those of this process, for whoever has no session to close them in."""
     databases = Databases(server)
-    atexit.register(closed, databases)
+    atexit.register(close_at_exit, databases)
     return databases
 
 
-def closed(databases: Databases) -> None:
+def close_at_exit(databases: Databases) -> None:
     """Close at the end of the process: a server that is gone has taken everything with it."""
     with suppress(Misuse):
         databases.close()
@@ -118,7 +118,7 @@ def checked_server(server: str | None) -> str | None:
     return server
 
 
-def migrate(url: str) -> None:
+def migrate_database(url: str) -> None:
     """Make duly's tables, under their usual names."""
     opened = store_at(url, names(), None)
     try:
@@ -132,26 +132,26 @@ def store_at(url: str, where: Names, clock: Clock | None) -> Store:
     if urlsplit(url).scheme == "sqlite":
         from duly.stores.sqlite.store import SqliteStore
 
-        path = Path(place(url)[1])
+        path = Path(database_identity(url)[1])
         found = SqliteStore(url, path, Names(where.prefix), clock, durable=False)
         found.strict = False
         return found
     return named_store(url, prefix=where.prefix, schema=where.schema, clock=clock, durability="any")
 
 
-def made_on(server: str, template: str) -> str:
+def create_database(server: str, template: str) -> str:
     """A new database, a copy of another, under a name that no other process has."""
     name = f"{PREFIX}{os.getpid()}_{uuid.uuid4().hex[:16]}"
     administer(server, "CREATE DATABASE {} TEMPLATE {}", name, template)
     return name
 
 
-def dropped(server: str, name: str) -> None:
+def drop_database(server: str, name: str) -> None:
     """Remove a database, and whoever is still connected to it."""
     administer(server, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
 
 
-def on_database(server: str, name: str) -> str:
+def url_of_database(server: str, name: str) -> str:
     """The same server and user, another database.
 
     Not by `urlunsplit`: Python 3.11's writes `postgresql:///name` with a single slash.

@@ -14,8 +14,14 @@ from duly.testing.answers import Answer, Answers
 from duly.testing.calling import call_asgi, call_wsgi, is_asgi
 from duly.testing.clocks import time_of
 from duly.testing.guarding import refuse_foreign
-from duly.testing.keys import Keys
-from duly.testing.parcels import Parcel, Wanted, age_of, checked_wrong, event_for
+from duly.testing.keys import SigningKeys
+from duly.testing.parcels import (
+    DeliveryRequest,
+    RequestedDelivery,
+    age_of,
+    checked_wrong,
+    event_for,
+)
 from duly.webhooks.secrets import hide, secrets_of
 from duly.webhooks.sign import fitting_scheme
 
@@ -44,7 +50,7 @@ class Deliver:
 
     def __init__(self, app: Duly) -> None:
         self._app = app
-        self._keys = Keys()
+        self._keys = SigningKeys()
 
     def __call__(  # noqa: PLR0913  # what a delivery is made of, each by its name
         self,
@@ -82,17 +88,19 @@ class Deliver:
             path: where the source is, there; ``/source`` unless given.
         """
         secret = None if secret is None else hide(secret)  # a failed test may print this frame
-        wanted = Wanted(payload, id, type, headers, checked_wrong(wrong), age, secret, path)
-        parcel = self._parcel(source, wanted)
-        count = counted(times, at_once)
+        wanted = DeliveryRequest(
+            payload, id, type, headers, checked_wrong(wrong), age, secret, path
+        )
+        parcel = self._build_delivery(source, wanted)
+        count = checked_copies(times, at_once)
         target = self._app.wsgi if site is None else site
         if is_asgi(target):
             if loop_is_running():
                 raise Misuse("this site is awaited, and so is the test: await deliver.aio(…)")
-            return asyncio.run(self._awaited_alone(target, parcel, count, at_once=at_once))
+            return asyncio.run(self._deliver_in_own_loop(target, parcel, count, at_once=at_once))
         if at_once:
-            return self._at_once(target, parcel, count)
-        return Answers([call_wsgi(target, self._attempt(parcel)) for _ in range(count)])
+            return self._deliver_at_once(target, parcel, count)
+        return Answers([call_wsgi(target, self._sign_attempt(parcel)) for _ in range(count)])
 
     async def aio(  # noqa: PLR0913
         self,
@@ -112,22 +120,24 @@ class Deliver:
     ) -> Answers:
         """The same, awaited."""
         secret = None if secret is None else hide(secret)  # a failed test may print this frame
-        wanted = Wanted(payload, id, type, headers, checked_wrong(wrong), age, secret, path)
-        parcel = self._parcel(source, wanted)
-        count = counted(times, at_once)
+        wanted = DeliveryRequest(
+            payload, id, type, headers, checked_wrong(wrong), age, secret, path
+        )
+        parcel = self._build_delivery(source, wanted)
+        count = checked_copies(times, at_once)
         target = self._app if site is None else site
-        return await self._awaited(target, parcel, count, at_once=at_once)
+        return await self._deliver_async(target, parcel, count, at_once=at_once)
 
-    def _parcel(self, name: str, wanted: Wanted) -> Parcel:
+    def _build_delivery(self, name: str, wanted: DeliveryRequest) -> RequestedDelivery:
         refuse_foreign(self._app)
         source, now = self._app._route(name).source, self._now()
         given = wanted.secret
-        signer = self._keys.signer(source, now) if given is None else secrets_of(given)[0]
+        signer = self._keys.signing_secret(source, now) if given is None else secrets_of(given)[0]
         scheme = fitting_scheme(source.provider.schemes, signer)
         age = age_of(source, scheme, wanted)
-        return Parcel(
+        return RequestedDelivery(
             source,
-            self._keys.stranger(source, signer) if wanted.wrong == "signature" else signer,
+            self._keys.unknown_secret(source, signer) if wanted.wrong == "signature" else signer,
             event_for(source.provider, wanted, now - age),
             f"{ORIGIN}{path_of(source, wanted.path)}",
             wanted.headers,
@@ -138,12 +148,12 @@ class Deliver:
     def _now(self) -> datetime:
         return time_of(self._app.store.clock)
 
-    def _attempt(self, parcel: Parcel) -> Signed:
-        return parcel.attempt(self._now())
+    def _sign_attempt(self, parcel: RequestedDelivery) -> Signed:
+        return parcel.sign_attempt(self._now())
 
-    def _at_once(self, target: Any, parcel: Parcel, count: int) -> Answers:
+    def _deliver_at_once(self, target: Any, parcel: RequestedDelivery, count: int) -> Answers:
         """Copies on as many threads, which begin together."""
-        signed, gate = self._attempt(parcel), threading.Barrier(count)
+        signed, gate = self._sign_attempt(parcel), threading.Barrier(count)
 
         def post(_: int) -> Answer:
             gate.wait()
@@ -152,21 +162,25 @@ class Deliver:
         with ThreadPoolExecutor(count, "duly-deliver") as threads:
             return Answers(list(threads.map(post, range(count))))
 
-    async def _awaited(self, target: Any, parcel: Parcel, count: int, *, at_once: bool) -> Answers:
+    async def _deliver_async(
+        self, target: Any, parcel: RequestedDelivery, count: int, *, at_once: bool
+    ) -> Answers:
         if not at_once:
-            return Answers([await called(target, self._attempt(parcel)) for _ in range(count)])
-        signed = self._attempt(parcel)
-        posts = [called(target, signed) for _ in range(count)]
+            return Answers(
+                [await call_site(target, self._sign_attempt(parcel)) for _ in range(count)]
+            )
+        signed = self._sign_attempt(parcel)
+        posts = [call_site(target, signed) for _ in range(count)]
         return Answers(await asyncio.gather(*posts))
 
-    async def _awaited_alone(
-        self, target: Any, parcel: Parcel, count: int, *, at_once: bool
+    async def _deliver_in_own_loop(
+        self, target: Any, parcel: RequestedDelivery, count: int, *, at_once: bool
     ) -> Answers:
         """The same in an event loop that is gone afterwards, and must leave nothing open."""
         try:
-            return await self._awaited(target, parcel, count, at_once=at_once)
+            return await self._deliver_async(target, parcel, count, at_once=at_once)
         finally:
-            await self._app.receiver.reports.aclose()
+            await self._app.receiver.metrics.aclose()
             await self._app.release_loop()
 
     def close(self) -> None:
@@ -180,14 +194,14 @@ class Deliver:
         self.close()
 
 
-async def called(target: Any, signed: Signed) -> Answer:
+async def call_site(target: Any, signed: Signed) -> Answer:
     """The answer of a site of either kind, awaited."""
     if is_asgi(target):
         return await call_asgi(target, signed)
     return await asyncio.to_thread(call_wsgi, target, signed)
 
 
-def counted(times: object, at_once: object) -> int:
+def checked_copies(times: object, at_once: object) -> int:
     """How many copies there are to be."""
     most = MOST_AT_ONCE if checked_switch("at_once", at_once) else MOST_TIMES
     return checked_count("times", times, most=most)

@@ -27,7 +27,7 @@ def django_test_database(
     with needs("django", "Django"):
         from django.db import connections
 
-        from duly.stores.orm.django_tests import empty, is_test_database
+        from duly.stores.orm.django_tests import delete_rows, is_test_database
     connection, where = connections[alias], names(prefix, schema)
     url = begin_of(django(alias), where, None).url()
     if not is_test_database(connection):
@@ -45,7 +45,7 @@ def django_test_database(
     store = store_at(url, where, None)
     try:
         store.migrate()
-        finish(store.blocking.run(lambda session: empty(session, where), wait=WAIT))
+        finish(store.blocking.run(lambda session: delete_rows(session, where), wait=WAIT))
     finally:
         store.close()
     return test_database(url)

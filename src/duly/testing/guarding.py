@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from duly.app.duly import Duly
 
 # What was made for a test in this process, or was said to be a test's.
-OURS: set[tuple[str, ...]] = set()
+TEST_DATABASES: set[tuple[str, ...]] = set()
 
 
 class NotATestDatabase(Misuse):
@@ -26,14 +26,14 @@ def test_database(url: str) -> str:
 
     Whatever the tests do there stays there: nothing is emptied or dropped.
     """
-    OURS.add(place(url))
+    TEST_DATABASES.add(database_identity(url))
     return url
 
 
 test_database.__test__ = False  # type: ignore[attr-defined]  # or pytest takes it for a test
 
 
-def place(url: str) -> tuple[str, ...]:
+def database_identity(url: str) -> tuple[str, ...]:
     """Which database an address leads to, however it is written."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
@@ -42,24 +42,24 @@ def place(url: str) -> tuple[str, ...]:
         with needs("postgres", "psycopg"):
             from psycopg.conninfo import conninfo_to_dict
         given = conninfo_to_dict(url)
-        told = [str(given.get(name) or usual) for name, usual in USUAL.items()]
+        told = [str(given.get(name) or usual) for name, usual in LIBPQ_DEFAULTS.items()]
         return "postgresql", *told
     return (url,)
 
 
 # What libpq takes where nothing is said, near enough to tell two databases apart.
-USUAL = {"host": "", "port": "5432", "dbname": ""}
+LIBPQ_DEFAULTS = {"host": "", "port": "5432", "dbname": ""}
 
 
-def is_tests(url: str) -> bool:
+def is_for_tests(url: str) -> bool:
     """Whether tests may write there; what ends with the process is nobody else's."""
-    return url == "memory:" or place(url) in OURS
+    return url == "memory:" or database_identity(url) in TEST_DATABASES
 
 
 def refuse_foreign(app: Duly) -> None:
     """Refuse an application whose database is not a test's."""
     url = app.store.url
-    if is_tests(url):
+    if is_for_tests(url):
         return
     raise NotATestDatabase(
         f"this app is on {without_passwords(url)}, which no test may write to: take the app from "

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core.errors import Misuse
 from duly.core.extras import needs
-from duly.testing.sending.parcels import LETTER_OR_DIGIT, changed_at
+from duly.testing.sending.parcels import LETTER_OR_DIGIT, change_byte_at
 from duly.webhooks import Ecdsa, Ed25519, StandardWebhooks
 from duly.webhooks.examples import ECDSA_PRIVATE, ECDSA_PUBLIC, ED25519_PRIVATE, ED25519_PUBLIC
 from duly.webhooks.secrets import Secret
 from duly.webhooks.sign import fitting_scheme
-from duly.webhooks.source import ready
+from duly.webhooks.source import load_keys_by_scheme
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 NAME = "duly.testing"
 
 
-class Pair(NamedTuple):
+class KeyPair(NamedTuple):
     """A key pair that is no secret."""
 
     public: Secret
     private: Secret
 
 
-def pair_for(scheme: Scheme[Any]) -> Pair | None:
+def pair_for(scheme: Scheme[Any]) -> KeyPair | None:
     """A key pair of the form that a scheme has; None where we have none."""
     match scheme:
         case Ed25519():
-            return paired(ED25519_PUBLIC, ED25519_PRIVATE)
+            return key_pair(ED25519_PUBLIC, ED25519_PRIVATE)
         case Ecdsa():
-            return paired(ECDSA_PUBLIC, ECDSA_PRIVATE)
+            return key_pair(ECDSA_PUBLIC, ECDSA_PRIVATE)
         case StandardWebhooks():
-            return paired(
+            return key_pair(
                 "whpk_" + base64.b64encode(bytes.fromhex(ED25519_PUBLIC)).decode(),
                 "whsk_" + base64.b64encode(bytes.fromhex(ED25519_PRIVATE)).decode(),
             )
@@ -78,19 +78,19 @@ def ecdsa_key() -> str:
     return base64.b64encode(key).decode()
 
 
-def paired(public: str, private: str) -> Pair:
+def key_pair(public: str, private: str) -> KeyPair:
     """Both halves under a name that says what they are for."""
-    return Pair(Secret(public, name=NAME), Secret(private, name=NAME))
+    return KeyPair(Secret(public, name=NAME), Secret(private, name=NAME))
 
 
-class Keys:
+class SigningKeys:
     """The secrets of an application's sources, as their senders have them."""
 
     def __init__(self) -> None:
         # What each source that was lent a key was like before.
-        self._lent: dict[int, tuple[Source, dict[str, Any]]] = {}
+        self._changed_sources: dict[int, tuple[Source, dict[str, Any]]] = {}
 
-    def signer(self, source: Source, now: datetime) -> Secret:
+    def signing_secret(self, source: Source, now: datetime) -> Secret:
         """What the sender signs with: the source's first secret that is good, or a lent key."""
         good = [secret for secret in own_secrets(source) if not secret.ended(now.timestamp())]
         shared = [one for one in good if not scheme_of(source, one).only_verifies(one)]
@@ -103,10 +103,10 @@ class Keys:
                 f"source {source.name} holds nothing that signs today: pass the sender's private "
                 "key as secret=, and its public half to app.source(…)"
             )
-        self._lend(source, pair.public)
+        self._add_test_key(source, pair.public)
         return pair.private
 
-    def stranger(self, source: Source, signer: Secret) -> Secret:
+    def unknown_secret(self, source: Source, signer: Secret) -> Secret:
         """A key of the same form that the source does not believe."""
         value, private = signer.reveal(), private_key(scheme_of(source, signer))
         if private is not None and not is_shared(signer):
@@ -114,28 +114,31 @@ class Keys:
         if isinstance(value, Mapping):
             raise Misuse("sign with a stranger's key yourself: pass it as secret=")
         raw = value.encode() if isinstance(value, str) else value
-        changed = other(raw)
+        changed = other_secret(raw)
         return Secret(changed.decode() if isinstance(value, str) else changed)
 
-    def _lend(self, source: Source, public: Secret) -> None:
-        if id(source) in self._lent:
+    def _add_test_key(self, source: Source, public: Secret) -> None:
+        if id(source) in self._changed_sources:
             return
         more = (*source.secrets, public)
-        schemes = ready(source.provider, more, legacy=source.legacy)
+        schemes = load_keys_by_scheme(source.provider, more, legacy=source.legacy)
         changed = {"secrets": more, "schemes": schemes}
-        self._lent[id(source)] = source, {name: getattr(source, name) for name in changed}
+        self._changed_sources[id(source)] = (
+            source,
+            {name: getattr(source, name) for name in changed},
+        )
         for name, value in changed.items():
             setattr(source, name, value)
 
-    def _return(self, source: Source) -> None:
-        _, before = self._lent.pop(id(source), (source, {}))
+    def _restore_source(self, source: Source) -> None:
+        _, before = self._changed_sources.pop(id(source), (source, {}))
         for name, value in before.items():
             setattr(source, name, value)
 
     def close(self) -> None:
         """Have every source forget what it was lent."""
-        for source, _ in list(self._lent.values()):
-            self._return(source)
+        for source, _ in list(self._changed_sources.values()):
+            self._restore_source(source)
 
 
 def own_secrets(source: Source) -> list[Secret]:
@@ -154,9 +157,9 @@ def is_shared(secret: Secret) -> bool:
     return isinstance(value, str) and value.startswith("whsec_")
 
 
-def other(secret: bytes) -> bytes:
+def other_secret(secret: bytes) -> bytes:
     """Another secret of the same form: one letter or digit near its end is changed."""
     wanted = 2 * len(secret) // 3  # behind any prefix, and before what base64 does not use
     places = [found.start() for found in LETTER_OR_DIGIT.finditer(secret)]
     nearest = min(places, key=lambda place: abs(place - wanted), default=None)
-    return secret + b"2" if nearest is None else changed_at(secret, nearest)
+    return secret + b"2" if nearest is None else change_byte_at(secret, nearest)

@@ -13,15 +13,15 @@ from urllib.parse import urlencode, urlsplit
 from duly.core.errors import Misuse
 from duly.core.extras import needs
 from duly.core.validation import kind
-from duly.testing.sending.events import Wish, event_of
-from duly.testing.sending.parcels import STALE_BEYOND, altered
+from duly.testing.sending.events import EventRequest, event_of
+from duly.testing.sending.parcels import STALE_BEYOND, tamper_body
 from duly.webhooks.sign import fitting_scheme, sign
 from duly.webhooks.wording import signs_time
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly.testing.sending.events import Event
+    from duly.testing.sending.events import EventToSign
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
     from duly.webhooks.secrets import Secret
@@ -33,7 +33,7 @@ Wrong = Literal["signature", "body", "time"]
 FORM = "application/x-www-form-urlencoded"
 
 
-class Wanted(NamedTuple):
+class DeliveryRequest(NamedTuple):
     """What a test asks for; everything may be left open."""
 
     payload: Payload
@@ -47,18 +47,18 @@ class Wanted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class RequestedDelivery:
     """One event on its way to one source; signed as often as its sender would."""
 
     source: Source
     secret: Secret
-    event: Event
+    event: EventToSign
     url: str
     headers: Mapping[str, str] | None
     age: timedelta
     wrong: Wrong | None
 
-    def attempt(self, now: datetime) -> Signed:
+    def sign_attempt(self, now: datetime) -> Signed:
         """The delivery of an attempt made now."""
         called = self.source.url or self.url  # as the provider knows it, behind whatever proxy
         with needs("crypto", "cryptography"):
@@ -73,7 +73,7 @@ class Parcel:
                 headers=self.headers,
             )
         if self.wrong == "body":
-            signed = altered(signed, self.scheme, self.source.provider)
+            signed = tamper_body(signed, self.scheme, self.source.provider)
         asked = urlsplit(signed.url or "").query  # some sign in there
         return signed._replace(url=f"{self.url}?{asked}" if asked else self.url)
 
@@ -103,14 +103,14 @@ def body_of(payload: Payload, provider: Provider) -> bytes | None:
     return json.dumps(payload, separators=(",", ":")).encode()
 
 
-def event_for(provider: Provider, wanted: Wanted, moment: datetime) -> Event:
+def event_for(provider: Provider, request: DeliveryRequest, moment: datetime) -> EventToSign:
     """The event, with the id and the type where this provider has them."""
-    if wanted.id == "" or wanted.type == "":
+    if request.id == "" or request.type == "":
         raise Misuse("id and type must not be empty: leave them out")
-    body = body_of(wanted.payload, provider)
+    body = body_of(request.payload, provider)
     try:
         # A test says itself when an event happened, and moves the clock if it was long ago.
-        wish = Wish(body, wanted.id, wanted.type, keep_time=True)
+        wish = EventRequest(body, request.id, request.type, keep_time=True)
         return event_of(provider, wish, moment)
     except Misuse as problem:  # the words of the command line, in those of the function
         told = str(problem).replace("--id", "id=").replace("--type", "type=")
@@ -124,14 +124,14 @@ def checked_wrong(wrong: object) -> Wrong | None:
     return wrong  # type: ignore[return-value]  # that was looked at just now
 
 
-def age_of(source: Source, scheme: Scheme[Any], wanted: Wanted) -> timedelta:
+def age_of(source: Source, scheme: Scheme[Any], request: DeliveryRequest) -> timedelta:
     """How long ago it was signed."""
-    age = timedelta(0) if wanted.age is None else wanted.age
+    age = timedelta(0) if request.age is None else request.age
     if not isinstance(age, timedelta):
         raise Misuse(f"age must be a timedelta, not {kind(age)}")
-    if wanted.wrong != "time":
+    if request.wrong != "time":
         return age
-    if wanted.age is not None:
+    if request.age is not None:
         raise Misuse('wrong="time" is old enough to be refused: leave out age=')
     dated = signs_time(scheme) or source.provider.sent_place is not None
     if not dated or source.tolerance is None:

@@ -11,13 +11,13 @@ from duly.app.checks import loop_is_running
 from duly.core.defaults import WAIT
 from duly.core.errors import Misuse, WrongColour
 from duly.core.validation import kind
-from duly.outbox.lease import outlook
+from duly.outbox.lease import peek_outbox
 from duly.outbox.message import Message, message_of
 from duly.outbox.outcome import Answered
 from duly.outbox.registry import is_web
 from duly.relay.sender import Sender
 from duly.relay.settings import GRACE, relay_settings
-from duly.testing.clocks import Cranking
+from duly.testing.clocks import ClockMover
 from duly.testing.guarding import refuse_foreign
 from duly.testing.working import Until, checked_until
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from duly.app.duly import Duly
     from duly.outbox.lease import LeasedMessage
-    from duly.outbox.registry import Outgoing
+    from duly.outbox.registry import OutboxRegistry
     from duly.testing.clocks import HandClock
 
 Said: TypeAlias = "int | Exception"
@@ -34,11 +34,11 @@ Reply: TypeAlias = "Said | Callable[[Message], Said]"
 Send = Literal["recorded", "really"]
 
 
-class Recorder(Sender):
+class RecordingSender(Sender):
     """A sender that remembers every message, and sends none unless told to."""
 
     def __init__(
-        self, outgoing: Outgoing, answer: Reply, send: Send, recorded: list[Message]
+        self, outgoing: OutboxRegistry, answer: Reply, send: Send, recorded: list[Message]
     ) -> None:
         super().__init__(outgoing)
         self._answer = answer
@@ -106,7 +106,7 @@ class RunRelay:
         """
         if loop_is_running():
             raise WrongColour("an event loop is running here: await run_relay.aio(…)")
-        return asyncio.run(self._alone(answer, until, send))
+        return asyncio.run(self._run_in_own_loop(answer, until, send))
 
     async def aio(
         self, *, answer: Reply = 200, until: Until = "idle", send: Send = "recorded"
@@ -116,25 +116,25 @@ class RunRelay:
         wanted, way, before = checked_until(until), checked_send(send), len(self.sent)
         if not callable(answer) and not isinstance(answer, Exception):
             checked_status(answer)  # also where no message is due
-        cranking = Cranking(self._clock) if wanted == "settled" else None
+        cranking = ClockMover(self._clock) if wanted == "settled" else None
         while True:
-            await self._relay(answer, way)
-            wait = None if cranking is None else await self._next()
+            await self._relay_once(answer, way)
+            wait = None if cranking is None else await self._next_due()
             if cranking is None or wait is None:
                 return self.sent[before:]
             cranking.move(wait, len(self.sent))
 
-    async def _alone(self, answer: Reply, until: Until, send: Send) -> list[Message]:
+    async def _run_in_own_loop(self, answer: Reply, until: Until, send: Send) -> list[Message]:
         """The same in an event loop that is gone afterwards, and must leave nothing open."""
         try:
             return await self.aio(answer=answer, until=until, send=send)
         finally:
             await self._app.release_loop()
 
-    async def _relay(self, answer: Reply, send: Send) -> None:
+    async def _relay_once(self, answer: Reply, send: Send) -> None:
         """One pass, whose messages are told in the order in which they were staged."""
         now: list[Message] = []
-        recorder = Recorder(self._app.jobs.outgoing, answer, send, now)
+        recorder = RecordingSender(self._app.jobs.outgoing, answer, send, now)
         relay = self._app.relaying(relay_settings(1, 1, None, GRACE), recorder)
         try:
             await relay.run("idle")
@@ -143,9 +143,9 @@ class RunRelay:
         if recorder.mistake is not None:
             raise recorder.mistake
 
-    async def _next(self) -> timedelta | None:
+    async def _next_due(self) -> timedelta | None:
         """How long until something is due."""
-        seen = await self._app.store.awaited.run_single(outlook, wait=WAIT)
+        seen = await self._app.store.awaited.run_autocommit(peek_outbox, wait=WAIT)
         if seen.next_in is None:
             return None
         return timedelta(microseconds=max(seen.next_in, 0))

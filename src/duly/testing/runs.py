@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, overload
 
-from duly.core.failures import read
+from duly.core.failures import decode_failure
 from duly.worker.stats import Worked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.jobs.lease import Leased
-    from duly.jobs.outcome import Ended
+    from duly.jobs.lease import LeasedJob
+    from duly.jobs.outcome import JobOutcome
 
 RunOutcome = Literal["done", "stale", "again", "dead", "lost"]
 
@@ -62,28 +62,28 @@ class Runs(Sequence[Ran]):
     def __len__(self) -> int:
         return len(self._runs)
 
-    def _ended(self, outcome: RunOutcome) -> list[str]:
+    def _names_with_outcome(self, outcome: RunOutcome) -> list[str]:
         return [run.name for run in self._runs if run.outcome == outcome]
 
     @property
     def done(self) -> list[str]:
         """The handlers of those that are done."""
-        return self._ended("done")
+        return self._names_with_outcome("done")
 
     @property
     def stale(self) -> list[str]:
         """Of those that were passed over."""
-        return self._ended("stale")
+        return self._names_with_outcome("stale")
 
     @property
     def again(self) -> list[str]:
         """Of those that will run again."""
-        return self._ended("again")
+        return self._names_with_outcome("again")
 
     @property
     def dead(self) -> list[str]:
         """Of those that were given up."""
-        return self._ended("dead")
+        return self._names_with_outcome("dead")
 
     @property
     def errors(self) -> list[str]:
@@ -99,7 +99,7 @@ class Runs(Sequence[Ran]):
         return f"<ran: {', '.join(map(repr, self._runs)) or 'nothing'}>"
 
 
-class Noting(Worked):
+class RecordingStats(Worked):
     """Counts as ever, and tells of each run."""
 
     __slots__ = ("_heard",)
@@ -108,16 +108,16 @@ class Noting(Worked):
         super().__init__()
         self._heard = heard
 
-    def count(self, leased: Leased, ended: Ended, *, held: bool) -> None:
+    def count(self, leased: LeasedJob, ended: JobOutcome, *, held: bool) -> None:
         """Count one run, and tell of it."""
         super().count(leased, ended, held=held)
-        self._heard(ran(leased, ended, held=held))
+        self._heard(run_of_job(leased, ended, held=held))
 
 
-def ran(leased: Leased, ended: Ended, *, held: bool) -> Ran:
+def run_of_job(leased: LeasedJob, ended: JobOutcome, *, held: bool) -> Ran:
     """One run, as a test sees it."""
     kind: str = ended.outcome if ended.kind == "settled" else ended.kind
-    failure = read(ended.error)
+    failure = decode_failure(ended.error)
     return Ran(
         leased.name,
         kind if held else "lost",  # type: ignore[arg-type]  # one of these words

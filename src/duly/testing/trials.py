@@ -10,7 +10,7 @@ from duly.testing.applications import application, bound
 from duly.testing.clocks import HandClock
 from duly.testing.databases import databases_on
 from duly.testing.delivering import Deliver
-from duly.testing.guarding import is_tests
+from duly.testing.guarding import is_for_tests
 from duly.testing.relaying import RunRelay
 from duly.testing.working import RunJobs
 
@@ -70,7 +70,7 @@ def isolated(
     """
     hand = HandClock() if clock is None else clock
     with ExitStack() as stack:
-        if url is None or not is_tests(url):
+        if url is None or not is_for_tests(url):
             url = stack.enter_context(databases_on(url).fresh())
         found = stack.enter_context(bound(application(app), url, clock=hand, begin=begin))
         deliver = stack.enter_context(Deliver(found))

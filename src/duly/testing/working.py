@@ -10,11 +10,11 @@ from duly.app.checks import loop_is_running
 from duly.core.defaults import WAIT
 from duly.core.errors import Misuse, WrongColour
 from duly.core.validation import checked_count
-from duly.jobs.workers import outlook
-from duly.testing.clocks import Cranking
+from duly.jobs.workers import peek_queues
+from duly.testing.clocks import ClockMover
 from duly.testing.guarding import refuse_foreign
-from duly.testing.runs import Noting, Ran, Runs
-from duly.worker.settings import GRACE, LEASE, settings_of
+from duly.testing.runs import Ran, RecordingStats, Runs
+from duly.worker.settings import GRACE, LEASE, worker_settings
 
 if TYPE_CHECKING:
     from duly.app.duly import Duly
@@ -45,17 +45,17 @@ class RunJobs:
         """
         if loop_is_running():
             raise WrongColour("an event loop is running here: await run_jobs.aio(…)")
-        return asyncio.run(self._alone(until, times))
+        return asyncio.run(self._run_in_own_loop(until, times))
 
     async def aio(self, *, until: Until = "idle", times: int | None = None) -> Runs:
         """The same, awaited."""
         refuse_foreign(self._app)
-        shift = Shift(self._app, checked_times(times))
+        shift = JobPass(self._app, checked_times(times))
         if checked_until(until) == "idle":
-            return await shift.work()
-        return await shift.settle(Cranking(self._clock))
+            return await shift.run_until_idle()
+        return await shift.run_until_settled(ClockMover(self._clock))
 
-    async def _alone(self, until: Until, times: int | None) -> Runs:
+    async def _run_in_own_loop(self, until: Until, times: int | None) -> Runs:
         """The same in an event loop that is gone afterwards, and must leave nothing open."""
         try:
             return await self.aio(until=until, times=times)
@@ -63,55 +63,55 @@ class RunJobs:
             await self._app.release_loop()
 
 
-class Shift:
+class JobPass:
     """The work of one call."""
 
     def __init__(self, app: Duly, times: int | None) -> None:
         self._app = app
         self._left = times
         self._runs: list[Ran] = []
-        self._queues = [*settings_of(1, app._queues(None), LEASE, GRACE).queues]
+        self._queues = [*worker_settings(1, app._queues(None), LEASE, GRACE).queues]
 
-    async def work(self) -> Runs:
+    async def run_until_idle(self) -> Runs:
         """Go through the queues, one at a time, until none of them has anything to do."""
-        while not self._enough:
+        while not self._limit_reached:
             before = len(self._runs)
             for queue in self._queues:
-                await self._work_in(queue)
+                await self._run_queue(queue)
             if len(self._runs) == before or (len(self._queues) == 1 and self._left is None):
                 break
         return Runs(self._runs)
 
-    async def settle(self, cranking: Cranking) -> Runs:
+    async def run_until_settled(self, cranking: ClockMover) -> Runs:
         """The same, and on to whatever is due next, until nothing is."""
         while True:
-            runs = await self.work()
-            wait = None if self._enough else await self._next()
+            runs = await self.run_until_idle()
+            wait = None if self._limit_reached else await self._next_due()
             if wait is None:
                 return runs
             cranking.move(wait, len(runs))
 
     @property
-    def _enough(self) -> bool:
+    def _limit_reached(self) -> bool:
         return self._left is not None and len(self._runs) >= self._left
 
-    async def _work_in(self, queue: str) -> None:
-        if self._enough:
+    async def _run_queue(self, queue: str) -> None:
+        if self._limit_reached:
             return
-        worker = self._app.worker(settings_of(1, [queue], LEASE, GRACE))
+        worker = self._app.worker(worker_settings(1, [queue], LEASE, GRACE))
 
         def note(run: Ran) -> None:
             self._runs.append(run)
             if self._left is not None:  # one at a time: a worker that goes on could run more
                 worker.stop()
 
-        worker.worked = Noting(note)
+        worker.worked = RecordingStats(note)
         await worker.run("idle")
 
-    async def _next(self) -> timedelta | None:
+    async def _next_due(self) -> timedelta | None:
         """How long until something is due."""
-        seen = await self._app.store.awaited.run_single(
-            lambda session: outlook(session, self._queues), wait=WAIT
+        seen = await self._app.store.awaited.run_autocommit(
+            lambda session: peek_queues(session, self._queues), wait=WAIT
         )
         if seen.next_in is None:
             return None

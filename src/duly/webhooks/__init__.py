@@ -6,8 +6,8 @@ the parts here are what their profiles, and yours, are made of.
 
 from duly.core.errors import Code, Rejected
 from duly.webhooks.diagnose.explain import explain
-from duly.webhooks.event_fields import Facts
-from duly.webhooks.handshake import Echo, Handshake, Mac, Reply
+from duly.webhooks.event_fields import EventFields
+from duly.webhooks.handshake import Echo, Handshake, HandshakeReply, Mac
 from duly.webhooks.jwks import AsyncKeyset, Keyset, keys_of
 from duly.webhooks.provider import Provider
 from duly.webhooks.providers import provider_named, provider_names
@@ -25,7 +25,7 @@ from duly.webhooks.sign import Signed, sign
 from duly.webhooks.source import Source
 from duly.webhooks.strict_json import Limits
 from duly.webhooks.verified import Verified
-from duly.webhooks.verify import greeted, verify
+from duly.webhooks.verify import answer_handshake, verify
 
 __all__ = [
     "AsyncKeyset",
@@ -34,8 +34,9 @@ __all__ = [
     "Ecdsa",
     "Echo",
     "Ed25519",
-    "Facts",
+    "EventFields",
     "Handshake",
+    "HandshakeReply",
     "Hmac",
     "Jwt",
     "Keyset",
@@ -45,7 +46,6 @@ __all__ = [
     "PlainDigest",
     "Provider",
     "Rejected",
-    "Reply",
     "Secret",
     "SharedToken",
     "Signed",
@@ -55,8 +55,8 @@ __all__ = [
     "Template",
     "UrlAndForm",
     "Verified",
+    "answer_handshake",
     "explain",
-    "greeted",
     "keys_of",
     "provider_named",
     "provider_names",

@@ -37,13 +37,13 @@ class Delivery:
         """Whether a header is there at all; names are asked for in lower case."""
         return name in self.fields
 
-    def one(self, name: str) -> bytes | None:
+    def header_bytes(self, name: str) -> bytes | None:
         """The bytes of a header that may be there once."""
         value = self.fields.get(name)
         if value is None:
             return None
         if value.__class__ is not str:
-            value = self.single(name, value)
+            value = self.single_value(name, value)
         if value is None or isinstance(value, bytes):
             return value
         try:
@@ -51,9 +51,9 @@ class Delivery:
         except UnicodeEncodeError:
             raise Rejected(Code.MALFORMED, f"the header {name} is not latin-1") from None
 
-    def single(self, name: str, value: object) -> str | bytes | None:
+    def single_value(self, name: str, value: object) -> str | bytes | None:
         """The one value of a header, which some objects hold in a list."""
-        values = each(value)
+        values = values_of(value)
         if not values:
             return None
         if len(values) > 1:
@@ -62,22 +62,22 @@ class Delivery:
             raise Misuse(f"a header must be text or bytes, not {kind(values[0])}: check {name}")
         return values[0]
 
-    def text(self, name: str) -> str | None:
+    def header_text(self, name: str) -> str | None:
         """A header for people and keys; None where it is missing, repeated or empty."""
         known = self.fields.get(name)
         if known.__class__ is str:  # nearly always
             return known or None
-        values = each(known)
+        values = values_of(known)
         value = values[0] if len(values) == 1 else None
         if isinstance(value, bytes):
             value = value.decode("latin-1")
         return str(value) if isinstance(value, str) and value else None
 
-    def at(self, url: str) -> Delivery:
+    def with_url(self, url: str) -> Delivery:
         """The same delivery as if it had come to another URL."""
         return Delivery(self.fields, self.body, url, self.method, self.now)
 
-    def needed_url(self) -> bytes:
+    def required_url(self) -> bytes:
         """The URL as the sender wrote it, for the schemes that sign it."""
         if not isinstance(self.url, str):
             raise Misuse(
@@ -131,22 +131,22 @@ def fields_with_care(headers: object) -> Fields:
     items = getattr(headers, "items", None)
     try:
         pairs: Any = headers if items is None else items()
-        flat = [(name, value) for name, values in pairs for value in each(values)]
+        flat = [(name, value) for name, values in pairs for value in values_of(values)]
     except (TypeError, ValueError):
         raise Misuse(
             f"headers must be a mapping or a list of (name, value) pairs, not {kind(headers)}"
         ) from None
     for name, value in flat:
-        add(fields, name, value)
+        add_header(fields, name, value)
     return fields
 
 
-def each(values: object) -> Sequence[object]:
+def values_of(values: object) -> Sequence[object]:
     """The values of one header: some objects hold them in a list."""
     return values if isinstance(values, list | tuple) else (values,)
 
 
-def add(fields: Fields, name: object, value: object) -> None:
+def add_header(fields: Fields, name: object, value: object) -> None:
     """One more value of a header."""
     if isinstance(name, bytes):
         name = name.decode("latin-1")

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from duly.webhooks.selectors import joined, text_of
+from duly.webhooks.selectors import join_values, text_of
 
 if TYPE_CHECKING:
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
-    from duly.webhooks.selectors import Place, Reading
+    from duly.webhooks.selectors import DeliveryReader, Selector
 
 IdKind = Literal["signed", "unsigned", "body"]
 Identity = tuple[str, IdKind, str | None]
@@ -23,7 +23,7 @@ LARGEST: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class EventFields:
     """One event of a delivery.
 
     ``id_kind`` says what the id is worth: ``signed`` cannot be changed by anybody but the sender;
@@ -42,24 +42,26 @@ class Facts:
     json: Any = field(repr=False)
 
 
-def digest_key(essence: bytes) -> str:
+def digest_key(content: bytes) -> str:
     """The key of a delivery that has no id."""
-    return "body_" + hashlib.sha256(essence).hexdigest()
+    return "body_" + hashlib.sha256(content).hexdigest()
 
 
-def facts_of(reading: Reading, provider: Provider, scheme: Scheme[Any]) -> tuple[Facts, ...]:
+def event_fields_of(
+    reading: DeliveryReader, provider: Provider, scheme: Scheme[Any]
+) -> tuple[EventFields, ...]:
     """The events of a delivery: one, or one for each item of a batch."""
     if provider.items is None:
-        return (one_of(reading, provider, scheme, None),)
+        return (event_fields_of_item(reading, provider, scheme, None),)
     items = items_of(reading, provider)
     if not items:
-        return (one_of(reading, provider, scheme, None),)
-    return tuple(one_of(reading, provider, scheme, item) for item in items)
+        return (event_fields_of_item(reading, provider, scheme, None),)
+    return tuple(event_fields_of_item(reading, provider, scheme, item) for item in items)
 
 
-def items_of(reading: Reading, provider: Provider) -> list[Any]:
+def items_of(reading: DeliveryReader, provider: Provider) -> list[Any]:
     """The items of a batch; a list with anything but objects in it is not taken apart."""
-    node = reading.parsed.value
+    node = reading.document.value
     if provider.items:
         node = node.get(provider.items) if isinstance(node, dict) else None
     found = node if isinstance(node, list) else []
@@ -68,28 +70,28 @@ def items_of(reading: Reading, provider: Provider) -> list[Any]:
     return found if all(isinstance(one, dict) for one in found) else []
 
 
-def one_of(
-    reading: Reading, provider: Provider, scheme: Scheme[Any], item: dict[str, Any] | None
-) -> Facts:
+def event_fields_of_item(
+    reading: DeliveryReader, provider: Provider, scheme: Scheme[Any], item: dict[str, Any] | None
+) -> EventFields:
     """The facts of a delivery, or of one item of it."""
     identifier, kind, replay_key = identity(reading, provider, scheme, item)
-    value = reading.parsed.value if item is None else item
-    types = reading.fact(provider.spot("type"), item)
-    times = reading.fact(provider.spot("time"), item)
-    versions = reading.fact(provider.spot("version"), item)
-    return Facts(
+    value = reading.document.value if item is None else item
+    types = reading.first_complete(provider.spot("type"), item)
+    times = reading.first_complete(provider.spot("time"), item)
+    versions = reading.first_complete(provider.spot("version"), item)
+    return EventFields(
         id=identifier,
         id_kind=kind,
         replay_key=replay_key,
         type=None if types is None else ".".join(map(text_of, types)),
-        time=None if times is None else moment(times[0]),
+        time=None if times is None else parse_time(times[0]),
         version=None if versions is None else version_of(versions[0]),
         json=None if reading.odd else value,
     )
 
 
 def identity(
-    reading: Reading, provider: Provider, scheme: Scheme[Any], item: dict[str, Any] | None
+    reading: DeliveryReader, provider: Provider, scheme: Scheme[Any], item: dict[str, Any] | None
 ) -> Identity:
     """The id of an event, what it is worth, and the key that guards it where that is little.
 
@@ -101,24 +103,24 @@ def identity(
         if text is not None:
             if signed:
                 return text, "signed", None
-            return text, "unsigned", digest_key(scheme.essence(reading.delivery))
+            return text, "unsigned", digest_key(scheme.dedup_content(reading.delivery))
     if item is not None:
-        return digest_key(scheme.essence_of_item(reading.parsed, item)), "body", None
-    return digest_key(scheme.essence(reading.delivery)), "body", None
+        return digest_key(scheme.dedup_content_of_item(reading.document, item)), "body", None
+    return digest_key(scheme.dedup_content(reading.delivery)), "body", None
 
 
 def identifier_at(
-    reading: Reading, parts: tuple[Place, ...], item: dict[str, Any] | None
+    reading: DeliveryReader, parts: tuple[Selector, ...], item: dict[str, Any] | None
 ) -> str | None:
     """The id at these places, where it can be one."""
-    values = reading.together(parts, item)
+    values = reading.all_values(parts, item)
     if values is None or (len(values) == 1 and isinstance(values[0], bool)):
         return None
-    text = joined(values)
-    return text if storable(text) and not STAND_IN.fullmatch(text) else None
+    text = join_values(values)
+    return text if is_storable(text) and not STAND_IN.fullmatch(text) else None
 
 
-def storable(text: str) -> bool:
+def is_storable(text: str) -> bool:
     """Whether an id can be written to a store."""
     try:
         return 1 <= len(text.encode()) <= 4096 and "\0" not in text
@@ -126,13 +128,13 @@ def storable(text: str) -> bool:
         return False
 
 
-def moment(value: object) -> datetime | None:
+def parse_time(value: object) -> datetime | None:
     """A time as providers write it: seconds, milliseconds or microseconds since 1970, or ISO."""
     if isinstance(value, str):
         try:
             value = float(value)
         except ValueError:
-            return iso(str(value))
+            return parse_iso_time(str(value))
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e17:
         return None
     for unit in (1_000_000, 1_000):
@@ -145,7 +147,7 @@ def moment(value: object) -> datetime | None:
         return None
 
 
-def iso(text: str) -> datetime | None:
+def parse_iso_time(text: str) -> datetime | None:
     """A time in ISO 8601 that names its zone."""
     try:
         found = datetime.fromisoformat(text)
@@ -159,5 +161,5 @@ def version_of(value: object) -> int | str | datetime | None:
     if isinstance(value, int):
         return value if -LARGEST <= value < LARGEST and not isinstance(value, bool) else None
     if isinstance(value, float):
-        return moment(value)
-    return iso(str(value)) or str(value)
+        return parse_time(value)
+    return parse_iso_time(str(value)) or str(value)

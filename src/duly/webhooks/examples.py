@@ -85,7 +85,7 @@ class Example:
     id: str | None
     type: str | None
 
-    def signed(self, body: bytes) -> Signed:
+    def sign_body(self, body: bytes) -> Signed:
         """A genuine delivery."""
         return sign(
             self.provider,
@@ -150,7 +150,7 @@ def program(example: Example) -> str:
     signer = "source" if example.private is None else name
     return "\n".join(
         [
-            *assigned("body", repr_of(example.provider.sample)),
+            *assignment_lines("body", repr_of(example.provider.sample)),
             *key_lines(example),
             f"source = duly.Source({name}, {key_name(example)}{url})",
             "",
@@ -173,8 +173,8 @@ def key_lines(example: Example) -> list[str]:
         return []
     return [
         "# A pair for this page alone; a sender shows nobody the private half.",
-        *assigned("public", pieces(example.secret, 76)),
-        *assigned("private", pieces(example.private, 76)),
+        *assignment_lines("public", pieces(example.secret, 76)),
+        *assignment_lines("private", pieces(example.private, 76)),
     ]
 
 
@@ -195,7 +195,7 @@ def question_lines(example: Example, signer: str) -> list[str]:
     for body in questions(example.provider):
         lines += [
             "",
-            *assigned("question", repr_of(body)),
+            *assignment_lines("question", repr_of(body)),
             f"sent = duly.sign({signer}, question{arguments(example)})",
             "receive(source, sent.headers, sent.body)",
         ]
@@ -205,12 +205,12 @@ def question_lines(example: Example, signer: str) -> list[str]:
 def questions(provider: Provider) -> Iterator[bytes]:
     """The bodies of the signed questions that a provider posts."""
     for handshake in provider.handshakes:
-        asked = asked_for(handshake)
+        asked = question_values(handshake)
         if handshake.signed and all(place.startswith("body:") for place in asked):
             yield body_with(asked)
 
 
-def asked_for(handshake: Handshake) -> dict[str, object]:
+def question_values(handshake: Handshake) -> dict[str, object]:
     """The places that make a delivery this question, and those that its answer is made of."""
     whole = handshake.reply
     parts: Iterable[object] = (whole,) if isinstance(whole, Echo | Mac) else (whole or {}).values()
@@ -230,12 +230,12 @@ def body_with(values: dict[str, object]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def outcome(example: Example) -> str:
+def expected_output(example: Example) -> str:
     """What the program prints."""
     source = Source(example.provider, example.secret, url=example.url)
     bodies = [example.provider.sample, *questions(example.provider)]
     lines: list[str] = []
-    for sent in map(example.signed, bodies):
+    for sent in map(example.sign_body, bodies):
         event = verify(source, sent.headers, sent.body, now=NOW)
         if event.handshake is not None:
             lines.append(f"{event.handshake.status} {event.handshake.body!r}")
@@ -259,7 +259,7 @@ def pieces(text: str, width: int) -> list[str]:
     return [json.dumps(text[start : start + width]) for start in range(0, len(text), width)]
 
 
-def assigned(name: str, literals: list[str]) -> list[str]:
+def assignment_lines(name: str, literals: list[str]) -> list[str]:
     """An assignment, in brackets where it takes several lines."""
     if len(literals) == 1:
         return [f"{name} = {literals[0]}"]

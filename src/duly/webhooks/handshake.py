@@ -15,13 +15,18 @@ from typing import TYPE_CHECKING, Final
 
 from duly.core.errors import Misuse
 from duly.webhooks.schemes.encodings import ENCODERS, checked_digest, checked_encoding
-from duly.webhooks.selectors import Place, Spot, place_of, spot_of
+from duly.webhooks.selectors import (
+    Selector,
+    SelectorAlternatives,
+    parse_alternatives,
+    parse_selector,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.webhooks.schemes.hmac import SharedKey
-    from duly.webhooks.selectors import Reading
+    from duly.webhooks.selectors import DeliveryReader
 
 # What a token of a handshake looks like; no event is written with these characters alone.
 TOKEN: Final = re.compile(
@@ -30,7 +35,7 @@ TOKEN: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HandshakeReply:
     """An answer, ready to be sent."""
 
     status: int
@@ -43,14 +48,14 @@ class Echo:
     """A part of an answer: what was at this place of the question."""
 
     place: str
-    spot: Spot = field(init=False, repr=False, compare=False)
+    spot: SelectorAlternatives = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "spot", spot_of(self.place))
+        object.__setattr__(self, "spot", parse_alternatives(self.place))
 
-    def value(self, reading: Reading, key: object) -> object:  # noqa: ARG002
+    def value(self, reading: DeliveryReader, key: object) -> object:  # noqa: ARG002
         """What was there."""
-        found = reading.fact(self.spot)
+        found = reading.first_complete(self.spot)
         return None if found is None else found[0]
 
 
@@ -62,14 +67,14 @@ class Mac:
     digest: str = "sha256"
     encoding: str = "hex"
     prefix: str = ""
-    spot: Place = field(init=False, repr=False, compare=False)
+    spot: Selector = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         checked_digest(self.digest)
         checked_encoding(self.encoding)
-        object.__setattr__(self, "spot", place_of(self.place))
+        object.__setattr__(self, "spot", parse_selector(self.place))
 
-    def value(self, reading: Reading, key: SharedKey | None) -> str | None:
+    def value(self, reading: DeliveryReader, key: SharedKey | None) -> str | None:
         """The HMAC of a plain token, and of nothing else."""
         token = reading.value(self.spot)
         if key is None or not isinstance(token, str) or not TOKEN.fullmatch(token):
@@ -104,36 +109,38 @@ class Handshake:
                 "a handshake must say when: a delivery that has nothing special is an event"
             )
         for place in (*self.when, *([] if self.unless is None else [self.unless])):
-            place_of(place)
+            parse_selector(place)
 
-    def asked(self, reading: Reading) -> bool:
+    def matches(self, reading: DeliveryReader) -> bool:
         """Whether a delivery is this question."""
         if reading.delivery.method.upper() != self.method:
             return False
-        if self.unless is not None and present(reading, place_of(self.unless)):
+        if self.unless is not None and is_filled(reading, parse_selector(self.unless)):
             return False
-        return all(fits(reading, place_of(place), value) for place, value in self.when.items())
+        return all(
+            holds_value(reading, parse_selector(place), value) for place, value in self.when.items()
+        )
 
-    def answer(self, reading: Reading, key: SharedKey | None) -> Reply | None:
+    def answer(self, reading: DeliveryReader, key: SharedKey | None) -> HandshakeReply | None:
         """The answer; None where the question lacks what the answer is made of."""
         if self.reply is None:
-            return Reply(self.status)
+            return HandshakeReply(self.status)
         if isinstance(self.reply, Echo | Mac):
             text = self.reply.value(reading, key)
             plain = b"" if text is None else str(text).encode("utf-8", "ignore")
-            return Reply(self.status, plain, "text/plain") if plain else None
-        members = {name: part(value, reading, key) for name, value in self.reply.items()}
+            return HandshakeReply(self.status, plain, "text/plain") if plain else None
+        members = {name: render_member(value, reading, key) for name, value in self.reply.items()}
         if any(value is None for value in members.values()):
             return None
-        return Reply(self.status, json.dumps(members).encode(), "application/json")
+        return HandshakeReply(self.status, json.dumps(members).encode(), "application/json")
 
 
-def part(value: object, reading: Reading, key: SharedKey | None) -> object:
+def render_member(value: object, reading: DeliveryReader, key: SharedKey | None) -> object:
     """One member of an answer."""
     return value.value(reading, key) if isinstance(value, Echo | Mac) else value
 
 
-def fits(reading: Reading, place: Place, expected: object) -> bool:
+def holds_value(reading: DeliveryReader, place: Selector, expected: object) -> bool:
     """Whether a place holds this value; None stands for any."""
     found = reading.value(place)
     if expected is None:
@@ -141,11 +148,11 @@ def fits(reading: Reading, place: Place, expected: object) -> bool:
     return type(found) is type(expected) and found == expected  # True is not 1
 
 
-def present(reading: Reading, place: Place) -> bool:
+def is_filled(reading: DeliveryReader, place: Selector) -> bool:
     """Whether anything at all is at a place, be it an object."""
     if place.kind != "body":
         return reading.value(place) is not None
-    node = reading.parsed.value
+    node = reading.document.value
     for key in place.path:
         if not isinstance(node, dict) or key not in node:
             return False

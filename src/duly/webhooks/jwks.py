@@ -18,9 +18,9 @@ from duly.core.errors import Code, Misuse, Rejected
 from duly.core.onestep import finish
 from duly.core.validation import checked_duration, kind
 from duly.webhooks.delivery import seconds_of
-from duly.webhooks.event_fields import moment
+from duly.webhooks.event_fields import parse_time
 from duly.webhooks.secrets import Secret
-from duly.webhooks.source import Source, provider_of, unfit
+from duly.webhooks.source import Source, problem_with_secret, provider_of
 from duly.webhooks.verify import verify
 
 if TYPE_CHECKING:
@@ -88,10 +88,10 @@ def name_of(jwk: Mapping[str, Any], place: int) -> str:
 
 def end_of(jwk: Mapping[str, Any]) -> datetime | None:
     """When a key ends, where its entry says so: no standard does, but some senders write it."""
-    return moment(jwk.get("not_after", jwk.get("exp")))
+    return parse_time(jwk.get("not_after", jwk.get("exp")))
 
 
-class Keys:
+class KeysetState:
     """The state of a keyset: the source made of the last document, and when it was fetched."""
 
     def __init__(
@@ -105,11 +105,13 @@ class Keys:
         self.fetched_at = float("-inf")
         self.source: Source | None = None
 
-    def take(self, document: Document, now: float) -> Source:
+    def use_document(self, document: Document, now: float) -> Source:
         """Use the keys of a document from now on."""
         schemes = provider_of(self.provider).schemes
         keys = keys_of(document)
-        usable = [key for key in keys if any(unfit(one, key) is None for one in schemes)]
+        usable = [
+            key for key in keys if any(problem_with_secret(one, key) is None for one in schemes)
+        ]
         self.source = Source(self.provider, usable or keys, **self.options)
         self.fetched_at = now
         return self.source
@@ -119,19 +121,22 @@ class Keys:
         return problem.code is Code.UNKNOWN_KEY and now - self.fetched_at >= self.pause
 
 
-async def verified_by(
-    keys: Keys, fetch: Callable[[], Awaitable[Document]], now: Moment, request: dict[str, Any]
+async def verify_with_keyset(
+    keys: KeysetState,
+    fetch: Callable[[], Awaitable[Document]],
+    now: Moment,
+    request: dict[str, Any],
 ) -> Verified:
     """Judge a delivery, after one fetch where its key is new; the body of both colours."""
     instant = time() if now is None else seconds_of(now)
-    source = keys.source or keys.take(await fetch(), instant)
+    source = keys.source or keys.use_document(await fetch(), instant)
     try:
         return verify(source, **request, now=instant)
     except Rejected as problem:
         if not keys.may_fetch(problem, instant):
             raise
     keys.fetched_at = instant  # also if it fails: the next made-up name must wait as well
-    return verify(keys.take(await fetch(), instant), **request, now=instant)
+    return verify(keys.use_document(await fetch(), instant), **request, now=instant)
 
 
 class Keyset:
@@ -153,7 +158,7 @@ class Keyset:
         pause: timedelta = PAUSE,
         **options: Any,
     ) -> None:
-        self._keys = Keys(provider, fetch, pause, options)
+        self._keys = KeysetState(provider, fetch, pause, options)
         self._fetch = fetch
 
     def verify(
@@ -167,11 +172,11 @@ class Keyset:
     ) -> Verified:
         """Like `verify`, with the keys of the document."""
 
-        async def fetched() -> Document:
+        async def fetch_document() -> Document:
             return self._fetch()
 
         request = {"headers": headers, "body": body, "url": url, "method": method}
-        return finish(verified_by(self._keys, fetched, now, request))
+        return finish(verify_with_keyset(self._keys, fetch_document, now, request))
 
 
 class AsyncKeyset:
@@ -185,7 +190,7 @@ class AsyncKeyset:
         pause: timedelta = PAUSE,
         **options: Any,
     ) -> None:
-        self._keys = Keys(provider, fetch, pause, options)
+        self._keys = KeysetState(provider, fetch, pause, options)
         self._fetch = fetch
 
     async def verify(
@@ -199,4 +204,4 @@ class AsyncKeyset:
     ) -> Verified:
         """`Keyset.verify`, awaited."""
         request = {"headers": headers, "body": body, "url": url, "method": method}
-        return await verified_by(self._keys, self._fetch, now, request)
+        return await verify_with_keyset(self._keys, self._fetch, now, request)

@@ -12,12 +12,18 @@ from duly.core.errors import Misuse
 from duly.core.exports import export
 from duly.core.validation import kind
 from duly.webhooks.schemes.scheme import Scheme
-from duly.webhooks.selectors import FORM, Place, Spot, place_of, spot_of
+from duly.webhooks.selectors import (
+    FORM,
+    Selector,
+    SelectorAlternatives,
+    parse_alternatives,
+    parse_selector,
+)
 
 if TYPE_CHECKING:
     from duly.webhooks.handshake import Handshake
 
-IdPlaces = tuple[tuple[tuple[Place, ...], bool], ...]
+IdPlaces = tuple[tuple[tuple[Selector, ...], bool], ...]
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 # Where a sender signs the time of each attempt anew, and clocks are kept by NTP, far too much.
 TOLERANCE: Final = timedelta(seconds=300)
@@ -80,10 +86,10 @@ class Provider:
     docs: str | None = None
     notes: str = ""
     schemes: tuple[Scheme[Any], ...] = field(init=False, repr=False, compare=False)
-    spots: dict[str, Spot] = field(init=False, repr=False, compare=False)
+    spots: dict[str, SelectorAlternatives] = field(init=False, repr=False, compare=False)
     # The keys on the way to the id in the body, as they are written there.
     id_keys: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
-    sent_place: Place | None = field(init=False, repr=False, compare=False)
+    sent_place: Selector | None = field(init=False, repr=False, compare=False)
     # For each scheme, told by its id, where the id is looked for and whether it is signed there.
     _id_places: dict[int, IdPlaces] = field(
         init=False, repr=False, compare=False, default_factory=dict
@@ -95,9 +101,9 @@ class Provider:
                 "the name of a provider must be 1 to 63 lower-case letters, digits and hyphens"
             )
         object.__setattr__(self, "schemes", checked_schemes(self.scheme))
-        object.__setattr__(self, "spots", spots_of(self))
+        object.__setattr__(self, "spots", selectors_of(self))
         object.__setattr__(self, "id_keys", keys_to(self.spot("id")))
-        sent = None if self.sent_at is None else place_of(self.sent_at)
+        sent = None if self.sent_at is None else parse_selector(self.sent_at)
         object.__setattr__(self, "sent_place", sent)
         checked_behaviour(self)
 
@@ -118,7 +124,7 @@ class Provider:
                 self._id_places[id(scheme)] = known
         return known
 
-    def spot(self, fact: str) -> Spot | None:
+    def spot(self, fact: str) -> SelectorAlternatives | None:
         """Where the id, type, time or version is."""
         return self.spots.get(fact)
 
@@ -134,13 +140,13 @@ def checked_schemes(scheme: object) -> tuple[Scheme[Any], ...]:
     return tuple(schemes)
 
 
-def spots_of(provider: Provider) -> dict[str, Spot]:
+def selectors_of(provider: Provider) -> dict[str, SelectorAlternatives]:
     """The places of a profile, read once."""
     named = {fact: getattr(provider, fact) for fact in ("id", "type", "time", "version")}
-    return {fact: spot_of(text) for fact, text in named.items() if text is not None}
+    return {fact: parse_alternatives(text) for fact, text in named.items() if text is not None}
 
 
-def keys_to(spot: Spot | None) -> tuple[bytes, ...]:
+def keys_to(spot: SelectorAlternatives | None) -> tuple[bytes, ...]:
     """The keys of the body that lead to a fact."""
     parts = [] if spot is None else [part for parts in spot.alternatives for part in parts]
     return tuple({json.dumps(key).encode(): None for part in parts for key in part.path})

@@ -89,7 +89,7 @@ class Secret:
         return format(repr(self), spec)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and parts(self) == parts(other)
+        return isinstance(other, Secret) and comparable_parts(self) == comparable_parts(other)
 
     def __hash__(self) -> int:
         return hash((self.name, self.not_after, self.key_id))
@@ -104,7 +104,7 @@ class Secret:
         raise Misuse(NOT_PICKLED)
 
 
-def parts(secret: Secret) -> tuple[object, ...]:
+def comparable_parts(secret: Secret) -> tuple[object, ...]:
     """What makes two secrets the same."""
     return (secret.reveal(), secret.name, secret.not_after, secret.key_id)
 
@@ -164,27 +164,27 @@ def hide(given: object) -> Any:
 def secrets_of(given: Any) -> tuple[Secret, ...]:
     """Whatever way the secrets of a source were given: one, several, or by name."""
     given = hide(given)
-    found = one_by_one(given)
+    found = secrets_or_problems(given)
     problem = next((one for one in found if isinstance(one, str)), None)
     if problem is not None:
         raise Misuse(problem)
     secrets = [one for one in found if isinstance(one, Secret)]
     if not secrets:
         raise Misuse("a source must have at least one secret: without it nothing can be verified")
-    return distinct([one.named(str(place)) for place, one in enumerate(secrets, start=1)])
+    return with_unique_names([one.named(str(place)) for place, one in enumerate(secrets, start=1)])
 
 
-def one_by_one(hidden: Hidden) -> list[Secret | str]:
+def secrets_or_problems(hidden: Hidden) -> list[Secret | str]:
     """Each of them wrapped, or what is wrong with it; nothing is raised where a value is held."""
     given = hidden.given
     if isinstance(given, Mapping) and "kty" not in given:  # one JSON Web Key is no list of names
-        return [wrapped(value, name) for name, value in given.items()]
+        return [secret_or_problem(value, name) for name, value in given.items()]
     if isinstance(given, str | bytes | Secret | Mapping) or not isinstance(given, Iterable):
-        return [wrapped(given, None)]
-    return [wrapped(value, None) for value in given]
+        return [secret_or_problem(given, None)]
+    return [secret_or_problem(value, None) for value in given]
 
 
-def wrapped(value: object, name: object) -> Secret | str:
+def secret_or_problem(value: object, name: object) -> Secret | str:
     """One value as a secret, or what is wrong with it."""
     if name is not None and not is_name(name):
         return BAD_NAME
@@ -204,7 +204,7 @@ def advice(value: object) -> str:
     return "use duly.webhooks.Keyset for a JWKS document" if published else "check your settings"
 
 
-def distinct(secrets: list[Secret]) -> tuple[Secret, ...]:
+def with_unique_names(secrets: list[Secret]) -> tuple[Secret, ...]:
     """Refuse two secrets under one name: the report of which one matched would say nothing."""
     names = [secret.name for secret in secrets]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -213,7 +213,7 @@ def distinct(secrets: list[Secret]) -> tuple[Secret, ...]:
     return tuple(secrets)
 
 
-def begins(secret: Secret, start: str) -> bool:
+def starts_with(secret: Secret, start: str) -> bool:
     """Whether a secret is text that begins like this."""
     value = secret.reveal()
     return isinstance(value, str) and value.startswith(start)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from duly.core.errors import Misuse
-from duly.webhooks.strict_json import Odd, Parsed, form_of, parsed
+from duly.webhooks.strict_json import JsonDocument, UnreadableBody, form_of, parse_json
 
 if TYPE_CHECKING:
     from duly.webhooks.delivery import Delivery
@@ -27,7 +27,7 @@ JSON_STARTS: Final = (b"{", b"[", b'"')
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Selector:
     """One spot in a delivery."""
 
     kind: str
@@ -41,16 +41,16 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class SelectorAlternatives:
     """A fact of a profile: alternatives, each of one or more places."""
 
-    alternatives: tuple[tuple[Place, ...], ...]
+    alternatives: tuple[tuple[Selector, ...], ...]
 
     def __str__(self) -> str:
         return " | ".join(" + ".join(map(str, parts)) for parts in self.alternatives)
 
 
-def place_of(text: str) -> Place:
+def parse_selector(text: str) -> Selector:
     """One place from its text."""
     if not isinstance(text, str):
         raise Misuse("a place must be a string, such as 'body:id' or 'header:X-Event-Id'")
@@ -68,16 +68,16 @@ def place_of(text: str) -> Place:
             "a place must be one name, or keys with dots between them, and spaces around + and |: "
             f"'body:data.id', 'body:lines.0.id', 'body:a + body:b', not {text!r:.80}"
         )
-    return Place(kind, name.lower() if kind == "header" else name, path, optional, name)
+    return Selector(kind, name.lower() if kind == "header" else name, path, optional, name)
 
 
-def spot_of(text: str) -> Spot:
+def parse_alternatives(text: str) -> SelectorAlternatives:
     """A fact's whereabouts from its text."""
     if not isinstance(text, str):
         raise Misuse("a place must be a string, such as 'body:id' or 'header:X-Event-Id'")
-    spot = Spot(
+    spot = SelectorAlternatives(
         tuple(
-            tuple(place_of(part) for part in alternative.split(" + "))
+            tuple(parse_selector(part) for part in alternative.split(" + "))
             for alternative in text.split(" | ")
         )
     )
@@ -86,7 +86,7 @@ def spot_of(text: str) -> Spot:
     return spot
 
 
-class Reading:
+class DeliveryReader:
     """What a verified delivery says, read when it is first asked for and remembered."""
 
     __slots__ = ("_form", "_parsed", "delivery", "form_json", "forms", "limits", "odd", "watched")
@@ -100,19 +100,19 @@ class Reading:
         self.form_json = None if provider is None else provider.form_json
         self.watched = None if provider is None else provider.id_keys
         self.odd: str | None = None
-        self._parsed: Parsed | None = None
+        self._parsed: JsonDocument | None = None
         self._form: list[tuple[str, str]] | None = None
 
     @property
-    def parsed(self) -> Parsed:
+    def document(self) -> JsonDocument:
         """The body as JSON; an odd one is null, and ``odd`` says why. A form is null, not odd."""
         if self._parsed is None:
-            self._parsed = Parsed(None, {})
+            self._parsed = JsonDocument(None, {})
             raw = self.json_bytes()
             if raw is not None:
                 try:
-                    self._parsed = parsed(raw, self.limits, self.watched)
-                except Odd as problem:
+                    self._parsed = parse_json(raw, self.limits, self.watched)
+                except UnreadableBody as problem:
                     self.odd = str(problem)
         return self._parsed
 
@@ -129,7 +129,7 @@ class Reading:
         if self._form is None:
             try:
                 self._form = form_of(self.delivery.body) if self.is_form() else []
-            except Odd:
+            except UnreadableBody:
                 self._form = []
         return self._form
 
@@ -138,15 +138,17 @@ class Reading:
         start = self.delivery.body[:200].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
         return self.forms and b"=" in self.delivery.body and start not in JSON_STARTS
 
-    def fact(self, spot: Spot | None, node: object = None) -> list[Any] | None:
+    def first_complete(
+        self, spot: SelectorAlternatives | None, node: object = None
+    ) -> list[Any] | None:
         """The values of the first complete alternative; places in the body start at ``node``."""
         for parts in () if spot is None else spot.alternatives:
-            found = self.together(parts, node)
+            found = self.all_values(parts, node)
             if found is not None:
                 return [value for value in found if value is not None]
         return None
 
-    def together(self, parts: tuple[Place, ...], node: object = None) -> list[Any] | None:
+    def all_values(self, parts: tuple[Selector, ...], node: object = None) -> list[Any] | None:
         """The values of all parts, None for optional ones; None if any other is missing."""
         found: list[Any] = []
         for part in parts:
@@ -156,16 +158,16 @@ class Reading:
             found.append(value)
         return found
 
-    def value(self, place: Place, node: object = None) -> str | int | float | None:
+    def value(self, place: Selector, node: object = None) -> str | int | float | None:
         """One plain value; None where there is none, or where it cannot be told which it is."""
         kind = place.kind
         if kind == "body":
-            return self.walk(place.path, self.parsed.value if node is None else node)
+            return self.walk(place.path, self.document.value if node is None else node)
         if kind == "header":
-            return self.delivery.text(place.name)
+            return self.delivery.header_text(place.name)
         if kind == "form":
-            return single([value for name, value in self.form if name == place.name])
-        return single(self.query(place.name))
+            return single_value([value for name, value in self.form if name == place.name])
+        return single_value(self.query(place.name))
 
     def query(self, name: str) -> list[str]:
         """The values of a parameter of the URL."""
@@ -179,7 +181,7 @@ class Reading:
         """Down the keys of a path to a plain value."""
         for key in path:
             if isinstance(node, dict):
-                if self.parsed.repeated and self.parsed.ambiguous(node, key):
+                if self.document.repeated and self.document.ambiguous(node, key):
                     self.odd = f"it holds the key {key!r:.40} more than once in one object"
                     return None
                 node = node.get(key)
@@ -190,12 +192,12 @@ class Reading:
         return node if isinstance(node, str | int | float) and node != "" else None
 
 
-def single(values: list[str]) -> str | None:
+def single_value(values: list[str]) -> str | None:
     """The value of a field that is there once."""
     return values[0] if len(values) == 1 and values[0] else None
 
 
-def joined(values: list[Any]) -> str:
+def join_values(values: list[Any]) -> str:
     """The parts of an id as one text: several as a JSON list, so that no two lists are one text."""
     texts = [None if value is None else text_of(value) for value in values]
     if len(texts) == 1 and texts[0] is not None and not texts[0].startswith("["):

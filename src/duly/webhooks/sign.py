@@ -13,7 +13,7 @@ from duly.core.exports import export
 from duly.webhooks.delivery import checked_body, seconds_of
 from duly.webhooks.schemes.scheme import Draft
 from duly.webhooks.secrets import Secret, hide, secrets_of
-from duly.webhooks.source import Source, checked_url, provider_of, unfit
+from duly.webhooks.source import Source, checked_url, problem_with_secret, provider_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
     from duly.webhooks.secrets import Secrets
-    from duly.webhooks.selectors import Place, Spot
+    from duly.webhooks.selectors import Selector, SelectorAlternatives
 
 
 # Printable ASCII with something in it.
@@ -77,8 +77,8 @@ def sign(  # noqa: PLR0913  # what a request is made of, each by its name
         headers={"Content-Type": provider.content_type},
     )
     for name, value in checked_headers(headers):
-        draft.put(name, value)
-    dress(draft, provider, None if type is None else checked_word("type", type))
+        draft.set_header(name, value)
+    add_event_headers(draft, provider, None if type is None else checked_word("type", type))
     scheme = fitting_scheme(provider.schemes, signer)
     if isinstance(source, Source) and scheme.only_verifies(signer):
         raise Misuse(
@@ -94,7 +94,7 @@ def sign(  # noqa: PLR0913  # what a request is made of, each by its name
 
 def fitting_scheme(schemes: Sequence[Scheme[Any]], signer: Secret) -> Scheme[Any]:
     """The first scheme that this secret is meant for."""
-    return next((one for one in schemes if unfit(one, signer) is None), schemes[0])
+    return next((one for one in schemes if problem_with_secret(one, signer) is None), schemes[0])
 
 
 def signer_of(source: object, secret: object) -> Secret:
@@ -124,16 +124,16 @@ def checked_headers(headers: object) -> list[tuple[str, str]]:
     return pairs
 
 
-def dress(draft: Draft, provider: Provider, event_type: str | None) -> None:
+def add_event_headers(draft: Draft, provider: Provider, event_type: str | None) -> None:
     """The headers that name the event, where this provider has such."""
     given = {name.lower() for name in draft.headers}
     for fact, value in (("id", draft.id), ("type", event_type)):
         place = header_of(provider.spot(fact))
         if place is not None and value is not None and place.name not in given:
-            draft.put(place.spelled, value)
+            draft.set_header(place.spelled, value)
 
 
-def header_of(spot: Spot | None) -> Place | None:
+def header_of(spot: SelectorAlternatives | None) -> Selector | None:
     """The header that holds a fact, where it is a header at all."""
     first = None if spot is None else spot.alternatives[0][0]
     return first if first is not None and first.kind == "header" else None

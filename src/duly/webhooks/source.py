@@ -10,9 +10,9 @@ from duly.core.exports import export
 from duly.core.validation import checked_scope, kind
 from duly.webhooks.provider import Provider
 from duly.webhooks.providers import provider_named
-from duly.webhooks.schemes.scheme import Held, Scheme
+from duly.webhooks.schemes.scheme import LoadedKey, Scheme
 from duly.webhooks.secrets import Secret, hide, secrets_of
-from duly.webhooks.strict_json import USUAL, Limits
+from duly.webhooks.strict_json import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ class Source:
         parse: Parse = "accept",
         replayed_body: ReplayedBody = "conflict",
         legacy: bool = True,
-        limits: Limits = USUAL,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         secrets = hide(secrets)  # a traceback that prints locals shows this frame
         self.provider = provider_of(provider)
@@ -70,12 +70,12 @@ class Source:
         self.secrets = secrets_of(secrets)
         self.url = checked_url(url)
         self.tolerance = checked_tolerance(self.provider, tolerance)
-        self.missing_id = chosen("missing_id", missing_id, get_args(MissingId))
-        self.parse = chosen("parse", parse, get_args(Parse))
-        self.replayed_body = chosen("replayed_body", replayed_body, get_args(ReplayedBody))
+        self.missing_id = checked_choice("missing_id", missing_id, get_args(MissingId))
+        self.parse = checked_choice("parse", parse, get_args(Parse))
+        self.replayed_body = checked_choice("replayed_body", replayed_body, get_args(ReplayedBody))
         self.legacy = checked_legacy(legacy)
         self.limits = checked_limits(limits)
-        self.schemes = ready(self.provider, self.secrets, legacy=legacy)
+        self.schemes = load_keys_by_scheme(self.provider, self.secrets, legacy=legacy)
         # Asked for every delivery, so answered once.
         self.ahead = min(self.tolerance or 0.0, AHEAD)
         self.one_scheme = len(self.schemes) == 1
@@ -104,26 +104,36 @@ def provider_of(provider: object) -> Provider:
     raise Misuse(f"provider must be a name such as 'stripe', or a Provider, not {kind(provider)}")
 
 
-Ready = tuple[tuple[Scheme[Any], tuple[Held[Any], ...]], ...]
+KeysByScheme = tuple[tuple[Scheme[Any], tuple[LoadedKey[Any], ...]], ...]
 
 
-def ready(provider: Provider, secrets: Sequence[Secret], *, legacy: bool) -> Ready:
+def load_keys_by_scheme(
+    provider: Provider, secrets: Sequence[Secret], *, legacy: bool
+) -> KeysByScheme:
     """Every scheme with the keys that fit it; a secret that fits none is refused."""
     schemes = [scheme for scheme in provider.schemes if legacy or not scheme.legacy]
     if not schemes:
         raise Misuse(f"{provider.name} has no scheme that is not legacy: use legacy=True")
     for secret in secrets:
-        problems = [problem for scheme in schemes if (problem := unfit(scheme, secret))]
+        problems = [
+            problem for scheme in schemes if (problem := problem_with_secret(scheme, secret))
+        ]
         if len(problems) == len(schemes):
             raise problems[0]
     return tuple(
         (scheme, held)
         for scheme in schemes
-        if (held := tuple(Held(one, scheme.key(one)) for one in secrets if not unfit(scheme, one)))
+        if (
+            held := tuple(
+                LoadedKey(one, scheme.key(one))
+                for one in secrets
+                if not problem_with_secret(scheme, one)
+            )
+        )
     )
 
 
-def unfit(scheme: Scheme[Any], secret: Secret) -> Misuse | None:
+def problem_with_secret(scheme: Scheme[Any], secret: Secret) -> Misuse | None:
     """Why a secret cannot be used with a scheme."""
     try:
         scheme.key(secret)
@@ -164,13 +174,15 @@ def checked_limits(limits: object) -> Limits:
     return limits
 
 
-def said(value: object) -> str:
+def describe_value(value: object) -> str:
     """A word that is not among the options, or what stands in its place."""
     return repr(value[:20]) if isinstance(value, str) and value.isidentifier() else kind(value)
 
 
-def chosen(name: str, value: Any, options: tuple[str, ...]) -> Any:
+def checked_choice(name: str, value: Any, options: tuple[str, ...]) -> Any:
     """One of a few words."""
     if not isinstance(value, str) or value not in options:
-        raise Misuse(f"{name} must be {' or '.join(map(repr, options))}, not {said(value)}")
+        raise Misuse(
+            f"{name} must be {' or '.join(map(repr, options))}, not {describe_value(value)}"
+        )
     return value

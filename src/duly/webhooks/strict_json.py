@@ -1,6 +1,6 @@
 """Reading a body that has been verified: strict about JSON, and never an exception.
 
-What cannot be read with certainty is `Odd`: too deep, too large, numbers beyond any use, NaN, text
+What cannot be read with certainty is `UnreadableBody`: too deep, too large, numbers beyond any use, NaN, text
 that is no UTF-8 or that could not be written again. The event is kept all the same, since its
 sender would only send the same bytes again; its ``json`` is None.
 """
@@ -36,19 +36,19 @@ class Limits:
     digits: int = 400
 
 
-USUAL = Limits()
+DEFAULT_LIMITS = Limits()
 
 
 # Objects that name a key more than once, by their id, each with those keys.
 Repeated = dict[int, tuple[dict[str, Any], set[str]]]
 
 
-class Odd(ValueError):
+class UnreadableBody(ValueError):
     """A body that is not read; the message says why, without quoting it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class JsonDocument:
     """A JSON value, and the keys that objects in it, told by their id, name more than once."""
 
     value: Any
@@ -59,31 +59,33 @@ class Parsed:
         return id(node) in self.repeated and key in self.repeated[id(node)][1]
 
 
-def parsed(raw: bytes, limits: Limits = USUAL, watched: tuple[bytes, ...] | None = None) -> Parsed:
-    """The JSON value of these bytes, or `Odd`.
+def parse_json(
+    raw: bytes, limits: Limits = DEFAULT_LIMITS, watched: tuple[bytes, ...] | None = None
+) -> JsonDocument:
+    """The JSON value of these bytes, or `UnreadableBody`.
 
     Only ``watched`` keys (quoted, as they are written) must be known to be there once; all keys
     where none are named. Finding out is half the work, so it is left out where a count tells.
     """
     if len(raw) > limits.size:
-        raise Odd(f"it is larger than {limits.size:,} bytes")
+        raise UnreadableBody(f"it is larger than {limits.size:,} bytes")
     if deeper_than(limits.depth, raw):
-        raise Odd(f"it is nested deeper than {limits.depth} levels")
+        raise UnreadableBody(f"it is nested deeper than {limits.depth} levels")
     try:
         text = raw.removeprefix(BYTE_ORDER_MARK).decode()
-        if suspicious(raw, limits):
-            found = decoded_with_care(text, limits)
+        if has_long_number(raw, limits):
+            found = decode_json_with_care(text, limits)
         else:
-            plain = watched is not None and all_once(raw, watched)
-            found = Parsed(PLAIN.decode(text), {}) if plain else decoded(text, limits)
+            plain = watched is not None and keys_are_unique(raw, watched)
+            found = JsonDocument(PLAIN.decode(text), {}) if plain else decode_json(text, limits)
     except UnicodeDecodeError:
-        raise Odd("it is not UTF-8") from None
-    except Odd:
+        raise UnreadableBody("it is not UTF-8") from None
+    except UnreadableBody:
         raise
     except (ValueError, RecursionError):
-        raise Odd("it is not JSON") from None
-    if b"\\u" in raw and SURROGATE.search(raw) and not writable(found.value):
-        raise Odd("it holds half a surrogate pair, which is no text")
+        raise UnreadableBody("it is not JSON") from None
+    if b"\\u" in raw and SURROGATE.search(raw) and not is_encodable(found.value):
+        raise UnreadableBody("it holds half a surrogate pair, which is no text")
     return found
 
 
@@ -91,12 +93,12 @@ class RepeatedKey(Exception):
     """An object names one of its keys more than once."""
 
 
-def suspicious(raw: bytes, limits: Limits) -> bool:
+def has_long_number(raw: bytes, limits: Limits) -> bool:
     """Whether there are so many digits in a row that every number must be looked at."""
     return len(raw) > limits.digits and ZERO * (limits.digits + 1) in raw.translate(ONE_DIGIT)
 
 
-def all_once(raw: bytes, keys: tuple[bytes, ...]) -> bool:
+def keys_are_unique(raw: bytes, keys: tuple[bytes, ...]) -> bool:
     """Whether none of these keys can be there twice; only an escape could write one otherwise."""
     if not keys:
         return True
@@ -104,21 +106,21 @@ def all_once(raw: bytes, keys: tuple[bytes, ...]) -> bool:
     return not escaped and all([raw.count(key) <= 1 for key in keys])
 
 
-def decoded(text: str, limits: Limits) -> Parsed:
+def decode_json(text: str, limits: Limits) -> JsonDocument:
     """The value, read at full speed as long as nothing is repeated."""
     try:
-        return Parsed(QUICK.decode(text), {})
+        return JsonDocument(QUICK.decode(text), {})
     except RepeatedKey:
-        return decoded_with_care(text, limits)
+        return decode_json_with_care(text, limits)
 
 
-def decoded_with_care(text: str, limits: Limits) -> Parsed:
+def decode_json_with_care(text: str, limits: Limits) -> JsonDocument:
     """The value, with every number measured and every repeated key remembered."""
-    reader = Reader(limits)
-    return Parsed(reader.decoder.decode(text), reader.repeated)
+    reader = CarefulDecoder(limits)
+    return JsonDocument(reader.decoder.decode(text), reader.repeated)
 
 
-def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object whose keys are all different."""
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -126,24 +128,28 @@ def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def finite(digits: str) -> float:
+def finite_float(digits: str) -> float:
     """A number with a fraction or an exponent."""
     value = float(digits)
     if math.isinf(value):
-        raise Odd("it holds a number that no computer number can hold")
+        raise UnreadableBody("it holds a number that no computer number can hold")
     return value
 
 
-def refused(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
     """NaN and the infinities, which Python would read."""
-    raise Odd(f"it holds {name}, which is not JSON")
+    raise UnreadableBody(f"it holds {name}, which is not JSON")
 
 
-QUICK = json.JSONDecoder(object_pairs_hook=distinct, parse_float=finite, parse_constant=refused)
-PLAIN = json.JSONDecoder(parse_float=finite, parse_constant=refused)
+QUICK = json.JSONDecoder(
+    object_pairs_hook=object_of_unique_keys,
+    parse_float=finite_float,
+    parse_constant=refuse_constant,
+)
+PLAIN = json.JSONDecoder(parse_float=finite_float, parse_constant=refuse_constant)
 
 
-class Reader:
+class CarefulDecoder:
     """Python's JSON decoder with the lax corners closed."""
 
     def __init__(self, limits: Limits) -> None:
@@ -153,7 +159,7 @@ class Reader:
             object_pairs_hook=self.object,
             parse_int=self.integer,
             parse_float=self.number,
-            parse_constant=refused,
+            parse_constant=refuse_constant,
         )
 
     def object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -167,18 +173,18 @@ class Reader:
 
     def integer(self, digits: str) -> int:
         """A whole number of a sensible length."""
-        self.measure(digits)
+        self.check_digits(digits)
         return int(digits)
 
     def number(self, digits: str) -> float:
         """The same for a number with a fraction or an exponent."""
-        self.measure(digits)
-        return finite(digits)
+        self.check_digits(digits)
+        return finite_float(digits)
 
-    def measure(self, digits: str) -> None:
+    def check_digits(self, digits: str) -> None:
         """Refuse a number of too many digits."""
         if len(digits) > self.limits.digits:
-            raise Odd(f"it holds a number of more than {self.limits.digits} digits")
+            raise UnreadableBody(f"it holds a number of more than {self.limits.digits} digits")
 
 
 def deeper_than(depth: int, raw: bytes) -> bool:
@@ -202,7 +208,7 @@ def brackets(raw: bytes) -> bytes:
     return b"".join(marks.split(b'"')[::2])
 
 
-def writable(value: object) -> bool:
+def is_encodable(value: object) -> bool:
     """Whether a value can be written as UTF-8 again."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
@@ -212,7 +218,7 @@ def writable(value: object) -> bool:
 
 
 def form_of(raw: bytes, most: int = 1000) -> list[tuple[str, str]]:
-    """The fields of a form-encoded body in their order, or `Odd`."""
+    """The fields of a form-encoded body in their order, or `UnreadableBody`."""
     try:
         return parse_qsl(
             raw.decode("ascii"),
@@ -221,4 +227,4 @@ def form_of(raw: bytes, most: int = 1000) -> list[tuple[str, str]]:
             max_num_fields=most,
         )
     except ValueError:
-        raise Odd("it is not a form of UTF-8 fields") from None
+        raise UnreadableBody("it is not a form of UTF-8 fields") from None

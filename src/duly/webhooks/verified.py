@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from duly.core.exports import export
-from duly.webhooks.event_fields import Facts, digest_key, facts_of
-from duly.webhooks.selectors import Reading
+from duly.webhooks.event_fields import EventFields, digest_key, event_fields_of
+from duly.webhooks.selectors import DeliveryReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.webhooks.delivery import Delivery
     from duly.webhooks.event_fields import IdKind
-    from duly.webhooks.handshake import Reply
+    from duly.webhooks.handshake import HandshakeReply
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Match, Scheme
     from duly.webhooks.source import Source
@@ -39,9 +39,9 @@ class Verified:
     """
 
     # Most deliveries only need to be told genuine: what else they say is read when asked for.
-    handshake: Reply | None = None
-    _read: Reading | None = None
-    _events: tuple[Facts, ...] | None = None
+    handshake: HandshakeReply | None = None
+    _reader: DeliveryReader | None = None
+    _events: tuple[EventFields, ...] | None = None
 
     def __init__(
         self, source: Source, scheme: Scheme[Any], match: Match, delivery: Delivery
@@ -57,26 +57,28 @@ class Verified:
         return self._source.provider
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> DeliveryReader:
         """The delivery being read."""
-        if self._read is None:
-            self._read = Reading(self._delivery, self._source.limits, self._source.provider)
-        return self._read
+        if self._reader is None:
+            self._reader = DeliveryReader(
+                self._delivery, self._source.limits, self._source.provider
+            )
+        return self._reader
 
     @property
-    def items(self) -> tuple[Facts, ...]:
+    def items(self) -> tuple[EventFields, ...]:
         """The events of this delivery: one, or one for each item of a batch."""
         if self._events is None:
-            self._events = facts_of(self.reading, self.provider, self.scheme)
+            self._events = event_fields_of(self.reading, self.provider, self.scheme)
         return self._events
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> EventFields:
         """The one event; of a batch, the delivery as a whole."""
         if len(self.items) == 1:
             return self.items[0]
-        key = digest_key(self.scheme.essence(self._delivery))
-        return Facts(key, "body", None, None, None, None, self.reading.parsed.value)
+        key = digest_key(self.scheme.dedup_content(self._delivery))
+        return EventFields(key, "body", None, None, None, None, self.reading.document.value)
 
     @property
     def id(self) -> str:
@@ -111,12 +113,12 @@ class Verified:
     @property
     def json(self) -> Any:
         """The parsed body, or None where it is odd; `odd` says why."""
-        return None if self.odd else self.reading.parsed.value
+        return None if self.odd else self.reading.document.value
 
     @property
     def odd(self) -> str | None:
         """Why the body was not read as JSON."""
-        if self.reading.parsed.repeated:
+        if self.reading.document.repeated:
             self.items  # noqa: B018  # looking for the id finds out whether it is ambiguous
         return self.reading.odd
 
@@ -140,16 +142,16 @@ class Verified:
         """The headers by lower-case name, to keep: without repeated ones and without secrets."""
         delivery = self._delivery
         kept = delivery.fields.keys() - SECRET_HEADERS - secret_headers(self.provider)
-        texts = {name: delivery.text(name) for name in delivery.fields if name in kept}
+        texts = {name: delivery.header_text(name) for name in delivery.fields if name in kept}
         return {name: text for name, text in texts.items() if text is not None}
 
     def let_go(self) -> None:
         """Drop what was read of the body; it is read again when asked for."""
-        self._read = self._events = None
+        self._reader = self._events = None
 
     def header(self, name: str) -> str | None:
         """One header by its lower-case name; None where it is missing or repeated."""
-        return self._delivery.text(name)
+        return self._delivery.header_text(name)
 
     @property
     def sent_at(self) -> datetime | None:

@@ -60,7 +60,7 @@ def code(text: str) -> str:
     return f"`{text}`"
 
 
-def method(scheme: Scheme[Any]) -> str:
+def describe_method(scheme: Scheme[Any]) -> str:
     """How a signature is made."""
     match scheme:
         case Hmac() | SignedFields():
@@ -80,11 +80,11 @@ def digests(names: str | tuple[str, ...]) -> list[str]:
     return [name.upper() for name in ((names,) if isinstance(names, str) else names)]
 
 
-def content(scheme: Scheme[Any]) -> str:
+def describe_content(scheme: Scheme[Any]) -> str:
     """What a signature covers; nothing for a token that is only shown."""
     match scheme:
         case Hmac() | PlainDigest() | Ed25519() | Ecdsa():
-            return template(scheme.signed)
+            return describe_template(scheme.signed)
         case StandardWebhooks():
             return code("{id}.{timestamp}.{body}")
         case SignedFields():
@@ -95,7 +95,7 @@ def content(scheme: Scheme[Any]) -> str:
             return ""
 
 
-def template(signed: str | Content) -> str:
+def describe_template(signed: str | Content) -> str:
     """The signed bytes: the raw body, a template, or what Twilio makes of a form."""
     match signed:
         case "{body}" | Template(text="{body}"):
@@ -112,27 +112,33 @@ def template(signed: str | Content) -> str:
 
 def in_short(scheme: Scheme[Any]) -> str:
     """A scheme in a cell of a table."""
-    covered = content(scheme)
+    covered = describe_content(scheme)
     joint = " " if isinstance(scheme, PlainDigest) else " over "
     return (
-        f"{method(scheme)}{joint}{covered}" if covered else f"{method(scheme)}, which signs nothing"
+        f"{describe_method(scheme)}{joint}{covered}"
+        if covered
+        else f"{describe_method(scheme)}, which signs nothing"
     )
 
 
 def in_full(scheme: Scheme[Any]) -> str:
     """A scheme with everything that a reader needs to find it in a request."""
-    parts = [in_short(scheme), f"in {whereabouts(scheme)}", *details(scheme)]
+    parts = [
+        in_short(scheme),
+        f"in {describe_signature_location(scheme)}",
+        *describe_details(scheme),
+    ]
     if scheme.legacy:
         parts.append("the older way, refused with `legacy=False`")
     return "; ".join(parts)
 
 
-def whereabouts(scheme: Scheme[Any]) -> str:
+def describe_signature_location(scheme: Scheme[Any]) -> str:
     """Where the signature is."""
     match scheme:
         case Hmac() | PlainDigest() | Ed25519() | Ecdsa():
             names = either([code(one) for one in (scheme.header, *scheme.aliases)])
-            return f"the header {names}{written(scheme)}"
+            return f"the header {names}{describe_encoding(scheme)}"
         case StandardWebhooks():
             return f"the header {code(scheme.prefix + 'signature')}, as `v1,…` or `v1a,…`"
         case SharedToken():
@@ -140,10 +146,10 @@ def whereabouts(scheme: Scheme[Any]) -> str:
         case SignedFields():
             return f"{code(scheme.signature)} of each item"
         case _:
-            return scheme.where()
+            return scheme.describe_location()
 
 
-def written(scheme: Signature[Any]) -> str:
+def describe_encoding(scheme: Signature[Any]) -> str:
     """How the signature is written there."""
     words = f", {scheme.encoding}"
     if scheme.fields is not None:
@@ -151,15 +157,15 @@ def written(scheme: Signature[Any]) -> str:
     return f"{words} behind {code(scheme.prefix)}" if scheme.prefix else words
 
 
-def details(scheme: Scheme[Any]) -> list[str]:
+def describe_details(scheme: Scheme[Any]) -> list[str]:
     """The signed time, the condition and the form of the secret."""
     match scheme:
         case Hmac():
-            return [*timing(scheme), f"the secret {SECRETS[scheme.secret]}"]
+            return [*describe_timing(scheme), f"the secret {SECRETS[scheme.secret]}"]
         case PlainDigest():
-            return [*timing(scheme), "the secret as it stands"]
+            return [*describe_timing(scheme), "the secret as it stands"]
         case Ed25519() | Ecdsa():
-            return [*timing(scheme), "the key is a public one"]
+            return [*describe_timing(scheme), "the key is a public one"]
         case StandardWebhooks():
             times = f"the time in {code(scheme.prefix + 'timestamp')}"
             return [times, "the secret `whsec_…`, or the public key `whpk_…`"]
@@ -170,7 +176,7 @@ def details(scheme: Scheme[Any]) -> list[str]:
             return []
 
 
-def timing(scheme: Signature[Any]) -> list[str]:
+def describe_timing(scheme: Signature[Any]) -> list[str]:
     """Where the signed time is, and what must hold for this scheme to be meant."""
     words = []
     if scheme.timestamp is not None:
@@ -186,12 +192,12 @@ def signs_time(scheme: Scheme[Any]) -> bool:
     """Whether a signature of this kind says when it was made."""
     match scheme:
         case Hmac() | PlainDigest() | Ed25519() | Ecdsa():
-            return bool(timing(scheme)) and "{timestamp}" in content(scheme)
+            return bool(describe_timing(scheme)) and "{timestamp}" in describe_content(scheme)
         case _:
             return isinstance(scheme, StandardWebhooks | Jwt)
 
 
-def handshake(question: Handshake) -> str:
+def describe_handshake(question: Handshake) -> str:
     """A question and its answer."""
     asked = " and ".join(
         f"{code(place)} is there" if value is None else f"{code(place)} is {code(str(value))}"
@@ -201,22 +207,22 @@ def handshake(question: Handshake) -> str:
         asked += f" without {code(question.unless)}"
     where = "where" if question.method == "POST" else f"for a {question.method} request where"
     proof = "" if question.signed else " (not signed)"
-    return f"{where} {asked}{proof}, the answer is {question.status}{reply(question)}"
+    return f"{where} {asked}{proof}, the answer is {question.status}{describe_reply(question)}"
 
 
-def reply(question: Handshake) -> str:
+def describe_reply(question: Handshake) -> str:
     """What an answer holds."""
     match question.reply:
         case None:
             return " and empty"
         case Echo() | Mac() as whole:
-            return f" with {part(whole)}"
+            return f" with {describe_member(whole)}"
         case members:
-            listed = [f"{code(name)}: {part(value)}" for name, value in members.items()]
+            listed = [f"{code(name)}: {describe_member(value)}" for name, value in members.items()]
             return f" with {', '.join(listed)}"
 
 
-def part(value: object) -> str:
+def describe_member(value: object) -> str:
     """One member of an answer."""
     match value:
         case Echo():

@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from duly.inbox.route import Route
     from duly.jobs.registry import Registry
     from duly.jobs.schedule import Schedules
-    from duly.service.wakeup import Bell
+    from duly.service.wakeup import Wakeup
     from duly.stores.store import Store
-    from duly.worker.run_job import Place
+    from duly.worker.run_job import ExecutionContext
 
 
-class Parts(NamedTuple):
+class WorkerDependencies(NamedTuple):
     """The store, the handlers, and where their transactions are opened."""
 
     store: Store
     jobs: Registry
     routes: Mapping[str, Route]
-    bell: Bell
-    blocking: Place
-    awaited: Place
+    wakeup: Wakeup
+    blocking: ExecutionContext
+    awaited: ExecutionContext
     # How many transactions of handlers may be open, by colour; under "any" where there is one lane.
     transactions: Mapping[str, int]
     schedules: Schedules

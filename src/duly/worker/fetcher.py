@@ -12,20 +12,20 @@ from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, Held
 from duly.inbox.read import event_from, read_events
 from duly.jobs.handlers import Handler
-from duly.jobs.lease import Taking, take
-from duly.jobs.outcome import parked
-from duly.jobs.workers import Outlook, idle, outlook
-from duly.worker.execution import Run
+from duly.jobs.lease import FetchRequest, take
+from duly.jobs.outcome import outcome_of_unknown_handler
+from duly.jobs.workers import QueueOutlook, peek_queues, set_idle
+from duly.worker.execution import Execution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.core.session import Row, Session
-    from duly.jobs.lease import Leased, Want
-    from duly.jobs.workers import Identity
+    from duly.jobs.lease import LeasedJob, QueueDemand
+    from duly.jobs.workers import WorkerIdentity
     from duly.service.service_thread import Until
-    from duly.worker.dependencies import Parts
-    from duly.worker.executor import Crew
+    from duly.worker.dependencies import WorkerDependencies
+    from duly.worker.executor import Executor
 
 logger = logging.getLogger("duly")
 # Seconds between two looks where nothing wakes the worker: short at first, longer while idle.
@@ -39,115 +39,117 @@ LONG_AGO = float("-inf")
 # Beside its timeout, a job may be held, and its end may wait for a database that is away.
 SLACK = 5 * 60 * 1_000_000
 # Stands for the handler of a job that nobody here knows.
-NOBODY = Handler("nobody", print, frozenset(), "sync")
+UNKNOWN_HANDLER = Handler("nobody", print, frozenset(), "sync")
 
 
-class Taker:
+class Fetcher:
     """Takes jobs for as long as there is room and work."""
 
-    def __init__(self, parts: Parts, crew: Crew, worker: Identity) -> None:
-        self._parts = parts
-        self._crew = crew
+    def __init__(
+        self, dependencies: WorkerDependencies, executor: Executor, worker: WorkerIdentity
+    ) -> None:
+        self._dependencies = dependencies
+        self._executor = executor
         self._worker = worker
-        self._runner = parts.store.awaited
-        self.stirred = asyncio.Event()
+        self._runner = dependencies.store.awaited
+        self.wake_event = asyncio.Event()
         self.stopping = asyncio.Event()
         # A batch is on its way: what the database has leased is not on the desk yet.
-        self.taking = False
-        longest = max((handler.timeout for handler in parts.jobs.all()), default=0)
+        self.fetching = False
+        longest = max((handler.timeout for handler in dependencies.jobs.all()), default=0)
         self._hold = longest + SLACK
         self._listening = False
         self._idle = False
         # A notification came: something fresh is there, and whoever enqueued it may be waiting.
-        self._rung = False
-        self._put_off = False
-        self._staged = LONG_AGO
+        self._notified = False
+        self._stage_postponed = False
+        self._last_staged = LONG_AGO
         self._pause = SOONEST
         self._unknown: set[str] = set()
 
     async def run(self, until: Until) -> None:
         """Take jobs until told to stop, or until there are none."""
         while not self.stopping.is_set():
-            self.stirred.clear()
-            if not self._crew.trusted():
+            self.wake_event.clear()
+            if not self._executor.heartbeat_is_fresh():
                 # Too long since the last beat: others would take back at once what it takes, and
                 # count that as a rescue.
-                await self.nap(LATEST)
+                await self.sleep_until_woken(LATEST)
                 continue
-            wants = self._crew.desk.wants()
+            wants = self._executor.slots.wants()
             try:
-                taken = await self._take(wants) if wants else 0
+                taken = await self._fetch_batch(wants) if wants else 0
                 if taken:
-                    await self._go_on(taken, wants)
+                    await self._start_fetched(taken, wants)
                 elif not wants:
-                    await self.nap(STAGE)
-                elif await self._rest(until, wants):
+                    await self.sleep_until_woken(STAGE)
+                elif await self._wait_for_work(until, wants):
                     return
             except DulyError as problem:
                 # Held: another process is writing to SQLite, which is how it works.
                 told = logger.debug if isinstance(problem, Held) else logger.warning
                 told("no jobs could be taken, trying again: %s", problem)
-                await self.nap(LATEST)
+                await self.sleep_until_woken(LATEST)
 
-    async def _go_on(self, taken: int, wants: Sequence[Want]) -> None:
-        self._crew.start()
+    async def _start_fetched(self, taken: int, wants: Sequence[QueueDemand]) -> None:
+        self._executor.start()
         self._pause = SOONEST
         if taken >= sum(want.fresh for want in wants) > 1:
-            await self._say_idle(wanted=False)
+            await self._announce_idle(wanted=False)
 
-    async def _take(self, wants: Sequence[Want]) -> int:
+    async def _fetch_batch(self, wants: Sequence[QueueDemand]) -> int:
         """One round: lease what there is, and put it on the desk."""
-        if not self._parts.many_writers:
+        if not self._dependencies.many_writers:
             # A look costs SQLite nothing; taking would make every other process wait.
-            seen = await self._look([want.queue for want in wants])
+            seen = await self._peek([want.queue for want in wants])
             if not seen.due and (seen.next_in is None or seen.next_in > 0):
                 return 0
-        asked = Taking(self._worker.id, self._hold, wants, self._stages(wants))
-        run = self._runner.run_single if self._parts.many_writers else self._runner.run
-        self.taking = True
+        asked = FetchRequest(self._worker.id, self._hold, wants, self._should_stage(wants))
+        run = self._runner.run_autocommit if self._dependencies.many_writers else self._runner.run
+        self.fetching = True
         try:
-            leases, events = await run(lambda session: taken_with_events(session, asked), wait=WAIT)
-            kept_in_vain = self._crew.desk.took(wants, leases, staged=asked.stage)
+            leases, events = await run(lambda session: take_with_events(session, asked), wait=WAIT)
+            kept_in_vain = self._executor.slots.record_batch(wants, leases, staged=asked.stage)
             for leased in leases:
-                self._receive(leased, events)
+                self._accept_lease(leased, events)
             if kept_in_vain:
-                self._crew.start()
+                self._executor.start()
         finally:
-            self.taking = False
+            self.fetching = False
         return len(leases)
 
-    def _stages(self, wants: Sequence[Want]) -> bool:
+    def _should_stage(self, wants: Sequence[QueueDemand]) -> bool:
         """Whether to look first for jobs that have come due, and for those that came back.
 
         The round after a notification is for the job that it told of; the next one looks, however
         many are told of meanwhile.
         """
-        rung, self._rung = self._rung, False
-        urgent = self._crew.desk.clearing.wanted
-        more = self._crew.desk.expects(wants)
-        if not urgent and not more and time.monotonic() - self._staged <= STAGE:
+        rung, self._notified = self._notified, False
+        urgent = self._executor.slots.quarantine.is_due
+        more = self._executor.slots.expects_rescued(wants)
+        if not urgent and not more and time.monotonic() - self._last_staged <= STAGE:
             return False
-        self._put_off = rung and not self._put_off and not urgent
-        if not self._put_off:
-            self._staged = time.monotonic()
-        return not self._put_off
+        self._stage_postponed = rung and not self._stage_postponed and not urgent
+        if not self._stage_postponed:
+            self._last_staged = time.monotonic()
+        return not self._stage_postponed
 
-    def _receive(self, leased: Leased, events: Mapping[str, Row]) -> None:
+    def _accept_lease(self, leased: LeasedJob, events: Mapping[str, Row]) -> None:
         row = None if leased.event is None else events.get(leased.event)
-        handler = self._parts.jobs.find(None if row is None else row["source"], leased.name)
+        handler = self._dependencies.jobs.find(None if row is None else row["source"], leased.name)
         if handler is None or (leased.event is not None and row is None):
             self._park(leased)
             return
-        run = Run(leased, handler, None)
+        run = Execution(leased, handler, None)
         try:
-            run.event = None if row is None else event_from(row, self._parts.routes)
+            run.event = None if row is None else event_from(row, self._dependencies.routes)
         except Exception as problem:
-            self._crew.refuse(run, problem)
+            self._executor.refuse(run, problem)
             return
-        if not self._crew.replace(run):
-            self._crew.desk.put(run)
+        if not self._executor.replace_earlier_run(run):
+            self._executor.slots.put(run)
 
-    def _park(self, leased: Leased) -> None:
+    def _park(self, leased: LeasedJob) -> None:
         """Nobody here knows the handler: another process may, or the next deploy."""
         if leased.name not in self._unknown:
             self._unknown.add(leased.name)
@@ -156,70 +158,76 @@ class Taker:
                 "starts that has one",
                 leased.name,
             )
-        run = Run(leased, NOBODY, None)
-        self._crew.settle_unstarted(run, parked(random.random()))  # noqa: S311
+        run = Execution(leased, UNKNOWN_HANDLER, None)
+        self._executor.settle_unstarted(run, outcome_of_unknown_handler(random.random()))  # noqa: S311
 
-    async def _look(self, queues: Sequence[str]) -> Outlook:
+    async def _peek(self, queues: Sequence[str]) -> QueueOutlook:
         """What there is to take in some queues, without taking it."""
-        return await self._runner.run_single(lambda session: outlook(session, queues), wait=WAIT)
+        return await self._runner.run_autocommit(
+            lambda session: peek_queues(session, queues), wait=WAIT
+        )
 
-    async def _rest(self, until: Until, wants: Sequence[Want]) -> bool:
+    async def _wait_for_work(self, until: Until, wants: Sequence[QueueDemand]) -> bool:
         """Nothing could be taken: wait for a sign of work; whether the worker may end."""
-        await self._say_idle(wanted=True)
-        seen = await self._look([want.queue for want in wants])  # those that have room
+        await self._announce_idle(wanted=True)
+        seen = await self._peek([want.queue for want in wants])  # those that have room
         pause, self._pause = self._pause, min(2 * self._pause, LATEST)
         soon = seen.next_in is not None and seen.next_in <= 0
         if seen.due or soon:
             # It has come due since the last look, or others have it, or it must not run just now.
-            self._staged = LONG_AGO if soon else self._staged
-            await self.nap(pause)
+            self._last_staged = LONG_AGO if soon else self._last_staged
+            await self.sleep_until_woken(pause)
             return False
-        if until == "idle" and not self._crew.desk and not self.stirred.is_set():
+        if until == "idle" and not self._executor.slots and not self.wake_event.is_set():
             return True
         pause = LISTENING if self._listening else pause
-        await self.nap(pause if seen.next_in is None else min(pause, seen.next_in / 1_000_000))
+        await self.sleep_until_woken(
+            pause if seen.next_in is None else min(pause, seen.next_in / 1_000_000)
+        )
         return False
 
-    async def nap(self, seconds: float) -> None:
+    async def sleep_until_woken(self, seconds: float) -> None:
         """Wait, but not longer than until something stirs."""
         try:
             async with asyncio.timeout(seconds):
-                await self.stirred.wait()
+                await self.wake_event.wait()
         except TimeoutError:
             return
 
-    async def make_room(self) -> None:
+    async def reserve_for_rescued(self) -> None:
         """Rescued jobs are never held, so a busy worker keeps a slot free for one that is due."""
-        desk = self._crew.desk
+        desk = self._executor.slots
         most = 0
         for name in desk.queues if desk else ():
-            seen = await self._look([name])
-            desk.queues[name].keep_room(seen.rescued)
+            seen = await self._peek([name])
+            desk.queues[name].reserve_for_due(seen.rescued)
             most = max(most, seen.rescued)
-        if desk.clearing.see(most):
-            self._crew.release_unstarted()
+        if desk.quarantine.observe_due(most):
+            self._executor.release_unstarted()
 
-    async def _say_idle(self, *, wanted: bool) -> None:
+    async def _announce_idle(self, *, wanted: bool) -> None:
         """Ask others to wake this worker, where they can."""
         if self._listening and self._idle != wanted:
             self._idle = wanted
             worker = self._worker.id
-            await self._runner.run_single(
-                lambda session: idle(session, worker, wanted=wanted), wait=WAIT
+            await self._runner.run_autocommit(
+                lambda session: set_idle(session, worker, wanted=wanted), wait=WAIT
             )
 
     async def listen(self) -> None:
         """Hear of new jobs, where the database can tell."""
 
-        def heard() -> None:
-            self._listening = self._rung = True
-            self.stirred.set()
+        def on_notification() -> None:
+            self._listening = self._notified = True
+            self.wake_event.set()
 
-        if not await self._parts.store.listen(heard):
+        if not await self._dependencies.store.listen(on_notification):
             self._listening = False
 
 
-async def taken_with_events(session: Session, asked: Taking) -> tuple[list[Leased], dict[str, Row]]:
+async def take_with_events(
+    session: Session, asked: FetchRequest
+) -> tuple[list[LeasedJob], dict[str, Row]]:
     """Lease jobs, and read the events that they are about."""
     leases = await take(session, asked)
     return leases, await read_events(session, leases)

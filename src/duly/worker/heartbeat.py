@@ -16,19 +16,19 @@ from duly.core.defaults import WAIT
 from duly.core.errors import DulyError
 from duly.core.onestep import finish
 from duly.core.session import host_time
-from duly.jobs.lease import Leased, Settled, settle
-from duly.jobs.outcome import RELEASED, Circumstances, timed_out
-from duly.jobs.workers import beat
+from duly.jobs.lease import JobSettlement, LeasedJob, settle
+from duly.jobs.outcome import RELEASED, RunContext, outcome_of_timeout
+from duly.jobs.workers import record_heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from duly.core.session import Session
-    from duly.jobs.outcome import Ended
-    from duly.jobs.workers import Identity, Lease
+    from duly.jobs.outcome import JobOutcome
+    from duly.jobs.workers import JobLease, WorkerIdentity
     from duly.stores.store import Store
-    from duly.worker.execution import Run
-    from duly.worker.slots import Desk
+    from duly.worker.execution import Execution
+    from duly.worker.slots import Slots
 
 logger = logging.getLogger("duly")
 # Beats for each lease: two may be missed before anybody is in doubt.
@@ -37,51 +37,53 @@ BEATS = 3
 GRACE = 2.0
 
 
-class Heart:
+class Heartbeat:
     """Beats until it is stopped."""
 
     def __init__(
         self,
         store: Store,
-        worker: Identity,
-        desk: Desk,
+        worker: WorkerIdentity,
+        slots: Slots,
         *,
-        lost: Callable[[Sequence[Run]], None],
-        taking: Callable[[], bool],
+        on_lost: Callable[[Sequence[Execution]], None],
+        fetching: Callable[[], bool],
     ) -> None:
         self._store = store.apart()
         self._worker = worker
-        self._desk = desk
-        self._lost = lost
-        self._taking = taking
+        self._slots = slots
+        self._on_lost = on_lost
+        self._fetching = fetching
         self._pause = worker.lease / 1_000_000 / BEATS
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="duly-heart", daemon=True)
+        self._thread = threading.Thread(
+            target=self._beat_until_stopped, name="duly-heart", daemon=True
+        )
         # What looked lost, and what looked forgotten, at the last beat: nothing is done at once,
         # because a settle or a claim may be on its way.
         self._missing: set[tuple[str, int]] = set()
         # When the last beat began that was committed, and the last that counts.
-        self._begun = self._beaten = 0.0
+        self._beat_started_at = self._confirmed_at = 0.0
         self._strays: set[tuple[str, int]] = set()
-        self._ended: set[tuple[str, int]] = set()
+        self._ended_overdue: set[tuple[str, int]] = set()
 
-    def first(self) -> None:
+    def announce(self) -> None:
         """Say that the worker is there, before it leases anything."""
-        self._committed()
+        self._write_beat()
         self.confirm()
 
-    def trusted(self) -> bool:
+    def is_fresh(self) -> bool:
         """Whether no lease can be lost yet: the last beat is younger than a lease."""
-        return time.monotonic() - self._beaten < self._worker.lease / 1_000_000
+        return time.monotonic() - self._confirmed_at < self._worker.lease / 1_000_000
 
-    def _committed(self) -> list[Lease]:
+    def _write_beat(self) -> list[JobLease]:
         """One beat; what comes back are the leases that the database knows of."""
-        self._begun = time.monotonic()
-        return finish(self._store.blocking.run_single(self._beat, wait=WAIT))
+        self._beat_started_at = time.monotonic()
+        return finish(self._store.blocking.run_autocommit(self._beat, wait=WAIT))
 
     def confirm(self) -> None:
         """The last beat counts: whoever begins jobs has heard which leases were lost."""
-        self._beaten = self._begun
+        self._confirmed_at = self._beat_started_at
 
     def start(self) -> None:
         """Begin to beat."""
@@ -94,30 +96,32 @@ class Heart:
             self._thread.join()
         self._store.close()
 
-    async def _beat(self, session: Session) -> list[Lease]:
-        return await beat(session, self._worker)
+    async def _beat(self, session: Session) -> list[JobLease]:
+        return await record_heartbeat(session, self._worker)
 
-    def _work(self) -> None:
+    def _beat_until_stopped(self) -> None:
         while not self._stopped.wait(self._pause * (0.9 + 0.2 * random.random())):  # noqa: S311
             try:
-                self._once()
+                self._beat_once()
             except DulyError as problem:
                 logger.warning("the heartbeat of this worker was not written: %s", problem)
             except Exception:  # whatever it is: a heart that stops loses every lease
                 logger.exception("the heartbeat of this worker failed")
 
-    def _once(self) -> None:
+    def _beat_once(self) -> None:
         # First: one that hangs in a transaction on SQLite keeps the beat itself from being written.
         self._end_overdue()
-        before = [run for run in self._desk.leased() if run.ended is None]
-        late = not self.trusted()
-        held = self._committed()
+        before = [run for run in self._slots.list_leased() if run.ended is None]
+        late = not self.is_fresh()
+        held = self._write_beat()
         if not late:
             self.confirm()
-        self._tell_lost(before, held, late=late)
+        self._report_lost(before, held, late=late)
         self._release_strays(held)
 
-    def _tell_lost(self, before: Sequence[Run], held: Sequence[Lease], *, late: bool) -> None:
+    def _report_lost(
+        self, before: Sequence[Execution], held: Sequence[JobLease], *, late: bool
+    ) -> None:
         """Tell of leases that others have: at once of those that never began, if they can."""
         known = {(lease.id, lease.epoch) for lease in held}
         missing = {(run.leased.id, run.leased.epoch): run for run in before}
@@ -125,22 +129,22 @@ class Heart:
         gone = [
             run
             for name, run in missing.items()
-            if name in self._missing or (late and run.started is None)
+            if name in self._missing or (late and run.launched_at is None)
         ]
         self._missing = set(missing)
         if gone or late:
-            self._lost([run for run in gone if run.ended is None])
+            self._on_lost([run for run in gone if run.ended is None])
 
-    def _release_strays(self, held: Sequence[Lease]) -> None:
+    def _release_strays(self, held: Sequence[JobLease]) -> None:
         """Give back what was leased by a statement whose answer never arrived."""
-        if self._taking():
+        if self._fetching():
             self._strays = set()
             return
-        ours = {(run.leased.id, run.leased.epoch) for run in self._desk.leased()}
+        ours = {(run.leased.id, run.leased.epoch) for run in self._slots.list_leased()}
         strays = {(lease.id, lease.epoch): lease for lease in held}
         strays = {name: lease for name, lease in strays.items() if name not in ours}
         forgotten = [
-            Settled(stray(lease), RELEASED, 0)
+            JobSettlement(lease_to_release(lease), RELEASED, 0)
             for name, lease in strays.items()
             if name in self._strays
         ]
@@ -153,11 +157,11 @@ class Heart:
         now = time.monotonic()
         overdue = {
             (run.leased.id, run.leased.epoch): run
-            for run in self._desk.running()
-            if run.overdue(now, GRACE)
+            for run in self._slots.list_running()
+            if run.is_overdue(now, GRACE)
         }
-        new = [run for name, run in overdue.items() if name not in self._ended]
-        self._ended &= set(overdue)
+        new = [run for name, run in overdue.items() if name not in self._ended_overdue]
+        self._ended_overdue &= set(overdue)
         for run in new:
             logger.error(
                 "handler %s ran longer than its timeout and keeps its event loop from doing "
@@ -167,15 +171,17 @@ class Heart:
             if run.revoke is not None:
                 run.revoke()
         if new:
-            ends = [Settled(run.leased, self._timed_out(run), run.ran) for run in new]
+            ends = [
+                JobSettlement(run.leased, self._outcome_of_timeout(run), run.elapsed) for run in new
+            ]
             finish(self._store.blocking.run(lambda session: settle(session, ends), wait=WAIT))
-            self._ended |= {(run.leased.id, run.leased.epoch) for run in new}
+            self._ended_overdue |= {(run.leased.id, run.leased.epoch) for run in new}
 
-    def _timed_out(self, run: Run) -> Ended:
-        at = Circumstances(host_time(self._store.clock), random.random())  # noqa: S311
-        return timed_out(run.leased, run.handler, at)
+    def _outcome_of_timeout(self, run: Execution) -> JobOutcome:
+        at = RunContext(host_time(self._store.clock), random.random())  # noqa: S311
+        return outcome_of_timeout(run.leased, run.handler, at)
 
 
-def stray(lease: Lease) -> Leased:
+def lease_to_release(lease: JobLease) -> LeasedJob:
     """As much of a lease as is needed to end it."""
-    return Leased(lease.id, "", "", "", None, None, 0, 0, 0, lease.token, lease.epoch, 0)
+    return LeasedJob(lease.id, "", "", "", None, None, 0, 0, 0, lease.token, lease.epoch, 0)

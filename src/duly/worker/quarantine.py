@@ -10,55 +10,55 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from duly.jobs.lease import GRAVE
+from duly.jobs.lease import POISON_RESCUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from duly.worker.execution import Run
+    from duly.worker.execution import Execution
 
 # Seconds for what runs to end before such a job is taken beside it.
-CLEARING = 5.0
+DRAIN_SECONDS = 5.0
 # Seconds after which others may begin beside it.
-LONELY = 20.0
+SUSPECT_SECONDS = 20.0
 
 
-class Clearing:
+class Quarantine:
     """Whether this worker begins nothing because such a job is due."""
 
     def __init__(self) -> None:
         self._since: float | None = None
 
-    def see(self, rescued: int) -> bool:
+    def observe_due(self, rescued: int) -> bool:
         """Hear how often a job came back that is due; whether way must be made from now on."""
-        if rescued < GRAVE:
+        if rescued < POISON_RESCUES:
             self._since = None
             return False
         begins = self._since is None
         self._since = self._since or time.monotonic()
         return begins
 
-    def over(self) -> None:
+    def end(self) -> None:
         """It was taken, here or elsewhere."""
         self._since = None
 
     @property
-    def wanted(self) -> bool:
+    def is_due(self) -> bool:
         """Whether such a job is due."""
         return self._since is not None
 
     @property
-    def waiting(self) -> bool:
+    def is_draining(self) -> bool:
         """Whether nothing may begin until what runs has ended."""
-        return self._since is not None and time.monotonic() - self._since < CLEARING
+        return self._since is not None and time.monotonic() - self._since < DRAIN_SECONDS
 
 
-def lonely(runs: Iterable[Run]) -> bool:
+def has_isolated_job(runs: Iterable[Execution]) -> bool:
     """Whether a job runs beside which nothing else may begin yet."""
-    return any(rescues >= GRAVE for rescues in suspected(runs))
+    return any(rescues >= POISON_RESCUES for rescues in rescues_of_suspects(runs))
 
 
-def suspected(runs: Iterable[Run]) -> list[int]:
+def rescues_of_suspects(runs: Iterable[Execution]) -> list[int]:
     """How often those came back that may yet end their process: who ran for long will not now."""
     now = time.monotonic()
     return [
@@ -66,5 +66,5 @@ def suspected(runs: Iterable[Run]) -> list[int]:
         for run in runs
         if run.leased.rescues
         and run.ended is None
-        and (run.begun is None or now - run.begun < LONELY)
+        and (run.handler_started_at is None or now - run.handler_started_at < SUSPECT_SECONDS)
     ]

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError
-from duly.jobs.workers import RESCUED_AT_ONCE, beat, rescue
+from duly.jobs.workers import RESCUED_AT_ONCE, record_heartbeat, rescue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from duly.core.session import Row, Runner, Session
-    from duly.jobs.workers import Identity
+    from duly.jobs.workers import WorkerIdentity
     from duly.worker.stats import Worked
 
 logger = logging.getLogger("duly")
 
 
 async def rescue_now(
-    runner: Runner, worker: Identity, worked: Worked, woken: Callable[[], None]
+    runner: Runner, worker: WorkerIdentity, worked: Worked, wake: Callable[[], None]
 ) -> None:
     """Take back every lease that is lost."""
     while True:
-        rows = await runner.run_single(lambda session: taken_back(session, worker), wait=WAIT)
+        rows = await runner.run_autocommit(lambda session: take_back(session, worker), wait=WAIT)
         for row in rows:
             worked.rescued += 1
             told = logger.error if row["state"] == "dead" else logger.warning
@@ -38,12 +38,12 @@ async def rescue_now(
                 "dead" if row["state"] == "dead" else "tried again",
             )
         if rows:
-            woken()
+            wake()
         if len(rows) < RESCUED_AT_ONCE:
             return
 
 
-async def taken_back(session: Session, worker: Identity) -> Sequence[Row]:
+async def take_back(session: Session, worker: WorkerIdentity) -> Sequence[Row]:
     """Take back leases, and say at once that this worker lives.
 
     After a step of the clock, or when nobody could write for a while, every worker looks lost. What
@@ -51,12 +51,12 @@ async def taken_back(session: Session, worker: Identity) -> Sequence[Row]:
     """
     rows = await rescue(session, worker.id)
     if rows:
-        await beat(session, worker)
+        await record_heartbeat(session, worker)
     return rows
 
 
-async def rescuing(
-    runner: Runner, worker: Identity, worked: Worked, woken: Callable[[], None], pause: float
+async def rescue_periodically(
+    runner: Runner, worker: WorkerIdentity, worked: Worked, wake: Callable[[], None], pause: float
 ) -> None:
     """Look for lost leases again and again for as long as the worker works.
 
@@ -66,6 +66,6 @@ async def rescuing(
     while True:
         await asyncio.sleep(pause * (0.75 + random.random() / 2))  # noqa: S311
         try:
-            await rescue_now(runner, worker, worked, woken)
+            await rescue_now(runner, worker, worked, wake)
         except DulyError as problem:
             logger.warning("lost leases could not be looked for: %s", problem)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.jobs.lease import Turns
+from duly.jobs.lease import RescueQuota
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class WhoseTurn:
+class RescueTurns:
     """What one queue knows of those that came back and are due."""
 
     def __init__(self) -> None:
@@ -29,21 +29,23 @@ class WhoseTurn:
         """Whether more of them are believed to be due."""
         return self._found or self._twice_due
 
-    def heard(self, rescued: int) -> None:
+    def record_due(self, rescued: int) -> None:
         """Hear how often one came back that is due, at most."""
         self._twice_due = self._twice_due or rescued > 1
 
-    def wanted(self, at_once: int, beside: Sequence[int]) -> Turns:
+    def choose_turns(self, at_once: int, running_rescues: Sequence[int]) -> RescueQuota:
         """What to ask for, where so many could begin beside some that came back so often."""
-        several = 0 if self.none_but_one(beside) else max(at_once, 0)
-        return Turns(several, lone=at_once > 0 and not beside, lone_first=self._twice_first)
+        several = 0 if self.once_rescued_must_wait(running_rescues) else max(at_once, 0)
+        return RescueQuota(
+            several, lone=at_once > 0 and not running_rescues, lone_first=self._twice_first
+        )
 
-    def none_but_one(self, beside: Sequence[int]) -> bool:
+    def once_rescued_must_wait(self, running_rescues: Sequence[int]) -> bool:
         """Whether none that came back once may begin: one that did twice runs, or is next."""
         is_next = self._twice_due and self._twice_first
-        return any(count > 1 for count in beside) or (is_next and bool(beside))
+        return any(count > 1 for count in running_rescues) or (is_next and bool(running_rescues))
 
-    def looked(self, turns: Turns, found: Sequence[int]) -> None:
+    def record_found(self, turns: RescueQuota, found: Sequence[int]) -> None:
         """Hear what was found of what was asked for: how often each came back."""
         if not turns:
             return

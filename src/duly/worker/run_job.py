@@ -17,10 +17,18 @@ from duly.core.defaults import WAIT
 from duly.core.errors import Held, Misuse, StoreUnavailable
 from duly.core.session import host_time
 from duly.jobs import order
-from duly.jobs.invoke import HandlerFailed, run_one_inside, run_plainly
+from duly.jobs.invoke import HandlerFailed, call_handler, run_one_in_transaction
 from duly.jobs.job import AsyncJob, Job
-from duly.jobs.lease import finish_inside, lost
-from duly.jobs.outcome import DONE, SETTLED, SETTLED_STALE, STALE, Circumstances, Ended, judged
+from duly.jobs.lease import finish_inside, lease_lost_error
+from duly.jobs.outcome import (
+    DONE,
+    SETTLED,
+    SETTLED_STALE,
+    STALE,
+    JobOutcome,
+    RunContext,
+    outcome_of_run,
+)
 from duly.ledger import order_guard as guard
 
 if TYPE_CHECKING:
@@ -28,95 +36,97 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from duly.core.clock import Clock
-    from duly.core.session import Opened, Runner, Session
-    from duly.http_client.job_clients import Callers
+    from duly.core.session import OpenedTransaction, Runner, Session
+    from duly.http_client.job_clients import JobClients
     from duly.jobs.registry import Registry
-    from duly.ledger.arguments import Advance
-    from duly.worker.execution import Run
+    from duly.ledger.arguments import VersionAdvance
+    from duly.worker.execution import Execution
 
 # How long a job waits that found the database busy before it had begun.
 BUSY = timedelta(seconds=1) // timedelta(microseconds=1)
 
 
-class Opener(Protocol):
+class JobTransactionOpener(Protocol):
     """Whoever opens the transactions of handlers: a store, or the user's ORM."""
 
-    def opened(
+    def open_transaction(
         self, *, wait: timedelta, lasting: timedelta | None = None
-    ) -> AbstractAsyncContextManager[Opened]:
+    ) -> AbstractAsyncContextManager[OpenedTransaction]:
         """A transaction, committed at the end of the block and rolled back on any error."""
 
 
-class Place(NamedTuple):
+class ExecutionContext(NamedTuple):
     """Where runs of one colour do their work."""
 
     runner: Runner
-    opener: Opener
+    opener: JobTransactionOpener
     jobs: Registry
     clock: Clock | None
     secrets: Sequence[str]
-    callers: Callers
+    callers: JobClients
     # Around each run of code that blocks: an ORM may keep a connection for each thread.
     renew_connections: Callable[[], AbstractContextManager[None]] = nullcontext
 
-    def circumstances(self, run: Run) -> Circumstances:
+    def circumstances(self, run: Execution) -> RunContext:
         """What a decision about an end needs to know; the time is the database's."""
-        passed = int((time.monotonic() - run.held) * 1_000_000)
+        passed = int((time.monotonic() - run.leased_at) * 1_000_000)
         now = run.leased.taken_at + passed if self.clock is None else host_time(self.clock)
-        return Circumstances(now, random.random(), self.secrets)  # noqa: S311
+        return RunContext(now, random.random(), self.secrets)  # noqa: S311
 
 
-class NotBegun(Exception):
+class NotStarted(Exception):
     """The database was busy before the handler's turn had come: nothing of it has run."""
 
 
-async def perform(run: Run, place: Place) -> Ended:
+async def execute_job(run: Execution, context: ExecutionContext) -> JobOutcome:
     """Run the handler, and say how it ended. Cancellation passes through."""
     try:
-        with place.renew_connections():
-            return await attempt(run, place)
-    except NotBegun:
-        return Ended("again", delay=int(BUSY * random.random()))  # noqa: S311
+        with context.renew_connections():
+            return await run_attempt(run, context)
+    except NotStarted:
+        return JobOutcome("again", delay=int(BUSY * random.random()))  # noqa: S311
     except HandlerFailed as failure:
         problem = failure.__cause__ or failure
     except (Exception, SystemExit) as failure:  # sys.exit() in a handler ends no worker
         problem = failure
     try:
-        return judged(run.leased, run.handler, problem, place.circumstances(run))
+        return outcome_of_run(run.leased, run.handler, problem, context.circumstances(run))
     finally:
         # Its traceback holds this frame, and this frame holds it: a circle that keeps whatever the
         # handler left open until the next collection.
         del problem
 
 
-async def attempt(run: Run, place: Place) -> Ended:
+async def run_attempt(run: Execution, context: ExecutionContext) -> JobOutcome:
     """What to do, by what the handler declares."""
     handler, leased, event = run.handler, run.leased, run.event
-    run.begun = time.monotonic()
+    run.handler_started_at = time.monotonic()
     if handler.refetch is not None:
-        event = replace(event, current=await asked(handler.refetch, event, handler.colour))
-    question = order.asked(handler, leased, event)
-    known, callers = None if event is None else event.id, place.callers
+        event = replace(event, current=await call_refetch(handler.refetch, event, handler.mode))
+    question = order.order_question(handler, leased, event)
+    known, callers = None if event is None else event.id, context.callers
     job: AsyncJob | Job
-    until = run.begun + handler.timeout / 1_000_000
-    if handler.colour == "async":
-        job = AsyncJob(leased, handler.name, known, place.runner, callers.awaited, until=until)
+    until = run.handler_started_at + handler.timeout / 1_000_000
+    if handler.mode == "async":
+        job = AsyncJob(
+            leased, handler.name, known, context.runner, callers.async_client, until=until
+        )
     else:
-        job = Job(leased, handler.name, known, place.runner, callers.client, until=until)
+        job = Job(leased, handler.name, known, context.runner, callers.client, until=until)
     if "tx" in handler.wants:
-        run.begun = None
-        return await inside_transaction(run, place, question, event=event, job=job)
-    if question is not None and not await current(place.runner, question):
+        run.handler_started_at = None
+        return await run_in_transaction(run, context, question, event=event, job=job)
+    if question is not None and not await is_current_version(context.runner, question):
         return STALE
-    await run_plainly(handler, event=event, job=job)
+    await call_handler(handler, event=event, job=job)
     job.refuse_unkept()
     return DONE if question is None else DONE._replace(version=question)
 
 
-async def asked(refetch: Any, event: Any, colour: str) -> Any:
+async def call_refetch(refetch: Any, event: Any, mode: str) -> Any:
     """What the source of truth says now; asked outside of any transaction."""
     answer = refetch(event)
-    if colour == "async" and inspect.isawaitable(answer):
+    if mode == "async" and inspect.isawaitable(answer):
         return await answer
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
@@ -125,23 +135,23 @@ async def asked(refetch: Any, event: Any, colour: str) -> Any:
     return answer
 
 
-async def inside_transaction(
-    run: Run, place: Place, question: Advance | None, **offered: object
-) -> Ended:
+async def run_in_transaction(
+    run: Execution, context: ExecutionContext, question: VersionAdvance | None, **offered: object
+) -> JobOutcome:
     """Work, child jobs and the end of the lease in one COMMIT."""
     lasting = timedelta(microseconds=run.handler.timeout)
-    opening = place.opener.opened(wait=WAIT, lasting=lasting)
+    opening = context.opener.open_transaction(wait=WAIT, lasting=lasting)
     try:
         opened = await opening.__aenter__()
     except (Held, StoreUnavailable) as problem:
-        raise NotBegun from problem
+        raise NotStarted from problem
     # The wait for a connection, or for SQLite's lock, is bounded by itself and not the handler's.
-    run.begun = time.monotonic()
+    run.handler_started_at = time.monotonic()
     try:
         if run.ended is not None:  # while it waited for its turn, its lease was lost
-            raise lost(run.leased)
+            raise lease_lost_error(run.leased)
         run.revoke = opened.revoke
-        ended = await in_opened(run, place, opened, question, offered)
+        ended = await run_between_begin_and_commit(run, context, opened, question, offered)
     except BaseException as problem:
         run.revoke = None
         await opening.__aexit__(type(problem), problem, problem.__traceback__)
@@ -151,35 +161,39 @@ async def inside_transaction(
     return ended
 
 
-async def in_opened(
-    run: Run, place: Place, opened: Opened, question: Advance | None, offered: dict[str, object]
-) -> Ended:
+async def run_between_begin_and_commit(
+    run: Execution,
+    context: ExecutionContext,
+    opened: OpenedTransaction,
+    question: VersionAdvance | None,
+    offered: dict[str, object],
+) -> JobOutcome:
     """What happens between BEGIN and COMMIT."""
-    opened.at_ease()
+    opened.restore_timeouts()
     session = opened.session
-    if question is not None and not await advanced(session, question):
-        await finish_inside(session, run.leased, "stale", run.ran)
+    if question is not None and not await advance_version(session, question):
+        await finish_inside(session, run.leased, "stale", run.elapsed)
         return SETTLED_STALE
-    await run_one_inside(run.handler, opened, place.jobs, **offered)
-    await finish_inside(session, run.leased, "done", run.ran)
+    await run_one_in_transaction(run.handler, opened, context.jobs, **offered)
+    await finish_inside(session, run.leased, "done", run.elapsed)
     return SETTLED
 
 
-async def current(runner: Runner, question: Advance) -> bool:
+async def is_current_version(runner: Runner, question: VersionAdvance) -> bool:
     """Whether no later version was applied, before a run without a transaction."""
 
-    async def compared(session: Session) -> bool:
+    async def compare(session: Session) -> bool:
         return await guard.would_apply(session, question)
 
     try:
-        return await runner.run_single(compared, wait=WAIT)
+        return await runner.run_autocommit(compare, wait=WAIT)
     except Held as problem:  # somebody else has SQLite's lock
-        raise NotBegun from problem
+        raise NotStarted from problem
 
 
-async def advanced(session: Session, question: Advance) -> bool:
+async def advance_version(session: Session, question: VersionAdvance) -> bool:
     """Whether the version is the newest; it is recorded then, in the handler's transaction."""
     try:
         return await guard.newer(session, question)
     except Held as problem:  # another handler works on the same resource
-        raise NotBegun from problem
+        raise NotStarted from problem

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from duly.core.clock import from_microseconds
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError
-from duly.jobs.schedule import MOST, due, fire, read
+from duly.jobs.schedule import MOST, due_step, fire, read_state
 
 if TYPE_CHECKING:
-    from duly.jobs.schedule import Due, Known, Schedule
-    from duly.worker.dependencies import Parts
+    from duly.jobs.schedule import Schedule, ScheduleState, ScheduleStep
+    from duly.worker.dependencies import WorkerDependencies
 
 logger = logging.getLogger("duly")
 # Seconds between two looks: the clock that counts is the database's, and may be set or cranked.
@@ -27,11 +27,11 @@ SOONEST, LATEST = 0.02, 1.0
 class Scheduler:
     """One worker's look at the schedules of its application."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._runner = parts.store.awaited
-        self._schedules = parts.schedules
-        self._jobs = parts.jobs
-        self._bell = parts.bell
+    def __init__(self, dependencies: WorkerDependencies) -> None:
+        self._runner = dependencies.store.awaited
+        self._schedules = dependencies.schedules
+        self._jobs = dependencies.jobs
+        self._wakeup = dependencies.wakeup
 
     async def run(self) -> None:
         """Look for as long as the worker works."""
@@ -48,9 +48,9 @@ class Scheduler:
         if not list(self._schedules):
             return LATEST
         began = time.monotonic()
-        known = await self._runner.run_single(read, wait=WAIT)
+        known = await self._runner.run_autocommit(read_state, wait=WAIT)
         for schedule in self._schedules:
-            if due(schedule, known) is not None:
+            if due_step(schedule, known) is not None:
                 await self._fire(schedule)
         return max(self._pause(known) - (time.monotonic() - began), SOONEST)
 
@@ -64,10 +64,10 @@ class Scheduler:
             logger.warning("job %s could not be scheduled now: %s", schedule.job, problem)
             return
         if step is not None and step.slots:
-            self._bell.ring()
-            self._tell(schedule, step)
+            self._wakeup.notify()
+            self._log_skipped_slots(schedule, step)
 
-    def _tell(self, schedule: Schedule, step: Due) -> None:
+    def _log_skipped_slots(self, schedule: Schedule, step: ScheduleStep) -> None:
         if step.more:
             logger.error(
                 "job %s missed more than %d slots while no worker ran: those before %s are left "
@@ -77,7 +77,7 @@ class Scheduler:
                 from_microseconds(step.slots[0]).isoformat(),
             )
 
-    def _pause(self, known: Known) -> float:
+    def _pause(self, known: ScheduleState) -> float:
         """The seconds from a look until the next slot of any schedule, or the longest pause."""
         horizon = known.now + int(LATEST * 1_000_000)
         coming = [next(schedule.slots(known.now, horizon), horizon) for schedule in self._schedules]

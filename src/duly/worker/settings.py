@@ -23,7 +23,7 @@ STUCK = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class WorkerSettings:
     """How one worker works."""
 
     queues: Mapping[str, int] = field(default_factory=lambda: {QUEUE: CONCURRENCY})
@@ -37,7 +37,9 @@ class Settings:
         return sum(self.queues.values())
 
 
-def settings_of(concurrency: object, queues: object, lease: object, grace: object) -> Settings:
+def worker_settings(
+    concurrency: object, queues: object, lease: object, grace: object
+) -> WorkerSettings:
     """Check what a caller asked for."""
     at_once = checked_count("concurrency", concurrency, most=MOST_AT_ONCE)
     if queues is None:
@@ -45,7 +47,7 @@ def settings_of(concurrency: object, queues: object, lease: object, grace: objec
     elif isinstance(queues, str):
         raise Misuse(f"queues must be a list of names, or a mapping: queues=[{queues!r:.60}]")
     elif not isinstance(queues, Mapping):
-        queues = dict.fromkeys(named(queues), at_once)
+        queues = dict.fromkeys(queue_names(queues), at_once)
     if not queues:
         raise Misuse("a worker needs a queue: queues={'default': 10}")
     chosen = {
@@ -56,10 +58,10 @@ def settings_of(concurrency: object, queues: object, lease: object, grace: objec
     }
     checked_duration("lease", lease, least=SHORTEST_LEASE)
     checked_duration("grace", grace, least=timedelta(0))
-    return Settings(chosen, lease, grace)  # type: ignore[arg-type]
+    return WorkerSettings(chosen, lease, grace)  # type: ignore[arg-type]
 
 
-def named(queues: object) -> list[str]:
+def queue_names(queues: object) -> list[str]:
     """The names of queues, each with the worker's own concurrency."""
     try:
         return [checked_queue(queue) for queue in queues]  # type: ignore[attr-defined]

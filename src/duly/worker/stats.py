@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.core.exports import export
-from duly.core.failures import reason
-from duly.inbox.counters import Tally, flush
+from duly.core.failures import failure_reason
+from duly.inbox.counters import PendingCounters, flush
 
 if TYPE_CHECKING:
     from duly.core.session import Runner
-    from duly.jobs.lease import Leased
-    from duly.jobs.outcome import Ended
-    from duly.worker.execution import Run
+    from duly.jobs.lease import LeasedJob
+    from duly.jobs.outcome import JobOutcome
+    from duly.worker.execution import Execution
 
 logger = logging.getLogger("duly")
 # A line for each run, as the access log has one for each delivery; at debug, for there are many.
 run_log = logging.getLogger("duly.worker")
 
 
-def tell_end(run: Run, ended: Ended, *, held: bool) -> None:
+def log_execution(run: Execution, ended: JobOutcome, *, held: bool) -> None:
     """Tell of one run whose end is committed, whatever it is."""
     if not run_log.isEnabledFor(logging.DEBUG):
         return
@@ -30,7 +30,7 @@ def tell_end(run: Run, ended: Ended, *, held: bool) -> None:
         "job": run.leased.id,
         "name": run.leased.name,
         "outcome": outcome if held else "lost",
-        "milliseconds": round(run.took / 1000, 1),
+        "milliseconds": round(run.duration / 1000, 1),
         "attempt": run.leased.attempts + 1,
     }
     run_log.debug(
@@ -41,7 +41,7 @@ def tell_end(run: Run, ended: Ended, *, held: bool) -> None:
     )
 
 
-def tell_again(leased: Leased, ended: Ended) -> None:
+def log_retry(leased: LeasedJob, ended: JobOutcome) -> None:
     """Tell of a run that failed, and when the next one is."""
     if ended.error is None:
         return
@@ -52,7 +52,7 @@ def tell_again(leased: Leased, ended: Ended) -> None:
         leased.attempts + 1,
         leased.max_attempts,
         ended.delay / 1_000_000,
-        reason(ended.error),
+        failure_reason(ended.error),
     )
 
 
@@ -78,9 +78,9 @@ class Worked:
     lost: int = 0
     rescued: int = 0
     stuck: bool = False
-    _tally: Tally = field(default_factory=Tally, repr=False, compare=False)
+    _tally: PendingCounters = field(default_factory=PendingCounters, repr=False, compare=False)
 
-    def count(self, leased: Leased, ended: Ended, *, held: bool) -> None:
+    def count(self, leased: LeasedJob, ended: JobOutcome, *, held: bool) -> None:
         """Count one run, and tell of what a person should know."""
         kind: str = ended.kind if held else "lost"
         if kind == "settled":
@@ -91,7 +91,7 @@ class Worked:
             self.stale += 1
         elif kind == "again":
             self.again += 1
-            tell_again(leased, ended)
+            log_retry(leased, ended)
         elif kind == "dead":
             self.dead += 1
             logger.error(
@@ -99,10 +99,10 @@ class Worked:
                 "tells more",
                 leased.id,
                 leased.name,
-                leased.attempts + ended.burnt,
+                leased.attempts + ended.attempts_used,
                 leased.max_attempts,
                 leased.rescues + ended.rescued,
-                reason(ended.error),
+                failure_reason(ended.error),
             )
         else:
             self.lost += 1
@@ -116,7 +116,7 @@ class Worked:
 
     async def flush(self, runner: Runner) -> None:
         """Write the counters; what cannot be written now is kept for the next time."""
-        tally, self._tally = self._tally, Tally()
+        tally, self._tally = self._tally, PendingCounters()
         if not tally:
             return
         try:

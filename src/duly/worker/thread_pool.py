@@ -12,27 +12,29 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from duly.core.onestep import finish
-from duly.jobs.outcome import judged
-from duly.worker.run_job import perform
+from duly.jobs.outcome import outcome_of_run
+from duly.worker.run_job import execute_job
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from duly.jobs.outcome import Ended
-    from duly.worker.execution import Run
-    from duly.worker.run_job import Place
+    from duly.jobs.outcome import JobOutcome
+    from duly.worker.execution import Execution
+    from duly.worker.run_job import ExecutionContext
 
 
-class Hands:
+class ThreadPool:
     """Runs handlers on threads, and tells the event loop how they ended."""
 
-    def __init__(self, place: Place, done: Callable[[Run, Ended], None]) -> None:
-        self._place = place
-        self._done = done
-        self._asked: SimpleQueue[Run | None] = SimpleQueue()
-        self._through: deque[tuple[Run, Ended]] = deque()
-        self._told = False
+    def __init__(
+        self, context: ExecutionContext, on_done: Callable[[Execution, JobOutcome], None]
+    ) -> None:
+        self._context = context
+        self._on_done = on_done
+        self._submitted: SimpleQueue[Execution | None] = SimpleQueue()
+        self._finished: deque[tuple[Execution, JobOutcome]] = deque()
+        self._collect_scheduled = False
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
@@ -42,35 +44,37 @@ class Hands:
         """Report to this event loop."""
         self._loop = loop
 
-    def give(self, run: Run) -> None:
+    def submit(self, run: Execution) -> None:
         """Have a job done."""
         with self._lock:
             if self._idle > 0:
                 self._idle -= 1
             else:
                 self._threads += 1
-                threading.Thread(target=self._work, name="duly-hand", daemon=True).start()
-        self._asked.put(run)
+                threading.Thread(target=self._run_submitted, name="duly-hand", daemon=True).start()
+        self._submitted.put(run)
 
-    def _work(self) -> None:
-        while (run := self._asked.get()) is not None:
-            ended = self._performed(run)
-            self._through.append((run, ended))
+    def _run_submitted(self) -> None:
+        while (run := self._submitted.get()) is not None:
+            ended = self._execute(run)
+            self._finished.append((run, ended))
             # Free before the loop hears of it: what it sends next must not start another thread.
             with self._lock:
                 self._idle += 1
-                tell, self._told = not self._told, True
+                tell, self._collect_scheduled = not self._collect_scheduled, True
             if tell and self._loop is not None:
-                self._tell(self._loop)
+                self._schedule_collect(self._loop)
             del run, ended
 
-    def _performed(self, run: Run) -> Ended:
+    def _execute(self, run: Execution) -> JobOutcome:
         try:
-            return finish(perform(run, self._place))
+            return finish(execute_job(run, self._context))
         except BaseException as problem:  # a thread that dies would take its slot with it
-            return judged(run.leased, run.handler, problem, self._place.circumstances(run))
+            return outcome_of_run(
+                run.leased, run.handler, problem, self._context.circumstances(run)
+            )
 
-    def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _schedule_collect(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.call_soon_threadsafe(self._collect)
         except RuntimeError:  # the event loop was closed: nobody waits for it any more
@@ -79,13 +83,13 @@ class Hands:
     def _collect(self) -> None:
         """On the event loop: everything that is through."""
         with self._lock:
-            self._told = False
-        while self._through:
-            self._done(*self._through.popleft())
+            self._collect_scheduled = False
+        while self._finished:
+            self._on_done(*self._finished.popleft())
 
     def close(self) -> None:
         """End the threads that have nothing to do; those that are stuck end with the process."""
         with self._lock:
             count = self._threads
         for _ in range(count):
-            self._asked.put(None)
+            self._submitted.put(None)

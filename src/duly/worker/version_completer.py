@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.core.session import Runner, Session
-    from duly.jobs.lease import Settled
-    from duly.ledger.arguments import Advance
-    from duly.worker.execution import Run
+    from duly.jobs.lease import JobSettlement
+    from duly.ledger.arguments import VersionAdvance
+    from duly.worker.execution import Execution
 
 logger = logging.getLogger("duly")
 
 
-class Recorder:
+class VersionCompleter:
     """Writes versions, each in a transaction of its own: one that is locked delays no other.
 
     Args:
@@ -37,46 +37,52 @@ class Recorder:
         recorded: called with each run once that is committed, or with what is wrong with it.
     """
 
-    def __init__(self, runner: Runner, recorded: Callable[[Run, Exception | None], None]) -> None:
+    def __init__(
+        self, runner: Runner, on_recorded: Callable[[Execution, Exception | None], None]
+    ) -> None:
         self._runner = runner
-        self._recorded = recorded
+        self._on_recorded = on_recorded
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def left(self) -> int:
+    def pending(self) -> int:
         """How many are not written yet."""
         return len(self._tasks)
 
-    def add(self, run: Run, end: Settled, version: Advance) -> None:
+    def add(self, run: Execution, end: JobSettlement, version: VersionAdvance) -> None:
         """Have the version and the end of a run written."""
-        task = asyncio.get_running_loop().create_task(self._work(run, end, version))
+        task = asyncio.get_running_loop().create_task(self._complete(run, end, version))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def flushed(self) -> None:
+    async def flush(self) -> None:
         """Until everything is written."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
-    async def _work(self, run: Run, end: Settled, version: Advance) -> None:
+    async def _complete(self, run: Execution, end: JobSettlement, version: VersionAdvance) -> None:
         try:
-            await self._write(end, version)
+            await self._write_until_done(end, version)
         except Exception as problem:  # whatever it is: it must not cost the job its slot
-            self._recorded(run, problem)
+            self._on_recorded(run, problem)
         else:
-            self._recorded(run, None)
+            self._on_recorded(run, None)
 
-    async def _write(self, end: Settled, version: Advance) -> None:
+    async def _write_until_done(self, end: JobSettlement, version: VersionAdvance) -> None:
         """Write, however often it takes."""
         unsure = False
-        while (later := await self._tried(end, version, unsure=unsure)) is not None:
+        while (later := await self._try_write(end, version, unsure=unsure)) is not None:
             unsure = unsure or later is Later.UNSURE
             await asyncio.sleep(AGAIN * (0.5 + random.random()))  # noqa: S311
 
-    async def _tried(self, end: Settled, version: Advance, *, unsure: bool) -> Later | None:
+    async def _try_write(
+        self, end: JobSettlement, version: VersionAdvance, *, unsure: bool
+    ) -> Later | None:
         """Write once; or why nobody can say now whether it is written."""
         try:
-            await self._runner.run(lambda session: record(session, end, version), wait=WAIT)
+            await self._runner.run(
+                lambda session: complete_with_version(session, end, version), wait=WAIT
+            )
         except Held:
             return Later.BUSY
         except StoreRefused:  # it would be refused again
@@ -91,7 +97,9 @@ class Recorder:
         return None
 
 
-async def record(session: Session, end: Settled, version: Advance) -> None:
+async def complete_with_version(
+    session: Session, end: JobSettlement, version: VersionAdvance
+) -> None:
     """The version and the end of the lease, together."""
     await guard.newer(session, version)
     await finish_inside(session, end.leased, "done", end.ran)

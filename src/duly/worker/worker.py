@@ -13,23 +13,23 @@ from duly.core.clock import MICROSECOND
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, Held, StoreUnavailable
 from duly.core.ids import new_id
-from duly.jobs.lease import names_of
-from duly.jobs.workers import Identity, leave, unpark
-from duly.service.maintenance import counting, pruning, watching_relays
-from duly.stores.shielding import end_surely, surely
-from duly.worker.executor import Crew
-from duly.worker.fetcher import LATEST, Taker
-from duly.worker.heartbeat import Heart
-from duly.worker.rescue import rescue_now, rescuing
+from duly.jobs.lease import json_list
+from duly.jobs.workers import WorkerIdentity, remove_worker, unpark
+from duly.service.maintenance import flush_counters_periodically, prune_periodically, watch_relays
+from duly.stores.shielding import cancel_until_done, shield_to_end
+from duly.worker.executor import Executor
+from duly.worker.fetcher import LATEST, Fetcher
+from duly.worker.heartbeat import Heartbeat
+from duly.worker.rescue import rescue_now, rescue_periodically
 from duly.worker.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from duly.service.service_thread import Until
-    from duly.worker.dependencies import Parts
-    from duly.worker.execution import Run
-    from duly.worker.settings import Settings
+    from duly.worker.dependencies import WorkerDependencies
+    from duly.worker.execution import Execution
+    from duly.worker.settings import WorkerSettings
     from duly.worker.stats import Worked
 
 logger = logging.getLogger("duly")
@@ -44,78 +44,78 @@ ROOM = 1.0
 class Worker:
     """One process's share of the work, in one event loop."""
 
-    def __init__(self, parts: Parts, settings: Settings) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: WorkerDependencies, settings: WorkerSettings) -> None:
+        self._dependencies = dependencies
         self._settings = settings
-        self._identity = Identity(
+        self._identity = WorkerIdentity(
             new_id(),
             socket.gethostname()[:200],
             os.getpid(),
-            names_of(list(settings.queues)),
-            settings.lease // MICROSECOND + self._locked(),
+            json_list(list(settings.queues)),
+            settings.lease // MICROSECOND + self._longest_lock(),
         )
-        self._crew = Crew(parts, settings.queues, self._stir)
-        self._taker = Taker(parts, self._crew, self._identity)
-        self._heart = Heart(
-            parts.store,
+        self._executor = Executor(dependencies, settings.queues, self._wake_fetcher)
+        self._fetcher = Fetcher(dependencies, self._executor, self._identity)
+        self._heartbeat = Heartbeat(
+            dependencies.store,
             self._identity,
-            self._crew.desk,
-            lost=self._hear_lost,
-            taking=lambda: self._taker.taking,
+            self._executor.slots,
+            on_lost=self._on_lost,
+            fetching=lambda: self._fetcher.fetching,
         )
-        self._scheduler = Scheduler(parts)
-        self._crew.trusted = self._heart.trusted
-        self._hurried = False
-        self._failed: BaseException | None = None
+        self._scheduler = Scheduler(dependencies)
+        self._executor.heartbeat_is_fresh = self._heartbeat.is_fresh
+        self._stopping_now = False
+        self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def worked(self) -> Worked:
         """What became of the jobs so far."""
-        return self._crew.worked
+        return self._executor.worked
 
     @worked.setter
     def worked(self, worked: Worked) -> None:
         """Count there instead, before it begins: for whoever wants to hear of each run."""
-        self._crew.worked = worked
+        self._executor.worked = worked
 
-    def _locked(self) -> int:
+    def _longest_lock(self) -> int:
         """How long a transaction of a handler may keep a heartbeat from being written."""
-        if self._parts.many_writers:
+        if self._dependencies.many_writers:
             return 0
-        locking = [one.timeout for one in self._parts.jobs.all() if "tx" in one.wants]
+        locking = [one.timeout for one in self._dependencies.jobs.all() if "tx" in one.wants]
         return max(locking, default=0)
 
     def stop(self) -> None:
         """Take no more jobs, and end when those that run are through. From any thread."""
-        self._from_outside(self._stop)
+        self._call_in_loop(self._stop)
 
     def stop_now(self) -> None:
         """Give back what runs, and end. From any thread."""
-        self._hurried = True
+        self._stopping_now = True
         self.stop()
 
     def wake(self) -> None:
         """Look for work now. From any thread."""
-        if not self._taker.stirred.is_set():
-            self._from_outside(self._stir)
+        if not self._fetcher.wake_event.is_set():
+            self._call_in_loop(self._wake_fetcher)
 
     def _stop(self) -> None:
-        self._taker.stopping.set()
-        self._stir()
+        self._fetcher.stopping.set()
+        self._wake_fetcher()
 
-    def _stir(self) -> None:
-        self._taker.stirred.set()
+    def _wake_fetcher(self) -> None:
+        self._fetcher.wake_event.set()
 
-    def _hear_lost(self, runs: Sequence[Run]) -> None:
-        self._from_outside(lambda: self._hear_lost_here(runs))
+    def _on_lost(self, runs: Sequence[Execution]) -> None:
+        self._call_in_loop(lambda: self._abandon_lost(runs))
 
-    def _hear_lost_here(self, runs: Sequence[Run]) -> None:
-        self._crew.hear_lost(runs)
-        self._heart.confirm()  # only now: what was held and lost must not begin in between
-        self._crew.start()
+    def _abandon_lost(self, runs: Sequence[Execution]) -> None:
+        self._executor.abandon_lost(runs)
+        self._heartbeat.confirm()  # only now: what was held and lost must not begin in between
+        self._executor.start()
 
-    def _from_outside(self, call: Any) -> None:
+    def _call_in_loop(self, call: Any) -> None:
         if self._loop is None:  # it has not begun, and nobody else touches it
             call()
             return
@@ -127,39 +127,43 @@ class Worker:
     async def run(self, until: Until = "stopped") -> Worked:
         """Work until there is nothing to do, or until told to stop."""
         self._loop = asyncio.get_running_loop()
-        self._crew.hands.start(self._loop)
+        self._executor.thread_pool.start(self._loop)
         begun = False
         try:
-            begun = await self._patiently(lambda: asyncio.to_thread(self._heart.first))
+            begun = await self._retry_until_started(
+                lambda: asyncio.to_thread(self._heartbeat.announce)
+            )
         finally:
             if not begun:
-                await surely(asyncio.to_thread(self._heart.stop))  # or its connection would stay
+                await shield_to_end(
+                    asyncio.to_thread(self._heartbeat.stop)
+                )  # or its connection would stay
         if not begun:
             return self.worked
-        self._heart.start()
-        self._parts.bell.add(self.wake)
+        self._heartbeat.start()
+        self._dependencies.wakeup.add_listener(self.wake)
         helpers = [self._loop.create_task(work) for work in self._helpers()]
         for helper in helpers:
-            helper.add_done_callback(self._hear_helper)
+            helper.add_done_callback(self._on_helper_done)
         try:
-            if await self._patiently(self._begin):
-                await self._taker.run(until)
+            if await self._retry_until_started(self._prepare):
+                await self._fetcher.run(until)
             await self._drain()
         except BaseException:  # cancelled, or worse: nothing may run on without its lease
-            await surely(self._abandon(process_ends=False))
+            await shield_to_end(self._abandon(process_ends=False))
             raise
         finally:
-            await surely(self._end(helpers))
-        if self._failed is not None:
-            raise self._failed
+            await shield_to_end(self._end(helpers))
+        if self._failure is not None:
+            raise self._failure
         return self.worked
 
-    def _hear_helper(self, helper: asyncio.Task[None]) -> None:
+    def _on_helper_done(self, helper: asyncio.Task[None]) -> None:
         """What goes on beside the work must not end in silence."""
         problem = None if helper.cancelled() else helper.exception()
         if problem is not None:
             logger.critical("a part of this worker failed, it ends: %r", problem)
-            self._failed = problem
+            self._failure = problem
             self._stop()
 
     async def _abandon(self, patience: float = 0.0, *, process_ends: bool = True) -> None:
@@ -168,11 +172,11 @@ class Worker:
         A thread cannot be stopped: where the process lives on, its job keeps the lease until that
         runs out by itself.
         """
-        self._crew.release_unstarted()
-        self._crew.interrupt(threads=process_ends)
-        await self._crew.close(patience)
+        self._executor.release_unstarted()
+        self._executor.interrupt_running(threads=process_ends)
+        await self._executor.close(patience)
 
-    async def _patiently(self, first: Callable[[], Awaitable[None]]) -> bool:
+    async def _retry_until_started(self, first: Callable[[], Awaitable[None]]) -> bool:
         """Begin although the database is busy or restarting just now, but not if it stays away.
 
         Returns whether it has begun: one that is told to stop before that owes nothing to anybody.
@@ -182,75 +186,81 @@ class Worker:
             try:
                 await first()
             except (Held, StoreUnavailable) as problem:
-                if self._taker.stopping.is_set():
+                if self._fetcher.stopping.is_set():
                     return False
                 if time.monotonic() > until:
                     raise
                 logger.warning("the worker cannot begin yet, trying again: %s", problem)
-                await self._taker.nap(LATEST)
+                await self._fetcher.sleep_until_woken(LATEST)
             else:
                 return True
 
     def _helpers(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on beside the work itself."""
-        runner, pause = self._parts.store.awaited, self._settings.lease.total_seconds() / 2
+        runner, pause = self._dependencies.store.awaited, self._settings.lease.total_seconds() / 2
         return [
-            self._watch(),
-            self._taker.listen(),
-            rescuing(runner, self._identity, self.worked, self.wake, pause),
-            pruning(runner),
-            counting(runner, self.worked),
-            watching_relays(runner, self._parts.jobs.outgoing.attendance),
+            self._watch_clock(),
+            self._fetcher.listen(),
+            rescue_periodically(runner, self._identity, self.worked, self.wake, pause),
+            prune_periodically(runner),
+            flush_counters_periodically(runner, self.worked),
+            watch_relays(runner, self._dependencies.jobs.outgoing.relay_liveness),
             self._scheduler.run(),
         ]
 
-    async def _begin(self) -> None:
-        names = [handler.name for handler in self._parts.jobs.all()]
-        runner = self._parts.store.awaited
-        await runner.run_single(lambda session: unpark(session, names), wait=WAIT)
+    async def _prepare(self) -> None:
+        names = [handler.name for handler in self._dependencies.jobs.all()]
+        runner = self._dependencies.store.awaited
+        await runner.run_autocommit(lambda session: unpark(session, names), wait=WAIT)
         await rescue_now(runner, self._identity, self.worked, self.wake)
         await self._scheduler.tick()
 
-    async def _watch(self) -> None:
+    async def _watch_clock(self) -> None:
         """Look at the clock, and see to it that nothing waits for ever."""
         looked = time.monotonic()
         while True:
             await asyncio.sleep(WATCH)
-            self._crew.look_at_the_clock()
-            if self._crew.stuck >= self._settings.stuck and not self.worked.stuck:
-                logger.critical("%d handlers hang: this process must start anew", self._crew.stuck)
+            self._executor.enforce_time_limits()
+            if self._executor.stuck_threads >= self._settings.stuck and not self.worked.stuck:
+                logger.critical(
+                    "%d handlers hang: this process must start anew", self._executor.stuck_threads
+                )
                 self.worked.stuck = True
                 self._stop()
             if time.monotonic() - looked > ROOM:
                 looked = time.monotonic()
                 try:
-                    await self._taker.make_room()
+                    await self._fetcher.reserve_for_rescued()
                 except DulyError as problem:
                     logger.debug("rescued jobs could not be looked for: %s", problem)
 
     async def _drain(self) -> None:
         """Release what never began, let the rest finish, and release that when time is up."""
-        crew = self._crew
+        crew = self._executor
         crew.release_unstarted()
         until = time.monotonic() + self._settings.grace.total_seconds()
-        while crew.busy() and not self._hurried and time.monotonic() < until:
-            self._taker.stirred.clear()
-            await self._taker.nap(WATCH)
-        if crew.busy():
-            logger.warning("these did not end in time and are given back: %s", crew.at_work())
+        while crew.is_busy() and not self._stopping_now and time.monotonic() < until:
+            self._fetcher.wake_event.clear()
+            await self._fetcher.sleep_until_woken(WATCH)
+        if crew.is_busy():
+            logger.warning(
+                "these did not end in time and are given back: %s", crew.describe_running()
+            )
         # What is done must not be left leased because the database is busy or restarting.
-        left = 0.0 if self._hurried else until - time.monotonic()
-        await self._abandon(left + self._locked() / 1_000_000)
+        left = 0.0 if self._stopping_now else until - time.monotonic()
+        await self._abandon(left + self._longest_lock() / 1_000_000)
 
     async def _end(self, helpers: Sequence[asyncio.Task[None]]) -> None:
-        self._parts.bell.remove(self.wake)
-        await end_surely(helpers)
-        await asyncio.to_thread(self._heart.stop)
-        runner = self._parts.store.awaited
+        self._dependencies.wakeup.remove_listener(self.wake)
+        await cancel_until_done(helpers)
+        await asyncio.to_thread(self._heartbeat.stop)
+        runner = self._dependencies.store.awaited
         try:
             await self.worked.flush(runner)
-            if self._crew.busy():
+            if self._executor.is_busy():
                 return
-            await runner.run_single(lambda session: leave(session, self._identity.id), wait=WAIT)
+            await runner.run_autocommit(
+                lambda session: remove_worker(session, self._identity.id), wait=WAIT
+            )
         except DulyError as problem:
             logger.warning("this worker could not say that it ends: %s", problem)

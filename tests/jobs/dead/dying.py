@@ -11,10 +11,10 @@ import pytest
 
 import duly
 from duly.core.defaults import WAIT
-from duly.core.failures import plain
+from duly.core.failures import reason_record
 from duly.core.onestep import finish
-from duly.jobs.lease import Settled, settle
-from duly.jobs.outcome import Ended
+from duly.jobs.lease import JobSettlement, settle
+from duly.jobs.outcome import JobOutcome
 from tests.jobs.enqueue.desks import CASES
 from tests.webhooks.genuine import keys
 
@@ -41,7 +41,11 @@ def killed(desk: Desk, payloads: list[Any], **options: Any) -> list[str]:
     ids = []
     for payload in payloads:
         ids.append(desk.enqueue(payload).id)
-        each = [Settled(desk.lease(), Ended("dead", burnt=1, error=plain("no", 1)), 0)]
+        each = [
+            JobSettlement(
+                desk.lease(), JobOutcome("dead", attempts_used=1, error=reason_record("no", 1)), 0
+            )
+        ]
         assert finish(desk.app.store.blocking.run(partial(settle, each=each), wait=WAIT))
         if desk.clock is not None:
             desk.clock.advance(SECOND)

@@ -15,7 +15,7 @@ from tests.jobs.enqueue.desks import Desk
 from tests.support.refusals import refused
 
 if TYPE_CHECKING:
-    from duly.stores.join.drivers import Colour
+    from duly.stores.join.drivers import Mode
 
 
 TEXTS: list[object] = ["", 0, True, b"x", "a\0", "\ud800", "x" * 1001, object(), []]
@@ -52,7 +52,7 @@ OPTIONAL: dict[str, set[str]] = {
 
 @pytest.mark.parametrize("name", GOOD)
 @pytest.mark.parametrize("colour", ["sync", "async"])
-def test_what_a_verb_cannot_use_is_refused_with_what_to_pass(name: str, colour: Colour) -> None:
+def test_what_a_verb_cannot_use_is_refused_with_what_to_pass(name: str, colour: Mode) -> None:
     desk = Desk("memory:", colour, None)
     verb = getattr(desk.verbs, name)
     for parameter in inspect.signature(verb).parameters:

@@ -12,7 +12,7 @@ import pytest
 
 import duly
 from duly.core.onestep import finish
-from duly.jobs.dead import Selection
+from duly.jobs.dead import JobSelection
 from duly.jobs.replay import plan_of
 from duly.ledger import replay as replaying
 from tests.jobs.dead.dying import AT_ONCE, EVERY_STORE, SECOND, killed, letters, replay
@@ -100,7 +100,7 @@ def test_of_many_who_replay_at_once_each_job_comes_back_once(
     ids = [made.id for made in desk.enqueue_many(list(range(40)))]
     desk.change("UPDATE duly_jobs SET state = 'dead', dead_at = run_at WHERE name = '{name}'")
     together = threading.Barrier(6)
-    plan = plan_of(Selection(name=desk.name), None, dry_run=False, everything=False)
+    plan = plan_of(JobSelection(name=desk.name), None, dry_run=False, everything=False)
 
     def press(_: int) -> tuple[str, ...]:
         with closing(desk.app.store.apart()) as store:  # as in a process of its own
@@ -130,7 +130,7 @@ def test_what_dies_again_while_a_replay_goes_on_is_not_replayed_once_more(
             assert len(rounds) < 10, "it would never end"
             assert desk.work().dead == 2
 
-        plan = plan_of(Selection(name=desk.name), None, dry_run=False, everything=False)
+        plan = plan_of(JobSelection(name=desk.name), None, dry_run=False, everything=False)
         done = finish(replaying.replay(desk.app.store.blocking, plan, between))
         assert done.ids == tuple(ids)
         assert rounds == [2, 4]

@@ -9,7 +9,7 @@ from duly.jobs.job import AsyncJob, Job
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.jobs.lease import Leased
+    from duly.jobs.lease import LeasedJob
     from tests.jobs.enqueue.desks import Desk
 
 
@@ -31,7 +31,7 @@ class Bench:
         """The job as a handler of the desk's colour sees it in this run."""
         return self.job_under(self.leased)
 
-    def job_under(self, leased: Leased) -> Any:
+    def job_under(self, leased: LeasedJob) -> Any:
         """The same under another lease."""
         store = self.desk.app.store
         if self.desk.colour == "async":

@@ -9,7 +9,7 @@ import pytest
 
 import duly
 from duly.jobs.job import Job
-from duly.jobs.lease import Leased
+from duly.jobs.lease import LeasedJob
 from tests.jobs.enqueue.desks import CASES, Case
 from tests.webhooks.genuine import keys
 
@@ -30,7 +30,7 @@ def the_job(
 ) -> Job:
     """A job by what its keys are made of."""
     known: dict[str, Any] = {"id": job, "scope": scope, "name": handler, "attempts": 0}
-    return Job(Leased(**{**dict.fromkeys(Leased._fields), **known}), handler, event, NOWHERE)
+    return Job(LeasedJob(**{**dict.fromkeys(LeasedJob._fields), **known}), handler, event, NOWHERE)
 
 
 def test_two_steps_never_share_a_key() -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from duly.core.defaults import PRUNE_CHUNK, WAIT
-from duly.core.failures import plain
+from duly.core.failures import reason_record
 from duly.core.onestep import finish
-from duly.jobs.lease import Settled, settle
-from duly.jobs.outcome import Ended
+from duly.jobs.lease import JobSettlement, settle
+from duly.jobs.outcome import JobOutcome
 from duly.jobs.workers import EFFECTS_KEPT, prune_effects
 from tests.jobs.dead.dying import received, with_source
 from tests.jobs.enqueue.desks import CASES, Case, Desk
@@ -29,7 +29,11 @@ DAY = timedelta(days=1)
 
 def given_up(bench: Bench) -> None:
     """The job that the bench has leased is dead."""
-    each = [Settled(bench.leased, Ended("dead", burnt=1, error=plain("no", 1)), 0)]
+    each = [
+        JobSettlement(
+            bench.leased, JobOutcome("dead", attempts_used=1, error=reason_record("no", 1)), 0
+        )
+    ]
     assert finish(bench.desk.app.store.blocking.run(partial(settle, each=each), wait=WAIT))
 
 

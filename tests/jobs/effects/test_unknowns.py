@@ -13,7 +13,7 @@ import duly
 from duly.app.jobs import SPARE
 from duly.jobs.effects import TRIES
 from duly.jobs.job import AsyncJob, Job
-from duly.worker.settings import Settings
+from duly.worker.settings import WorkerSettings
 from tests.jobs.effects.benches import Bench, raising
 from tests.jobs.enqueue.desks import CASES, Case
 from tests.support.processes.leading import PATIENCE
@@ -134,7 +134,7 @@ async def test_steps_find_a_connection_while_transactions_have_all_that_they_may
         charged.append(job.effect("charge", lambda key: key) == job.key("charge"))
 
     await app.aio.enqueue_many(hold, [None] * connections)
-    worker = app.worker(Settings(queues=queues, grace=timedelta(0)))
+    worker = app.worker(WorkerSettings(queues=queues, grace=timedelta(0)))
     running = asyncio.ensure_future(worker.run("stopped"))
     try:
         assert await asyncio.to_thread(begun.acquire, timeout=PATIENCE)

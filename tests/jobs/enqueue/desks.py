@@ -17,9 +17,9 @@ import duly
 from duly.core.defaults import WAIT
 from duly.core.ids import new_id
 from duly.core.onestep import finish
-from duly.jobs.lease import Leased, Taking, finish_inside, take
+from duly.jobs.lease import FetchRequest, LeasedJob, finish_inside, take
 from duly.jobs.workers import rescue
-from duly.worker.slots import Desk as Slots
+from duly.worker.slots import Slots
 from tests.support.arenas import settled
 from tests.support.inboxes import done, found
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from duly.stores.join.drivers import Colour
+    from duly.stores.join.drivers import Mode
     from tests.conftest import HandClock
 
 Kind = Literal["sqlite", "memory", "postgres"]
@@ -41,7 +41,7 @@ class Case:
     """One store in one colour."""
 
     kind: Kind
-    colour: Colour
+    colour: Mode
 
     def __str__(self) -> str:
         return f"{self.kind}-{self.colour}"
@@ -71,7 +71,7 @@ CASES = [
 class Desk:
     """An application with one job, and names that no other test has in the same database."""
 
-    def __init__(self, url: str, colour: Colour, clock: HandClock | None) -> None:
+    def __init__(self, url: str, colour: Mode, clock: HandClock | None) -> None:
         self.app = duly.Duly(url, clock=clock)
         self.app.store.open()
         self.colour = colour
@@ -115,11 +115,11 @@ class Desk:
         worked: duly.Worked = self.call(self.verbs.work, queues=[self.name], **options)
         return worked
 
-    def lease(self, *, rescued: bool = False) -> Leased:
+    def lease(self, *, rescued: bool = False) -> LeasedJob:
         """Lease the one job that can run now, as a worker would that is never seen again."""
         [want] = Slots({self.name: 1}).wants()
         want = want._replace(fresh=1, turns=want.turns._replace(rescued=int(rescued)))
-        asked = Taking(new_id(), HOUR, [want], stage=True)
+        asked = FetchRequest(new_id(), HOUR, [want], stage=True)
         runner = self.app.store.blocking
         [leased] = finish(runner.run(lambda session: take(session, asked), wait=WAIT))
         return leased
@@ -133,7 +133,7 @@ class Desk:
     def rescue(self) -> None:
         """Take back what lost workers have, and let the wait after it pass."""
         runner = self.app.store.blocking
-        finish(runner.run_single(lambda session: rescue(session, new_id()), wait=WAIT))
+        finish(runner.run_autocommit(lambda session: rescue(session, new_id()), wait=WAIT))
         if self.clock is not None:
             self.clock.advance(timedelta(minutes=5))
 

@@ -8,7 +8,7 @@ import pytest
 import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
-from duly.jobs.schedule import MOST, Missed, Schedules, read
+from duly.jobs.schedule import MOST, Missed, Schedules, read_state
 from tests.conftest import HandClock
 from tests.jobs.schedule.slots import DAY, HOUR, MINUTE, enqueued, fired, report, scheduled
 from tests.support.inboxes import found
@@ -123,7 +123,7 @@ def test_the_time_that_counts_is_the_databases(own_postgres_url: str) -> None:
     with duly.store(own_postgres_url) as store:
         query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         [(before,)] = found(store, query)
-        told = finish(store.blocking.run_single(read, wait=WAIT))
+        told = finish(store.blocking.run_autocommit(read_state, wait=WAIT))
         [(after,)] = found(store, query)
     assert before <= told.now <= after
     assert told.slots == {}

@@ -59,7 +59,7 @@ def test_the_most_recent_slots_are_the_end_of_all_slots(
     for days in (0, 1, 4):
         after = until - timedelta(days=days) // timedelta(microseconds=1)
         every = list(schedule.slots(after, until))
-        assert schedule.newest(after, until, most) == every[-most:]
+        assert schedule.newest_slots(after, until, most) == every[-most:]
 
 
 @pytest.mark.parametrize(

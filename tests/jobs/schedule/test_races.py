@@ -59,7 +59,7 @@ def rows_now(store: duly.Store) -> Sequence[Row]:
     async def asked(session: Session) -> Sequence[Row]:
         return await session.rows(SCHEDULES_READ)
 
-    return finish(store.blocking.run_single(asked, wait=WAIT))
+    return finish(store.blocking.run_autocommit(asked, wait=WAIT))
 
 
 def test_a_worker_that_looked_before_another_moved_on_enqueues_nothing(

@@ -12,7 +12,7 @@ import pytest
 import duly
 from duly.jobs.job import AsyncJob, Job
 from duly.jobs.tx import AsyncTx
-from duly.worker.settings import Settings
+from duly.worker.settings import WorkerSettings
 from tests.conftest import HandClock
 from tests.jobs.schedule.slots import DAY, MINUTE, enqueued, report
 from tests.support.processes import until
@@ -64,7 +64,7 @@ async def test_a_worker_looks_again_at_the_next_slot_and_at_least_every_second(
     app = duly.Duly(url, clock=clock)
     app.cron("0 0 1 6 *", name="rare")(report)
     app.cron("* * * * *", name="report")(report)
-    scheduler = app.worker(Settings())._scheduler
+    scheduler = app.worker(WorkerSettings())._scheduler
     await scheduler.tick()
     assert 0.3 < await scheduler.tick() <= 1
     clock.advance(MINUTE - timedelta(milliseconds=200))
@@ -93,7 +93,7 @@ def test_a_worker_that_is_at_work_notices_the_slot_by_itself(
 @contextmanager
 def at_work(app: duly.Duly) -> Iterator[None]:
     """A worker in a thread of its own, until the block ends."""
-    worker = app.worker(Settings())
+    worker = app.worker(WorkerSettings())
 
     async def ran() -> None:
         await worker.run("stopped")

@@ -101,5 +101,5 @@ def occupied(shop: Shop, gate: Gate) -> list[Future[Answer]]:
 def queued(app: duly.Duly, way: str, number: int) -> None:
     """Wait until so many deliveries wait for the next batch."""
     receiver = app.receiver
-    lane: Any = receiver._batcher if way == "asgi" else receiver._followers
+    lane: Any = receiver._group_commit if way == "asgi" else receiver._thread_group_commit
     until(lambda: len(lane._queue) == number or None)

@@ -102,13 +102,13 @@ class HandTime:
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """One entry for each write that a probe began."""
     begun: list[None] = []
-    write = readiness.write
+    write = readiness.write_probe_row
 
     async def counted(session: Any) -> None:
         begun.append(None)
         await write(session)
 
-    monkeypatch.setattr(readiness, "write", counted)
+    monkeypatch.setattr(readiness, "write_probe_row", counted)
     return begun
 
 
@@ -226,7 +226,7 @@ def test_a_server_that_never_answers_a_write_makes_it_unready_with_one_probe_und
     with Shop(wire.url, way, beside=own_postgres_url) as shop:
         shop.warm()
         assert ready(shop) == READY
-        until(lambda: True if shop.app.receiver.reports._due is None else None)  # its INSERTs
+        until(lambda: True if shop.app.receiver.metrics._due is None else None)  # its INSERTs
         wire.set(Cut.HOLE, "INSERT", times=1000)
         until(lambda: True if ready(shop)[0] == 503 else None)
         begun = len(writes)

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from duly.receiver import pipeline
-from duly.receiver.log_throttle import Seldom
+from duly.receiver.log_throttle import LogThrottle
 from tests.receiver.faults.doors import Answer
 from tests.receiver.faults.shops import Mode, Shop
 from tests.receiver.faults.test_poisoned_batches import ACCEPTING, REFUSING
@@ -28,7 +28,7 @@ def test_the_log_says_why_a_delivery_was_refused_and_shows_nothing_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # What another test met a moment ago would not be said again.
-    monkeypatch.setattr(pipeline, "SELDOM", Seldom(pipeline.logger))
+    monkeypatch.setattr(pipeline, "LOG_THROTTLE", LogThrottle(pipeline.logger))
     with Shop(url, way, mode) as shop:
         shop.warm()
         for statement in REFUSING[shop.books.is_sqlite]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duly.stores.sqlite import writer
-from duly.stores.sqlite.connection import OwnConnection
+from duly.stores.sqlite.connection import WriterConnection
 from tests.receiver.faults.doors import PATIENCE
 from tests.receiver.faults.shops import Mode, Shop
 from tests.support.processes import Worker
@@ -64,7 +64,7 @@ def resize(shop: Shop, pages: int) -> None:
     connection.execute(f"PRAGMA max_page_count = {there + pages}")
 
 
-class Unheard(OwnConnection):
+class Unheard(WriterConnection):
     """A connection on which the commit of an event succeeds and is reported as a failed sync."""
 
     # The number of events at which it fails, which tells that commit from those that only count.
@@ -82,7 +82,7 @@ class Unheard(OwnConnection):
         return done
 
 
-def connect_unheard(path: Path, **_: object) -> OwnConnection:
+def connect_unheard(path: Path, **_: object) -> WriterConnection:
     """Nothing is told apart from a sound connection, but one commit."""
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=Unheard)
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from duly.http_client import async_transport  # noqa: F401  # before the fork, not in each child
 from duly.relay.sender import Sender
-from duly.stores.postgres.deadlines import PatientAsyncConnection
+from duly.stores.postgres.deadlines import DeadlineAsyncConnection
 from duly.stores.sql.statements import Statements
-from duly.stores.sqlite.connection import OwnCursor
+from duly.stores.sqlite.connection import WriterCursor
 from tests.relay.faults.posts import sender
 
 if TYPE_CHECKING:
@@ -77,22 +77,22 @@ class Trap:
         Statements.__getitem__ = noted  # type: ignore[method-assign]  # this process dies soon
 
     def _lay_on_sqlite(self) -> None:
-        trap, execute = self, OwnCursor.execute
+        trap, execute = self, WriterCursor.execute
 
-        def trapped(self: OwnCursor, *arguments: Any) -> Any:
+        def trapped(self: WriterCursor, *arguments: Any) -> Any:
             name = trap.named(str(arguments[0]))
             trap.step(f"before {name}")
             answer = execute(self, *arguments)
             trap.step(f"after {name}")
             return answer
 
-        OwnCursor.execute = trapped  # type: ignore[method-assign]  # this process dies soon
+        WriterCursor.execute = trapped  # type: ignore[method-assign]  # this process dies soon
 
     def _lay_on_postgres(self) -> None:
-        trap, wait = self, PatientAsyncConnection.wait
+        trap, wait = self, DeadlineAsyncConnection.wait
 
         async def trapped(
-            self: PatientAsyncConnection, gen: Any, *positional: Any, **options: Any
+            self: DeadlineAsyncConnection, gen: Any, *positional: Any, **options: Any
         ) -> Any:
             # A generator that has not begun still has its arguments.
             query = gen.gi_frame.f_locals.get("query")
@@ -102,7 +102,7 @@ class Trap:
             trap.step(f"after {name}")
             return answer
 
-        PatientAsyncConnection.wait = trapped  # type: ignore[method-assign]  # as above
+        DeadlineAsyncConnection.wait = trapped  # type: ignore[method-assign]  # as above
 
     def _lay_on_answers(self) -> None:
         trap, send = self, Sender.send

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import uvicorn
 from uvicorn.server import ServerState
 
-from duly.server.protocol import Bounded
+from duly.server.protocol import BoundedProtocol
 from tests.server.hostile.crowds import all_of
 from tests.server.hostile.wire import PATIENCE
 
@@ -48,7 +48,7 @@ class Connection:
         ours, theirs = socket.socketpair()
         config = uvicorn.Config(
             self.application,
-            http=Bounded,
+            http=BoundedProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -56,7 +56,7 @@ class Connection:
             access_log=False,
         )
         _, self.protocol = await loop.connect_accepted_socket(
-            lambda: Bounded(config, self.state, {}, loop), theirs
+            lambda: BoundedProtocol(config, self.state, {}, loop), theirs
         )
         self.reader, self.writer = await asyncio.open_connection(sock=ours)
         return self

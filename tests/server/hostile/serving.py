@@ -22,7 +22,7 @@ import waitress
 
 from duly.server import protocol
 from duly.server.serve import serve
-from duly.server.settings import Settings
+from duly.server.settings import ServerSettings
 
 HEADER_DEADLINE = "DULY_TEST_HEADER_SECONDS"
 
@@ -33,7 +33,7 @@ def serve_with_duly(listener: socket.socket, application: Any) -> None:
     logging.getLogger("duly.access").disabled = True
     seconds = os.environ.get(HEADER_DEADLINE, protocol.HEADER_SECONDS)
     protocol.HEADER_SECONDS = float(seconds)  # type: ignore[misc]  # final for everybody else
-    serve(application, listener, Settings("hostile"), ready=lambda: None)
+    serve(application, listener, ServerSettings("hostile"), ready=lambda: None)
 
 
 def serve_with_uvicorn(listener: socket.socket, application: Any) -> None:

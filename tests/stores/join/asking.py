@@ -9,7 +9,7 @@ from typing import Any, Literal
 import duly
 from duly.core.defaults import WAIT, Names
 from duly.core.onestep import finish
-from duly.core.session import Opened, Rows
+from duly.core.session import OpenedTransaction, Rows
 from duly.jobs.registry import Registry
 from duly.jobs.tx import AsyncTx, Tx
 from duly.stores.join.recognise import join
@@ -54,16 +54,16 @@ async def joined(url: str, *, way: Way) -> AsyncIterator[Ask]:
 
 def blocking(connection: object, text: str, values: dict[str, Any]) -> Rows:
     """One statement through the blocking transaction of a handler."""
-    session = join(connection, Names(), None, colour="sync", verb="begin")
+    session = join(connection, Names(), None, mode="sync", verb="begin")
     finish(session.begin(None))
-    return Tx(Opened(session, connection), Registry()).execute(text, **values)
+    return Tx(OpenedTransaction(session, connection), Registry()).execute(text, **values)
 
 
 async def awaited(connection: object, text: str, values: dict[str, Any]) -> Rows:
     """The same, awaited."""
-    session = join(connection, Names(), None, colour="async", verb="begin")
+    session = join(connection, Names(), None, mode="async", verb="begin")
     await session.begin(None)
-    return await AsyncTx(Opened(session, connection), Registry()).execute(text, **values)
+    return await AsyncTx(OpenedTransaction(session, connection), Registry()).execute(text, **values)
 
 
 @asynccontextmanager
@@ -73,7 +73,7 @@ async def own(url: str, *, colour: Colour) -> AsyncIterator[Ask]:
     runner = store.blocking if colour == "sync" else store.awaited
     try:
         with suppress(Over):
-            async with runner.opened(wait=WAIT) as opened:
+            async with runner.open_transaction(wait=WAIT) as opened:
                 if colour == "async":
                     yield AsyncTx(opened, Registry()).execute
                 else:

@@ -11,7 +11,7 @@ import pytest
 from django.db import connections
 
 import duly
-from duly.worker.settings import Settings
+from duly.worker.settings import WorkerSettings
 from tests.stores.orm.conftest import opened
 from tests.stores.orm.test_promises import told
 from tests.stores.orm.worlds import WORLDS, Hand, World, post, signed
@@ -100,7 +100,7 @@ AGES: list[dict[str, Any]] = [
 @asynccontextmanager
 async def one_thread_at_work(app: duly.Duly, queue: str) -> AsyncIterator[None]:
     """A worker that runs its jobs one after the other, all on the same thread."""
-    worker = app.worker(Settings(queues={queue: 1}))
+    worker = app.worker(WorkerSettings(queues={queue: 1}))
     running = asyncio.create_task(worker.run("stopped"))
     try:
         yield

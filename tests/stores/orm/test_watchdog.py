@@ -89,8 +89,8 @@ def test_a_call_that_fails_ends_no_other_deadline(caplog: pytest.LogCaptureFixtu
 def test_deadlines_that_were_kept_do_not_pile_up_until_they_would_have_passed() -> None:
     watchdog, called = Watchdog(), threading.Event()
     watchdog.call_after(60, watchdog._reset)  # the next to be due, and wanted
-    for _ in range(10 * deadlines.CLEARING):
+    for _ in range(10 * deadlines.ALARMS_PER_CLEANUP):
         watchdog.call_after(86_400, watchdog._reset).call = None
-    assert len(watchdog._due) <= deadlines.CLEARING + 1
+    assert len(watchdog._due) <= deadlines.ALARMS_PER_CLEANUP + 1
     watchdog.call_after(0, called.set)
     assert called.wait(PATIENCE)

@@ -25,7 +25,7 @@ from tests.stores.join.sqlalchemy_handles import engine_url
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-    from duly.stores.join.drivers import Colour
+    from duly.stores.join.drivers import Mode
 
     Body = Callable[[duly.Event, "Hand"], Awaitable[None]]
 
@@ -39,7 +39,7 @@ class World:
 
     name: str
     store: str
-    colour: Colour
+    colour: Mode
     driver: str = ""
 
     def __str__(self) -> str:

@@ -33,7 +33,7 @@ class Busy(threading.Thread):
 
     def run(self) -> None:
         """Never commits."""
-        opening = self._store.blocking.opened(wait=WAIT)
+        opening = self._store.blocking.open_transaction(wait=WAIT)
         self.opened = finish(opening.__aenter__())
         self.begun.set()
         while not self.enough.is_set():

@@ -10,11 +10,11 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
 
-from duly.testing.sending.events import Wish, event_of
-from duly.testing.sending.parcels import Parcel
+from duly.testing.sending.events import EventRequest, event_of
+from duly.testing.sending.parcels import ProviderDelivery
 from duly.testing.sending.signers import form_of, variable_of
 from duly.webhooks import Secret
-from duly.webhooks.examples import assigned, pieces, secrets_for, signs_url
+from duly.webhooks.examples import assignment_lines, pieces, secrets_for, signs_url
 
 if TYPE_CHECKING:
     from duly.webhooks import Provider
@@ -27,7 +27,7 @@ IN_EVERY_COPY = "is in every copy of this file, so anybody can sign with it"
 
 
 @dataclass(frozen=True, slots=True)
-class App:
+class AppTemplate:
     """An app to be written: whose webhooks, into which module, on which store."""
 
     provider: Provider
@@ -35,7 +35,7 @@ class App:
     postgres: bool
 
     @property
-    def pair(self) -> bool:
+    def has_key_pair(self) -> bool:
         """Whether the app holds a public key, and the sender the private one."""
         return secrets_for(self.provider)[1] is not None
 
@@ -46,15 +46,15 @@ class App:
         return shared.replace("_PRIVATE_KEY", "_PUBLIC_KEY")
 
     @property
-    def run(self) -> str:
+    def serve_command(self) -> str:
         """The command that serves it."""
         return f"duly serve {self.module}:app"
 
     @property
-    def send(self) -> str:
+    def send_command(self) -> str:
         """The command that tries it."""
         told = secrets_for(self.provider)[0]
-        if self.pair:
+        if self.has_key_pair:
             told = f"\"$(python -c 'import {self.module}; print({self.module}.PRIVATE_KEY)')\""
         return f"duly send {self.provider.name} --secret {told}"
 
@@ -62,7 +62,7 @@ class App:
         """The whole file."""
         name = self.provider.name
         signs = signs_url(self.provider)
-        return part("app").substitute(
+        return load_template("app").substitute(
             title=self.provider.title,
             name=name,
             module=self.module,
@@ -73,20 +73,22 @@ class App:
             standard="" if self.postgres else "import sqlite3\nfrom contextlib import closing\n",
             further="import psycopg\n" if self.postgres else "",
             secret=secret_lines(self),
-            store=part("postgres" if self.postgres else "sqlite").substitute(module=self.module),
+            store=load_template("postgres" if self.postgres else "sqlite").substitute(
+                module=self.module
+            ),
             base=base_lines(self.provider) if signs else "",
             url=f', url=f"{{BASE}}/{name}"' if signs else "",
             later_url=f', url=f"{{BASE}}/{name}-later"' if signs else "",
-            ending=part("postgres_ending").template if self.postgres else "",
+            ending=load_template("postgres_ending").template if self.postgres else "",
         )
 
     def steps(self) -> list[str]:
         """The commands from the file to the first event."""
         tables = ["export DATABASE_URL=postgresql://localhost/shop", f"python {self.module}.py"]
-        return [*(tables if self.postgres else []), self.run, self.send]
+        return [*(tables if self.postgres else []), self.serve_command, self.send_command]
 
 
-def secret_lines(app: App) -> str:
+def secret_lines(app: AppTemplate) -> str:
     """Where the secret comes from, and the development's own that stands in for it."""
     secret, private = secrets_for(app.provider)
     title = app.provider.title
@@ -104,7 +106,7 @@ def secret_lines(app: App) -> str:
     if private is not None:
         lines += [
             *comment(f"{title} keeps its own to itself; with this one `duly send` can stand in."),
-            *assigned("PRIVATE_KEY", pieces(private, PIECE)),
+            *assignment_lines("PRIVATE_KEY", pieces(private, PIECE)),
         ]
     return "\n".join(lines)
 
@@ -140,11 +142,13 @@ def comment(text: str) -> list[str]:
 def sample_type(provider: Provider) -> str:
     """The type of the event that `duly send` sends unless it is told another."""
     secret, private = secrets_for(provider)
-    event = event_of(provider, Wish(), datetime.now(UTC))
-    parcel = Parcel(provider, Secret(private or secret), BASE, event, {}, "genuine", timedelta(0))
-    return parcel.facts()[0].type or "*"
+    event = event_of(provider, EventRequest(), datetime.now(UTC))
+    parcel = ProviderDelivery(
+        provider, Secret(private or secret), BASE, event, {}, "genuine", timedelta(0)
+    )
+    return parcel.event_fields()[0].type or "*"
 
 
-def part(name: str) -> Template:
+def load_template(name: str) -> Template:
     """A part of the text, from the file beside this one."""
     return Template(files(__package__).joinpath(f"{name}.txt").read_text(encoding="utf-8"))

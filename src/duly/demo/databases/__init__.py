@@ -1,15 +1,15 @@
 """The database of a storm as whoever runs it sees it: made, looked at, struck, cleared."""
 
-from duly.demo.databases.asked import Left, Look, Unreachable
+from duly.demo.databases.asked import Progress, Remaining, Unreachable
 from duly.demo.databases.choosing import database_of
 from duly.demo.databases.postgres import PostgresDatabase
 from duly.demo.databases.servers import Server, server_pid
 from duly.demo.databases.sqlite import SqliteDatabase
 
 __all__ = [
-    "Left",
-    "Look",
     "PostgresDatabase",
+    "Progress",
+    "Remaining",
     "Server",
     "SqliteDatabase",
     "Unreachable",

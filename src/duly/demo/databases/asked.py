@@ -22,7 +22,7 @@ LOOK = "SELECT sum(n), (SELECT count(*) FROM {jobs} WHERE state = 'dead') FROM {
 LEFT = "SELECT (SELECT count(*) FROM {jobs} WHERE state <> 'dead'), (SELECT count(*) FROM {outbox})"
 
 
-class Look(NamedTuple):
+class Progress(NamedTuple):
     """How far everything is."""
 
     handled: int
@@ -31,7 +31,7 @@ class Look(NamedTuple):
     """Events that were given up."""
 
 
-class Left(NamedTuple):
+class Remaining(NamedTuple):
     """What is still to be done."""
 
     jobs: int
@@ -42,7 +42,7 @@ class Unreachable(DulyError):
     """The database cannot be asked just now."""
 
 
-class Asked(ABC):
+class StormDatabase(ABC):
     """What both kinds of database share."""
 
     now = ""
@@ -55,23 +55,23 @@ class Asked(ABC):
         self._names |= {name: settings.table(name) for name in OURS}
         self._names |= {"now": self.now, "bytes": self.bytes_type, "schema": SCHEMA}
 
-    def written(self, statement: str) -> str:
+    def fill_table_names(self, statement: str) -> str:
         """A statement with the names that the tables have."""
         return statement.format(**self._names)
 
-    def look(self) -> Look:
+    def read_progress(self) -> Progress:
         """See how far everything is, and hurry; raises `Unreachable` where it cannot be seen."""
-        return Look(*map(int, self.seen()))
+        return Progress(*map(int, self.fetch_progress_row()))
 
-    def left(self) -> Left:
+    def count_remaining(self) -> Remaining:
         """Count what is still to be done: not to be asked often while there is much."""
-        [row] = self.asked(LEFT)
-        return Left(*map(int, row))
+        [row] = self.query(LEFT)
+        return Remaining(*map(int, row))
 
     @abstractmethod
-    def seen(self) -> tuple[Any, ...]:
-        """One row of `LOOK`; jobs that come back after a rescue come back now."""
+    def fetch_progress_row(self) -> tuple[Any, ...]:
+        """One row of `POLL_INTERVAL`; jobs that come back after a rescue come back now."""
 
     @abstractmethod
-    def asked(self, statement: str) -> list[tuple[Any, ...]]:
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
         """The rows of one statement, on a connection of its own."""

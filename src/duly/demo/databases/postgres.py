@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, url
 from duly.app.output import one_line
 from duly.core.errors import Misuse
 from duly.core.extras import needs
-from duly.demo.databases.asked import HURRY, LOOK, Asked, Unreachable
+from duly.demo.databases.asked import HURRY, LOOK, StormDatabase, Unreachable
 from duly.demo.databases.servers import Server, same_folder, server_pid
 from duly.demo.settings import SCHEMA
 from duly.demo.tables import ON_POSTGRES, TABLES
@@ -41,7 +41,7 @@ PLACES = frozenset(
 BACK = 60.0
 
 
-class PostgresDatabase(Asked):
+class PostgresDatabase(StormDatabase):
     """A schema of its own in a database on a server."""
 
     now = "clock_timestamp()"
@@ -62,49 +62,49 @@ class PostgresDatabase(Asked):
         self._find()
         if self._settings.cluster is not None:
             self._refuse_another(self._settings.cluster)
-        if self.asked(f"SELECT 1 FROM pg_namespace WHERE nspname = '{SCHEMA}'"):  # noqa: S608
+        if self.query(f"SELECT 1 FROM pg_namespace WHERE nspname = '{SCHEMA}'"):  # noqa: S608
             raise Misuse(
                 f"there is a schema {SCHEMA} already, from a storm that runs or was cut short: "
                 f"DROP SCHEMA {SCHEMA} CASCADE, or name another database"
             )
-        self.asked(f"CREATE SCHEMA {SCHEMA}")
+        self.query(f"CREATE SCHEMA {SCHEMA}")
         store(self._settings.url, schema=SCHEMA).migrate()
         for statement in (*TABLES, *ON_POSTGRES):
-            self.asked(statement)
+            self.query(statement)
 
-    def asked(self, statement: str) -> list[tuple[Any, ...]]:
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
         """Ask the server."""
         try:
-            with self._connected() as connection:
-                cursor = connection.execute(self.written(statement))
+            with self._connect() as connection:
+                cursor = connection.execute(self.fill_table_names(statement))
                 return cursor.fetchall() if cursor.description else []
         except self._driver.OperationalError as problem:
             raise Unreachable(str(problem)) from problem
 
-    def seen(self) -> tuple[Any, ...]:
+    def fetch_progress_row(self) -> tuple[Any, ...]:
         """Look, and hurry, in one connection: each costs the server a process."""
         changed = f"WITH hurried AS ({HURRY} RETURNING 1) "
-        [row] = self.asked(changed + LOOK)
+        [row] = self.query(changed + LOOK)
         return row
 
     def rows(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a statement, in portions."""
         with (
-            self._connected() as connection,
+            self._connect() as connection,
             connection.transaction(),
             connection.cursor("storm") as cursor,
         ):
             cursor.itersize = 10_000
-            yield from cursor.execute(self.written(statement))
+            yield from cursor.execute(self.fill_table_names(statement))
 
     def leftovers(self) -> int:
         """Locks that transactions of somebody still hold."""
-        [(locks,)] = self.asked(LOCKS)
+        [(locks,)] = self.query(LOCKS)
         return int(locks)
 
     def clear(self) -> None:
         """Drop the schema."""
-        self.asked(f"DROP SCHEMA {SCHEMA} CASCADE")
+        self.query(f"DROP SCHEMA {SCHEMA} CASCADE")
 
     def by_way_of(self, port: int) -> str:
         """The address of the same database through a proxy on this machine."""
@@ -115,7 +115,7 @@ class PostgresDatabase(Asked):
     def _find(self) -> None:
         """Learn from a connection where it leads: an address may leave that to its surroundings."""
         try:
-            with self._connected() as connection:
+            with self._connect() as connection:
                 found, encrypted = connection.info, connection.pgconn.ssl_in_use
                 if encrypted:  # then nobody can tell where an answer ends
                     return
@@ -132,7 +132,7 @@ class PostgresDatabase(Asked):
 
     def _refuse_another(self, cluster: Path) -> None:
         """Refuse to strike a server that is not the one at the address."""
-        [(found,)] = self.asked("SELECT current_setting('data_directory', true)")
+        [(found,)] = self.query("SELECT current_setting('data_directory', true)")
         if not cluster.is_dir() or not found or not same_folder(Path(found), cluster):
             raise Misuse(
                 f"the server at this address does not serve {cluster}: --cluster takes its data "
@@ -155,7 +155,7 @@ class PostgresDatabase(Asked):
         until = time.monotonic() + BACK
         while True:
             try:
-                self.asked("SELECT 1")
+                self.query("SELECT 1")
             except Unreachable:
                 if time.monotonic() > until:
                     raise
@@ -164,7 +164,7 @@ class PostgresDatabase(Asked):
                 return
 
     @contextmanager
-    def _connected(self) -> Iterator[Any]:
+    def _connect(self) -> Iterator[Any]:
         with self._driver.connect(
             self._settings.url, autocommit=True, connect_timeout=5
         ) as connection:

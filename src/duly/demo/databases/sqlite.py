@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from duly.core.errors import Misuse
-from duly.demo.databases.asked import HURRY, LOOK, Asked, Unreachable
+from duly.demo.databases.asked import HURRY, LOOK, StormDatabase, Unreachable
 from duly.demo.tables import ON_SQLITE, TABLES
 from duly.stores.open import store
 
@@ -26,7 +26,7 @@ FLOCK = struct.Struct("hhqqi4x")
 WRITE_LOCK = 120
 
 
-class SqliteDatabase(Asked):
+class SqliteDatabase(StormDatabase):
     """One file."""
 
     now = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
@@ -44,30 +44,30 @@ class SqliteDatabase(Asked):
             )
         with store(self._settings.url):
             pass
-        with self._connected() as connection:
+        with self._connect() as connection:
             for statement in (*TABLES, *ON_SQLITE):
-                connection.execute(self.written(statement))
+                connection.execute(self.fill_table_names(statement))
 
-    def asked(self, statement: str) -> list[tuple[Any, ...]]:
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
         """Ask the file."""
         try:
-            with self._connected() as connection:
-                return connection.execute(self.written(statement)).fetchall()
+            with self._connect() as connection:
+                return connection.execute(self.fill_table_names(statement)).fetchall()
         except sqlite3.OperationalError as problem:
             raise Unreachable(str(problem)) from problem
 
-    def seen(self) -> tuple[Any, ...]:
+    def fetch_progress_row(self) -> tuple[Any, ...]:
         """Look, and write only where there is something to hurry: writing makes others wait."""
         waiting = "SELECT 1 FROM {jobs} WHERE state = 'ready' AND rescues > 0 AND run_at > {now}"
-        if self.asked(f"{waiting} LIMIT 1"):
-            self.asked(HURRY)
-        [row] = self.asked(LOOK)
+        if self.query(f"{waiting} LIMIT 1"):
+            self.query(HURRY)
+        [row] = self.query(LOOK)
         return row
 
     def rows(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a statement, as they come."""
-        with self._connected() as connection:
-            yield from connection.execute(self.written(statement))
+        with self._connect() as connection:
+            yield from connection.execute(self.fill_table_names(statement))
 
     def writer(self) -> int:
         """The process that has the write lock at this instant; 0 for nobody.
@@ -81,7 +81,7 @@ class SqliteDatabase(Asked):
 
     def leftovers(self) -> int:
         """Whether anything is locked, or broken."""
-        with self._connected() as connection:
+        with self._connect() as connection:
             [(found,)] = connection.execute("PRAGMA integrity_check").fetchall()
             [(busy, _, _)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return int(found != "ok") + int(busy)
@@ -90,7 +90,7 @@ class SqliteDatabase(Asked):
         """Nothing: the file goes with its folder."""
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
+    def _connect(self) -> Iterator[sqlite3.Connection]:
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=5.0)
         with closing(connection):
             yield connection

@@ -34,12 +34,12 @@ class Table:
     key: tuple[str, ...]
 
     @property
-    def made(self) -> frozenset[str]:
+    def generated_columns(self) -> frozenset[str]:
         """The columns that the database fills in."""
         return frozenset(column.name for column in self.columns if column.made)
 
 
-class Left(NamedTuple):
+class UnfinishedWork(NamedTuple):
     """A job or a message that was not done when all was quiet."""
 
     what: str
@@ -50,7 +50,7 @@ class Left(NamedTuple):
     place: str = ""
 
 
-class Base(Protocol):
+class RestorableDatabase(Protocol):
     """A database that cases begin with, always in the same state."""
 
     @property
@@ -62,22 +62,22 @@ class Base(Protocol):
         """The files that nobody else may have open."""
 
     @property
-    def kept(self) -> str:
+    def original_place(self) -> str:
         """Where the state is in which it was found."""
 
     def put_back(self) -> None:
         """Bring it to the state in which cases begin."""
 
-    def shift(self) -> None:
+    def shift_numbers(self) -> None:
         """Let numbers that the database gives out go on from elsewhere."""
 
-    def begin_here(self, place: Path) -> None:
+    def mark_start(self, place: Path) -> None:
         """Let cases begin in the state that it is in now; a folder for what has to be kept."""
 
-    def end(self) -> None:
+    def restore_original(self) -> None:
         """Bring it to the state in which it was found, and remove what was kept for that."""
 
-    def keep(self, place: Path) -> str:
+    def save_copy(self, place: Path) -> str:
         """Keep its present state for a person to look at; where it is."""
 
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
@@ -92,12 +92,12 @@ class Base(Protocol):
 SHIFT = 1009
 
 
-def of_duly(names: Names) -> frozenset[str]:
+def duly_table_names(names: Names) -> frozenset[str]:
     """What duly's own tables are called: these, and not whatever else begins as they do."""
     return frozenset(f"{names.prefix}{name}" for name in TABLES)
 
 
-def asked_for(name: str, wanted: Sequence[str] | None) -> bool:
+def is_wanted(name: str, wanted: Sequence[str] | None) -> bool:
     """Whether a table is to be compared; a name without its schema will do."""
     known = name.lower()
     return wanted is None or known in wanted or known.rpartition(".")[2] in wanted

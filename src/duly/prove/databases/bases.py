@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.prove.databases.files import cleared, read_list
-from duly.prove.databases.sqlite import SqliteBase
-from duly.prove.databases.using import Ours, refuse_in_use
+from duly.prove.databases.files import read_list, remove_partial_copies
+from duly.prove.databases.sqlite import RestorableSqlite
+from duly.prove.databases.using import ProofProcesses, refuse_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from duly.core.defaults import Names
-    from duly.prove.databases.base import Base
-    from duly.prove.databases.finding import Ground
+    from duly.prove.databases.base import RestorableDatabase
+    from duly.prove.databases.finding import ProofDatabase
 
 
-class Widened(Misuse):
+class NewFileUsed(Misuse):
     """A case has used a file that the single run did not: whatever was compared lacks it."""
 
 
-class Bases:
+class DatabaseSet:
     """The databases that are known; each process of a proof may add files to their list.
 
     Args:
@@ -31,25 +31,25 @@ class Bases:
         ours: the processes of the proof.
     """
 
-    def __init__(self, ground: Ground, names: Names, ours: Ours) -> None:
+    def __init__(self, ground: ProofDatabase, names: Names, ours: ProofProcesses) -> None:
         self._list = ground.files
         self._names = names
         self._ours = ours
-        self._known: list[Base] = [] if ground.base is None else [ground.base]
-        self._begun: list[Base] = []
+        self._known: list[RestorableDatabase] = [] if ground.base is None else [ground.base]
+        self._begun: list[RestorableDatabase] = []
 
-    def __iter__(self) -> Iterator[Base]:
+    def __iter__(self) -> Iterator[RestorableDatabase]:
         return iter(self._known)
 
     def _gather(self) -> None:
         """Know those that were met meanwhile; a file that came and went leaves nothing to know."""
         known = {file for base in self._known for file in base.files}
         for file in read_list(self._list):
-            base = SqliteBase(file, self._names)
+            base = RestorableSqlite(file, self._names)
             if file in known:
                 continue
             if base.came_and_went:
-                base.end()
+                base.restore_original()
             else:
                 self._known.append(base)
 
@@ -60,30 +60,30 @@ class Bases:
         for base in self._known:
             base.put_back()
 
-    def begin_here(self, place: Path) -> None:
+    def mark_start(self, place: Path) -> None:
         """Let cases begin in the state that everything is in now."""
         for base in self._known:
-            base.begin_here(place)
+            base.mark_start(place)
         self._begun = [*self._known]
 
     def refuse_wider(self) -> None:
-        """Raise `Widened` where a case has met a file that was not there to be compared."""
+        """Raise `NewFileUsed` where a case has met a file that was not there to be compared."""
         self._gather()
         for base in self._known:
             if base not in self._begun:
-                raise Widened(base.name)
+                raise NewFileUsed(base.name)
 
-    def end(self) -> None:
+    def restore_original(self) -> None:
         """Everything as it was found; what cannot be is named, and the state before stays."""
         self._gather()
         problems = []
         for base in self._known:
             try:
                 refuse_in_use(base.files, self._ours)
-                base.end()
+                base.restore_original()
             except Exception as problem:
-                problems.append(f"{base.name} (before: {base.kept}): {problem}")
-        cleared(self._list)
+                problems.append(f"{base.name} (before: {base.original_place}): {problem}")
+        remove_partial_copies(self._list)
         if problems:
             raise Misuse(
                 "not everything could be put back, and is as a case made it: "

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.prove.databases.sqlite import beside, removed
+from duly.prove.databases.sqlite import original_copy_path, remove_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ LIST = ".duly-prove"
 
 
 @contextmanager
-def listed(database: Path) -> Iterator[Path]:
+def hold_list(database: Path) -> Iterator[Path]:
     """The list of a proof of this database, which nobody else may use meanwhile.
 
     It stays where something on it could not be put back.
@@ -36,7 +36,7 @@ def listed(database: Path) -> Iterator[Path]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Misuse(f"another proof is using {database}: wait until it is over") from None
-        refuse_left(path)
+        refuse_unfinished_proof(path)
         file.truncate(0)
         try:
             yield path
@@ -45,11 +45,11 @@ def listed(database: Path) -> Iterator[Path]:
                 path.unlink()
 
 
-def refuse_left(path: Path) -> None:
+def refuse_unfinished_proof(path: Path) -> None:
     """Refuse where a proof was ended in the middle: only a person knows which state is the one."""
     left = read_list(path)
     if left:
-        told = "; ".join(f"{file} (before: {beside(file)})" for file in left)
+        told = "; ".join(f"{file} (before: {original_copy_path(file)})" for file in left)
         raise Misuse(
             f"a proof was ended in the middle and left this as one of its cases made it: {told}. "
             "Move the state before over it, or remove that, whichever you want to keep; then "
@@ -59,22 +59,22 @@ def refuse_left(path: Path) -> None:
 
 def read_list(path: Path) -> list[Path]:
     """The files on a list whose state was kept."""
-    return [file for file in written(path) if beside(file).exists()]
+    return [file for file in listed_files(path) if original_copy_path(file).exists()]
 
 
-def written(path: Path) -> list[Path]:
+def listed_files(path: Path) -> list[Path]:
     """Every file that is on a list; the last line may have been cut short by a kill."""
     lines = path.read_text().split("\n")[:-1] if path.exists() else []
     return list(dict.fromkeys(Path(json.loads(line)) for line in lines))
 
 
-def kept(file: Path, path: Path) -> None:
+def keep_original(file: Path, path: Path) -> None:
     """Keep the state of a file that is not on the list yet, and put it there.
 
     A copy of it that is there all the same holds what an earlier proof found, or another one at
     this moment. It is never written over: it may be all that is left of the file.
     """
-    copy = beside(file)
+    copy = original_copy_path(file)
     if copy.exists():
         raise Misuse(
             f"{copy} is there already: another proof is using {file}, or one was ended in the "
@@ -84,30 +84,30 @@ def kept(file: Path, path: Path) -> None:
     with path.open("a") as told:
         told.write(f"{json.dumps(str(file))}\n")
     # Whoever is killed meanwhile leaves a part, and not what looks like the whole.
-    part = part_of(file)
-    removed(part)
+    part = partial_copy_path(file)
+    remove_database(part)
     part.touch(mode=0o600)  # empty: there was no file
     for companion in ("", "-wal", "-journal"):
         if Path(f"{file}{companion}").exists():
-            copied_whole(Path(f"{file}{companion}"), Path(f"{part}{companion}"))
+            copy_durably(Path(f"{file}{companion}"), Path(f"{part}{companion}"))
     for companion in ("-wal", "-journal", ""):  # with the last of them it counts
         if Path(f"{part}{companion}").exists():
             Path(f"{part}{companion}").rename(f"{copy}{companion}")
 
 
-def part_of(file: Path) -> Path:
+def partial_copy_path(file: Path) -> Path:
     """Where the state of a file is while it is being copied."""
-    return beside(file).with_name(f"{beside(file).name}-part")
+    return original_copy_path(file).with_name(f"{original_copy_path(file).name}-part")
 
 
-def copied_whole(source: Path, target: Path) -> None:
+def copy_durably(source: Path, target: Path) -> None:
     """Copy a file, its mode included, down to the disk."""
     shutil.copy(source, target)
     with target.open("rb") as file:
         os.fsync(file)
 
 
-def cleared(path: Path) -> None:
+def remove_partial_copies(path: Path) -> None:
     """Remove what was left by copies that nobody finished."""
-    for file in written(path):
-        removed(part_of(file))
+    for file in listed_files(path):
+        remove_database(partial_copy_path(file))

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from duly.prove.databases.files import listed
+from duly.prove.databases.files import hold_list
 from duly.prove.databases.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duly.core.defaults import Names
-    from duly.prove.databases.base import Base
+    from duly.prove.databases.base import RestorableDatabase
 
 
-class Ground(NamedTuple):
+class ProofDatabase(NamedTuple):
     """Where a proof takes place."""
 
     # The database of duly's tables, unless it is a file.
-    base: Base | None
+    base: RestorableDatabase | None
     # The list of the files, as they are found.
     files: Path
 
@@ -46,12 +46,14 @@ def store_of(url: str, names: Names) -> Any:
 
 
 @contextmanager
-def ground(url: str, names: Names, folder: Path, *, disposable: bool) -> Iterator[Ground]:
+def open_proof_database(
+    url: str, names: Names, folder: Path, *, disposable: bool
+) -> Iterator[ProofDatabase]:
     """The database of duly's tables, ready for cases, for this proof alone."""
     if is_sqlite(url):
-        with listed(file_of(url)) as files:
-            yield Ground(None, files)
+        with hold_list(file_of(url)) as files:
+            yield ProofDatabase(None, files)
         return
-    from duly.prove.databases.postgres import PostgresBase
+    from duly.prove.databases.postgres import RestorablePostgres
 
-    yield Ground(PostgresBase(url, names, disposable=disposable), folder / "files")
+    yield ProofDatabase(RestorablePostgres(url, names, disposable=disposable), folder / "files")

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import Misuse
-from duly.prove.databases.files import kept, read_list
-from duly.prove.databases.servers import reached
-from duly.prove.databases.using import Ours, refuse_in_use
+from duly.prove.databases.files import keep_original, read_list
+from duly.prove.databases.servers import target_of
+from duly.prove.databases.using import ProofProcesses, refuse_in_use
 
 if TYPE_CHECKING:
-    from duly.prove.acting import Act
-    from duly.prove.databases.servers import Home
+    from duly.prove.acting import ChildTask
+    from duly.prove.databases.servers import OwnDatabase
 
 
-class Finder:
+class ConnectionInspector:
     """Keeps each file just before the first statement that could change it.
 
     It runs in the process whose connections they are, and at a moment when that process has no lock
@@ -33,13 +33,13 @@ class Finder:
         home: duly's own database.
     """
 
-    def __init__(self, act: Act, home: Home) -> None:
+    def __init__(self, act: ChildTask, home: OwnDatabase) -> None:
         self._act = act
-        self._ours = Ours(act.prover, os.getsid(0))
+        self._ours = ProofProcesses(act.prover, os.getsid(0))
         self._home = home
         self._known: set[str] = set()
 
-    def met(self, connection: Any) -> None:
+    def inspect(self, connection: Any) -> None:
         """A connection is about to be used for the first time."""
         if isinstance(connection, sqlite3.Connection):
             self._keep_files(connection)
@@ -62,7 +62,7 @@ class Finder:
                 return
             refuse_in_use([file], self._ours)
             try:
-                kept(file, self._act.files)
+                keep_original(file, self._act.files)
             except OSError as problem:
                 raise Misuse(
                     f"the handler uses {file}, of which no copy can be made beside it "
@@ -71,8 +71,8 @@ class Finder:
 
     def _refuse_another(self, connection: Any) -> None:
         """Refuse a server's database that is not duly's: nobody could put it back."""
-        found = reached(connection)
-        if not self._home.has(found):
+        found = target_of(connection)
+        if not self._home.includes(found):
             raise Misuse(
                 f"the handler uses the PostgreSQL database {found.database!r} of {found.host}:"
                 f"{found.port}, which is not the one of duly's tables and cannot be put back: use "

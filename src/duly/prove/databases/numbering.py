@@ -33,17 +33,17 @@ KEY = re.compile(
 )
 
 
-def moved_on(connection: sqlite3.Connection) -> None:
+def shift_all_numbers(connection: sqlite3.Connection) -> None:
     """Let every number that SQLite gives out go on from elsewhere."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        declared = dict(numbered(connection))
+        declared = dict(numbered_tables(connection))
         if declared:
             # SQLite makes its list of numbers with the first table that needs it, and keeps it.
             connection.execute(f"CREATE TABLE {FIRST} (n INTEGER PRIMARY KEY AUTOINCREMENT)")
             connection.execute(f"DROP TABLE {FIRST}")
-            declare(connection, declared)
-            count_from(connection, list(declared))
+            rewrite_declarations(connection, declared)
+            ensure_sequence_rows(connection, list(declared))
             connection.execute("UPDATE sqlite_sequence SET seq = seq + ?", [SHIFT])
         connection.execute("COMMIT")
     except BaseException:
@@ -51,32 +51,32 @@ def moved_on(connection: sqlite3.Connection) -> None:
         raise
 
 
-def numbered(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
+def numbered_tables(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
     """The tables whose rows SQLite numbers, and how each would be declared with AUTOINCREMENT."""
     for name, declaration in connection.execute(TABLES).fetchall():
         if re.search(r"\bAUTOINCREMENT\b", declaration, re.IGNORECASE):
             yield str(name), declaration
             continue
-        changed = with_numbers(declaration)
+        changed = with_autoincrement(declaration)
         with suppress(sqlite3.Error), closing(sqlite3.connect(":memory:")) as trial:
             trial.execute(changed)  # which is refused where SQLite does not number the rows
             yield str(name), changed
 
 
-def with_numbers(declaration: str) -> str:
+def with_autoincrement(declaration: str) -> str:
     """A declaration whose numbers are written down."""
 
-    def changed(found: re.Match[str]) -> str:
+    def add_autoincrement(found: re.Match[str]) -> str:
         if found["key"] is None:
             return found[0]
         if found["column"] is not None:
             return f"{found['key']} ({found['column']} AUTOINCREMENT)"
         return f"{found['key']}{found['rest']} AUTOINCREMENT"
 
-    return KEY.sub(changed, declaration)
+    return KEY.sub(add_autoincrement, declaration)
 
 
-def declare(connection: sqlite3.Connection, declared: dict[str, str]) -> None:
+def rewrite_declarations(connection: sqlite3.Connection, declared: dict[str, str]) -> None:
     """Write down how tables are declared; what is in them stays as it is."""
     [version] = connection.execute("PRAGMA schema_version").fetchone()
     connection.execute("PRAGMA writable_schema = ON")
@@ -90,7 +90,7 @@ def declare(connection: sqlite3.Connection, declared: dict[str, str]) -> None:
     connection.execute("PRAGMA writable_schema = OFF")
 
 
-def count_from(connection: sqlite3.Connection, tables: list[str]) -> None:
+def ensure_sequence_rows(connection: sqlite3.Connection, tables: list[str]) -> None:
     """Let each table have a number to go on from, also if nothing was ever in it."""
     known = {name for (name,) in connection.execute("SELECT name FROM sqlite_sequence")}
     for name in tables:

@@ -22,14 +22,14 @@ from duly.prove.databases.base import (
     SHIFT,
     STAGED,
     Column,
-    Left,
     Table,
-    asked_for,
-    of_duly,
+    UnfinishedWork,
+    duly_table_names,
+    is_wanted,
 )
 from duly.prove.databases.failures import place_of
-from duly.prove.databases.sqlite import words
-from duly.prove.databases.waiting import waiting
+from duly.prove.databases.sqlite import error_line
+from duly.prove.databases.waiting import pending_work
 
 with needs("postgres", "psycopg"):
     import psycopg
@@ -81,7 +81,7 @@ SELECT setval(format('%%I.%%I', schemaname, sequencename)::regclass,
 """
 
 
-class PostgresBase:
+class RestorablePostgres:
     """One database.
 
     Args:
@@ -103,9 +103,9 @@ class PostgresBase:
                 f"the database {self.name!r} may be in use: a proof fills it and puts it back many "
                 "times. Use one whose name holds 'test' or 'prove', or say --database-is-disposable"
             )
-        self._aside = self.kept = aside(self.name)
+        self._aside = self.original_place = aside_name(self.name)
         self.files: list[Path] = []
-        self._turn = maintained(url)
+        self._turn = connect_for_maintenance(url)
         try:
             self._take_turn()
             self._step_aside()
@@ -122,15 +122,15 @@ class PostgresBase:
 
     def _step_aside(self) -> None:
         with self._server() as server:
-            if exists(server, self._aside):
+            if database_exists(server, self._aside):
                 raise Misuse(
                     f"a proof was ended in the middle: {self.name} is as one of its cases made it, "
                     f"and {self._aside} is what it was before. Drop the one that you do not want, "
                     f"see to it that the other is called {self.name}, and begin again"
                 )
-            run(server, "ALTER DATABASE {} RENAME TO {}", self.name, self._aside)
+            run_statement(server, "ALTER DATABASE {} RENAME TO {}", self.name, self._aside)
 
-    def shift(self) -> None:
+    def shift_numbers(self) -> None:
         """Let sequences go on from elsewhere."""
         with closing(psycopg.connect(self._url, autocommit=True)) as connection:
             connection.execute(MOVED, [SHIFT])
@@ -138,32 +138,34 @@ class PostgresBase:
     def put_back(self) -> None:
         """A fresh copy."""
         with self._server() as server:
-            drop(server, self.name)
-            run(server, "CREATE DATABASE {} TEMPLATE {}", self.name, self._aside)
+            drop_database(server, self.name)
+            run_statement(server, "CREATE DATABASE {} TEMPLATE {}", self.name, self._aside)
 
-    def begin_here(self, place: Path) -> None:
+    def mark_start(self, place: Path) -> None:
         """Cases begin with the template: its tables are made by `duly migrate`, not by a case."""
 
-    def end(self) -> None:
+    def restore_original(self) -> None:
         """The database itself again."""
         try:
             with self._server() as server:
-                drop(server, self.name)
-                run(server, "ALTER DATABASE {} RENAME TO {}", self._aside, self.name)
+                drop_database(server, self.name)
+                run_statement(server, "ALTER DATABASE {} RENAME TO {}", self._aside, self.name)
         finally:
             self._turn.close()
 
-    def keep(self, place: Path) -> str:  # noqa: ARG002  # it stays in the server
+    def save_copy(self, place: Path) -> str:  # noqa: ARG002  # it stays in the server
         """A copy of it as it is now, in the same server, under a name that nothing has."""
         with self._server() as server:
-            kept = next(name for name in names_of_failed(self.name) if not exists(server, name))
-            run(server, "CREATE DATABASE {} TEMPLATE {}", kept, self.name)
+            kept = next(
+                name for name in names_of_failed(self.name) if not database_exists(server, name)
+            )
+            run_statement(server, "CREATE DATABASE {} TEMPLATE {}", kept, self.name)
         return f"the database {kept}"
 
     @contextmanager
     def _server(self) -> Iterator[psycopg.Connection[Any]]:
         """A connection to the server, not to the database."""
-        with closing(maintained(self._url)) as server:
+        with closing(connect_for_maintenance(self._url)) as server:
             try:
                 yield server
             except psycopg.errors.InsufficientPrivilege as problem:
@@ -181,15 +183,15 @@ class PostgresBase:
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
         """What is in the tables that are not duly's, and what waits in these."""
         with closing(psycopg.connect(self._url, row_factory=dict_row)) as connection:
-            ours = [sorted(of_duly(self._names)), self._names.schema]
+            ours = [sorted(duly_table_names(self._names)), self._names.schema]
             tables = [
-                described(connection, row)
+                describe_table(connection, row)
                 for row in connection.execute(TABLES, ours).fetchall()
-                if asked_for(f"{row['schema']}.{row['name']}", wanted)
+                if is_wanted(f"{row['schema']}.{row['name']}", wanted)
             ]
             found = [(table, rows_of(connection, table)) for table in tables]
             plainly = connection.cursor(row_factory=tuple_row)
-            return found + waiting(
+            return found + pending_work(
                 self._names, lambda asked: plainly.execute(asked.encode()).fetchall()
             )
 
@@ -218,31 +220,31 @@ class PostgresStore:
             now = f"(timestamptz 'epoch' + {told} * interval '1 microsecond')"
         past = f"{now} - interval '1 microsecond'"
         with closing(psycopg.connect(self._url)) as connection, connection:
-            for statement in self._filled(AGING, past=past, now=now, no="false"):
+            for statement in self._render(AGING, past=past, now=now, no="false"):
                 connection.execute(statement.encode())
 
     def staged(self) -> bool:
         """Whether there are messages."""
         with closing(psycopg.connect(self._url)) as connection:
-            [statement] = self._filled((STAGED,))
+            [statement] = self._render((STAGED,))
             return connection.execute(statement.encode()).fetchone() is not None
 
-    def left(self) -> list[Left]:
+    def left(self) -> list[UnfinishedWork]:
         """What was begun and is not done."""
         with closing(psycopg.connect(self._url)) as connection:
-            [statement] = self._filled((LEFT,), waiting="waiting")
+            [statement] = self._render((LEFT,), waiting="waiting")
             found = connection.execute(statement.encode()).fetchall()
             return [
-                Left(what, name, state, words(error), place_of(error))
+                UnfinishedWork(what, name, state, error_line(error), place_of(error))
                 for what, name, state, error in found
             ]
 
-    def _filled(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
+    def _render(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
         tables = {one: self._names.table(one) for one in ("jobs", "outbox", "claims")}
         return (statement.format(**tables, **values) for statement in statements)
 
 
-def described(connection: psycopg.Connection[Any], found: dict[str, Any]) -> Table:
+def describe_table(connection: psycopg.Connection[Any], found: dict[str, Any]) -> Table:
     """A table by what the catalogue says of it."""
     columns = connection.execute(COLUMNS, [found["oid"]]).fetchall()
     keyed = sorted((row["place"], row["name"]) for row in columns if row["place"] >= 0)
@@ -260,7 +262,7 @@ def rows_of(connection: psycopg.Connection[Any], table: Table) -> Rows:
     return connection.execute(asked).fetchall()
 
 
-def maintained(url: str) -> psycopg.Connection[Any]:
+def connect_for_maintenance(url: str) -> psycopg.Connection[Any]:
     """A connection to a database of the server that a proof leaves alone."""
     try:
         return psycopg.connect(
@@ -270,14 +272,14 @@ def maintained(url: str) -> psycopg.Connection[Any]:
         raise Misuse(f"a proof needs the server's database {MAINTENANCE}: {problem}") from None
 
 
-def aside(name: str) -> str:
+def aside_name(name: str) -> str:
     """What a database is called during a proof; two long names must not meet in one."""
     told = hashlib.sha256(name.encode()).hexdigest()[:8]
     room = LONGEST - len(SUFFIX) - len(told) - 1
     return f"{name[:room]}_{told}{SUFFIX}"
 
 
-def exists(server: psycopg.Connection[Any], name: str) -> bool:
+def database_exists(server: psycopg.Connection[Any], name: str) -> bool:
     """Whether there is a database of this name."""
     found = server.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
     return found is not None
@@ -290,12 +292,12 @@ def names_of_failed(name: str) -> Iterator[str]:
         yield name[: LONGEST - len(ending)] + ending
 
 
-def drop(server: psycopg.Connection[Any], name: str) -> None:
+def drop_database(server: psycopg.Connection[Any], name: str) -> None:
     """Remove a database, whoever is connected to it."""
-    run(server, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
+    run_statement(server, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
 
 
-def run(server: psycopg.Connection[Any], statement: str, *names: str) -> None:
+def run_statement(server: psycopg.Connection[Any], statement: str, *names: str) -> None:
     """Run a statement about databases."""
     told = sql.SQL(statement).format(*(sql.Identifier(name) for name in names))
     server.execute(told)

@@ -18,7 +18,7 @@ SELECT current_database() || ' since ' || extract(epoch FROM pg_postmaster_start
 SOCKET = "/.s.PGSQL."
 
 
-class Reached(NamedTuple):
+class ConnectionTarget(NamedTuple):
     """Where a connection leads to, as it was spelled."""
 
     host: str
@@ -28,7 +28,7 @@ class Reached(NamedTuple):
     conninfo: str
 
 
-class Home:
+class OwnDatabase:
     """duly's own database, by whatever address it is reached.
 
     Args:
@@ -39,25 +39,25 @@ class Home:
     def __init__(self, url: str, allowed: Collection[tuple[str, int]]) -> None:
         self._url = url
         self._allowed = allowed
-        self._known: dict[Reached, bool] = {}
+        self._known: dict[ConnectionTarget, bool] = {}
 
-    def has(self, found: Reached) -> bool:
+    def includes(self, found: ConnectionTarget) -> bool:
         """Whether a connection leads there, or to where it may lead."""
         if (found.host, found.port) in self._allowed:
             return True
         if found not in self._known:
-            self._known[found] = self._is(found)
+            self._known[found] = self._is_same_server(found)
         return self._known[found]
 
-    def _is(self, found: Reached) -> bool:
+    def _is_same_server(self, found: ConnectionTarget) -> bool:
         if not self._url.startswith("postgres"):
             return False
-        if self._spelled(found):
+        if self._is_same_address(found):
             return True
-        told = answer_of(found.conninfo)
-        return told is not None and told == answer_of(self._url)
+        told = server_identity(found.conninfo)
+        return told is not None and told == server_identity(self._url)
 
-    def _spelled(self, found: Reached) -> bool:
+    def _is_same_address(self, found: ConnectionTarget) -> bool:
         """Whether both are spelled alike, with nothing left to settings of the machine."""
         from psycopg.conninfo import conninfo_to_dict
 
@@ -68,7 +68,7 @@ class Home:
         return spelled == (found.host, str(found.port), found.database)
 
 
-def answer_of(conninfo: str) -> str | None:
+def server_identity(conninfo: str) -> str | None:
     """What the server behind an address says of itself; None where it does not answer.
 
     It is asked past the driver's own connections, which are watched.
@@ -86,7 +86,7 @@ def answer_of(conninfo: str) -> str | None:
     return None if told is None else told.decode()
 
 
-def reached(connection: Any) -> Reached:
+def target_of(connection: Any) -> ConnectionTarget:
     """Where a connection of psycopg or asyncpg leads to."""
     with needs("postgres", "psycopg"):
         from psycopg.conninfo import make_conninfo
@@ -94,13 +94,15 @@ def reached(connection: Any) -> Reached:
     info = getattr(connection, "info", None)
     if info is not None:
         secret = {"password": info.password} if info.password else {}
-        return Reached(info.host, info.port, info.dbname, make_conninfo(info.dsn, **secret))
+        return ConnectionTarget(
+            info.host, info.port, info.dbname, make_conninfo(info.dsn, **secret)
+        )
     host, port = address_of(connection._addr)
     told = connection._params
     options = {"host": host, "port": port, "dbname": told.database, "user": told.user}
     if told.password:
         options["password"] = told.password
-    return Reached(host, port, told.database, make_conninfo("", **options))
+    return ConnectionTarget(host, port, told.database, make_conninfo("", **options))
 
 
 def address_of(address: Any) -> tuple[str, int]:

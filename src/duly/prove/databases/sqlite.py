@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import Misuse
 from duly.core.session import host_time
-from duly.prove.databases.base import AGING, LEFT, STAGED, Column, Left, Table, asked_for, of_duly
+from duly.prove.databases.base import (
+    AGING,
+    LEFT,
+    STAGED,
+    Column,
+    Table,
+    UnfinishedWork,
+    duly_table_names,
+    is_wanted,
+)
 from duly.prove.databases.failures import place_of
-from duly.prove.databases.numbering import moved_on
-from duly.prove.databases.waiting import waiting
+from duly.prove.databases.numbering import shift_all_numbers
+from duly.prove.databases.waiting import pending_work
 from duly.stores.open import store
 
 if TYPE_CHECKING:
@@ -31,7 +40,7 @@ TABLES = """
 SELECT name FROM sqlite_master
  WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name
 """
-BESIDE = ".before-duly-prove"
+COPY_SUFFIX = ".before-duly-prove"
 COMPANIONS = ("", "-wal", "-shm", "-journal")
 
 
@@ -40,7 +49,7 @@ def connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=BUSY, isolation_level=None)
 
 
-class SqliteBase:
+class RestorableSqlite:
     """One file.
 
     The state in which it was found is kept beside it, empty where the file did not exist.
@@ -52,11 +61,11 @@ class SqliteBase:
 
     def __init__(self, path: Path, names: Names) -> None:
         self._path = path
-        self._copy = self._start = beside(path)
+        self._copy = self._start = original_copy_path(path)
         self._names = names
         self.name = path.name
         self.files = [path]
-        self.kept = str(self._copy)
+        self.original_place = str(self._copy)
 
     @property
     def came_and_went(self) -> bool:
@@ -65,31 +74,31 @@ class SqliteBase:
 
     def put_back(self) -> None:
         """Bring it to the state in which cases begin."""
-        put_back(self._start, self._path)
+        restore_copy(self._start, self._path)
 
-    def shift(self) -> None:
+    def shift_numbers(self) -> None:
         """Let numbers that SQLite gives out go on from elsewhere."""
         if not self._path.exists():
             return
         with closing(connect(self._path)) as connection:
-            moved_on(connection)
+            shift_all_numbers(connection)
 
-    def begin_here(self, place: Path) -> None:
+    def mark_start(self, place: Path) -> None:
         """Let cases begin in the state that it is in now."""
         if self._path.exists():
             self._start = place / f"{self._copy.stat().st_ino}.db"
-            copied(self._path, self._start)
+            copy_database(self._path, self._start)
 
-    def end(self) -> None:
+    def restore_original(self) -> None:
         """As it was found."""
-        put_back(self._copy, self._path, lasting=True)
-        removed(self._copy)
+        restore_copy(self._copy, self._path, lasting=True)
+        remove_database(self._copy)
 
-    def keep(self, place: Path) -> str:
+    def save_copy(self, place: Path) -> str:
         """Copy it as it is now."""
         kept = place / self.name
         if self._path.exists():
-            copied(self._path, kept)
+            copy_database(self._path, kept)
         return str(kept)
 
     def contents(self, wanted: Sequence[str] | None) -> list[tuple[Table, Rows]]:
@@ -101,14 +110,16 @@ class SqliteBase:
             connection.text_factory = text_of
             names = {str(name) for (name,) in connection.execute(TABLES)}
             tables = [
-                described(connection, name)
-                for name in sorted(names - of_duly(self._names))
-                if not name.startswith("sqlite_") and asked_for(name, wanted)
+                describe_table(connection, name)
+                for name in sorted(names - duly_table_names(self._names))
+                if not name.startswith("sqlite_") and is_wanted(name, wanted)
             ]
             found = [(table, rows_of(connection, table)) for table in tables]
-            if not of_duly(self._names) <= names:
+            if not duly_table_names(self._names) <= names:
                 return found
-            return found + waiting(self._names, lambda asked: connection.execute(asked).fetchall())
+            return found + pending_work(
+                self._names, lambda asked: connection.execute(asked).fetchall()
+            )
 
 
 class SqliteStore:
@@ -136,26 +147,26 @@ class SqliteStore:
         now = host_time(clock)
         with closing(connect(self._path)) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            for statement in self._filled(AGING, past=now - 1, now=now, no=0):
+            for statement in self._render(AGING, past=now - 1, now=now, no=0):
                 connection.execute(statement)
             connection.execute("COMMIT")
 
     def staged(self) -> bool:
         """Whether there are messages."""
         with closing(connect(self._path)) as connection:
-            [statement] = self._filled((STAGED,))
+            [statement] = self._render((STAGED,))
             return connection.execute(statement).fetchone() is not None
 
-    def left(self) -> list[Left]:
+    def left(self) -> list[UnfinishedWork]:
         """What was begun and is not done."""
         with closing(connect(self._path)) as connection:
-            [statement] = self._filled((LEFT,), waiting="waiting")
+            [statement] = self._render((LEFT,), waiting="waiting")
             return [
-                Left(what, name, state, words(error), place_of(error))
+                UnfinishedWork(what, name, state, error_line(error), place_of(error))
                 for what, name, state, error in connection.execute(statement)
             ]
 
-    def _filled(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
+    def _render(self, statements: Sequence[str], **values: Any) -> Iterator[str]:
         tables = {one: self._names.table(one) for one in ("jobs", "outbox", "claims")}
         return (statement.format(**tables, **values) for statement in statements)
 
@@ -168,7 +179,7 @@ def text_of(data: bytes) -> str | bytes:
         return data
 
 
-def words(error: Any) -> str:
+def error_line(error: Any) -> str:
     """What a job or a message failed with, in one line."""
     if error is None:
         return ""
@@ -176,26 +187,26 @@ def words(error: Any) -> str:
     return " ".join(f"{told.get('type', '')}: {told.get('message', '')}".split())
 
 
-def beside(path: Path) -> Path:
+def original_copy_path(path: Path) -> Path:
     """Where the state of a file is kept during a proof."""
-    return path.with_name(f"{path.name}{BESIDE}")
+    return path.with_name(f"{path.name}{COPY_SUFFIX}")
 
 
-def put_back(copy: Path, path: Path, *, lasting: bool = False) -> None:
+def restore_copy(copy: Path, path: Path, *, lasting: bool = False) -> None:
     """Bring a file to a state that was kept."""
     if copy.stat().st_size == 0:
-        removed(path)
+        remove_database(path)
     else:
-        copied(copy, path, lasting=lasting)
+        copy_database(copy, path, lasting=lasting)
 
 
-def removed(path: Path) -> None:
+def remove_database(path: Path) -> None:
     """Remove a database with everything that SQLite puts beside it."""
     for companion in COMPANIONS:
         Path(f"{path}{companion}").unlink(missing_ok=True)
 
 
-def copied(source: Path, target: Path, *, lasting: bool = False) -> None:
+def copy_database(source: Path, target: Path, *, lasting: bool = False) -> None:
     """Make one file say what the other says, in one transaction."""
     until = time.monotonic() + BUSY
 
@@ -213,10 +224,10 @@ def copied(source: Path, target: Path, *, lasting: bool = False) -> None:
             writing.execute(f"PRAGMA journal_mode = {mode}")
 
 
-def described(connection: sqlite3.Connection, name: str) -> Table:
+def describe_table(connection: sqlite3.Connection, name: str) -> Table:
     """A table by what SQLite says of it."""
     # With the generated columns, which a SELECT shows as well.
-    found = connection.execute(f"PRAGMA table_xinfo({quoted(name)})").fetchall()
+    found = connection.execute(f"PRAGMA table_xinfo({quote_name(name)})").fetchall()
     key = tuple(row[1] for row in sorted(found, key=lambda row: row[5]) if row[5])
     # SQLite numbers the rows through such a column.
     numbered = {row[1] for row in found if key == (row[1],) and row[2].upper() == "INTEGER"}
@@ -225,10 +236,10 @@ def described(connection: sqlite3.Connection, name: str) -> Table:
 
 def rows_of(connection: sqlite3.Connection, table: Table) -> Rows:
     """Every row, in the order in which it was written."""
-    found = connection.execute(f"SELECT * FROM {quoted(table.name)}").fetchall()  # noqa: S608
+    found = connection.execute(f"SELECT * FROM {quote_name(table.name)}").fetchall()  # noqa: S608
     return [{name: row[name] for name in row.keys()} for row in found]  # noqa: SIM118
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name as SQL takes it."""
     return '"' + name.replace('"', '""') + '"'

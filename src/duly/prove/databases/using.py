@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 GOING = 5.0
 
 
-class Ours(NamedTuple):
+class ProofProcesses(NamedTuple):
     """The processes of a proof: the prover, and the session of all that it has started."""
 
     prover: int
     session: int
 
 
-def refuse_in_use(databases: Collection[Path], ours: Ours) -> None:
+def refuse_in_use(databases: Collection[Path], ours: ProofProcesses) -> None:
     """Refuse files that somebody else has open.
 
     Where the system does not tell who has which file open, nobody is seen.
@@ -37,7 +37,7 @@ def refuse_in_use(databases: Collection[Path], ours: Ours) -> None:
         time.sleep(0.05)
 
 
-def users_of(databases: Collection[Path], ours: Ours) -> Iterator[tuple[int, Path]]:
+def users_of(databases: Collection[Path], ours: ProofProcesses) -> Iterator[tuple[int, Path]]:
     """The processes that have one of the files open, but for those of the proof."""
     wanted = {os.path.realpath(database): database for database in databases}
     for process in Path("/proc").glob("[0-9]*") if wanted else ():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 JOBS, MESSAGES = "jobs that wait", "messages that wait"
 # Of which of duly's tables, and what tells one from another; their ids are new each time.
-TOLD = {
+COMPARED_COLUMNS = {
     JOBS: ("jobs", ("name", "payload", "queue", "scope", "run_at")),
     MESSAGES: ("outbox", ("destination", "body", "request", "signer", "scope", "run_at")),
 }
@@ -27,12 +27,12 @@ WAITING = (
 )
 
 
-def waiting(
+def pending_work(
     names: Names, fetched: Callable[[str], Iterable[Sequence[Any]]]
 ) -> list[tuple[Table, Rows]]:
     """What waits, as if each kind of it were a table; none where there is nothing of it."""
     found = []
-    for told, (table, columns) in TOLD.items():
+    for told, (table, columns) in COMPARED_COLUMNS.items():
         asked = WAITING.format(columns=", ".join(columns), table=names.table(table))
         rows = [dict(zip(columns, map(readable, row), strict=True)) for row in fetched(asked)]
         if rows:
@@ -40,9 +40,9 @@ def waiting(
     return found
 
 
-def column_told(table: str, column: str) -> str:
+def column_label(table: str, column: str) -> str:
     """A column of a table, or of what waits, for a person."""
-    return f"{column} of the {table}" if table in TOLD else f"{table}.{column}"
+    return f"{column} of the {table}" if table in COMPARED_COLUMNS else f"{table}.{column}"
 
 
 def readable(value: Any) -> Any:

@@ -15,7 +15,7 @@ FORM = '{"POST https://api.example/*": {"status": 201, "json": {"id": "ch_1"}}}'
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CannedAnswer:
     """What the other side says."""
 
     status: int = 200
@@ -23,7 +23,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
 
 
-class Answers:
+class CannedAnswers:
     """Answers by method and URL; the first pattern that matches counts."""
 
     def __init__(self, given: object = None) -> None:
@@ -32,15 +32,15 @@ class Answers:
         known = {} if given is None else dict(given)
         self._known = [(str(pattern), answer_of(told)) for pattern, told in known.items()]
 
-    def find(self, method: str, url: str) -> Answer:
+    def find(self, method: str, url: str) -> CannedAnswer:
         """The answer to a call."""
         for pattern, answer in self._known:
             if fnmatchcase(f"{method} {url}", pattern) or fnmatchcase(url, pattern):
                 return answer
-        return Answer()
+        return CannedAnswer()
 
 
-def answer_of(told: object) -> Answer:
+def answer_of(told: object) -> CannedAnswer:
     """One answer, as it is written in a file."""
     if not isinstance(told, Mapping) or not set(told) <= {"status", "json", "text", "headers"}:
         raise Misuse(f"an answer has status, json or text, and headers: write answers like {FORM}")
@@ -49,6 +49,8 @@ def answer_of(told: object) -> Answer:
         raise Misuse("the status of an answer must be a number from 200 to 599")
     headers = {str(name).lower(): str(value) for name, value in told.get("headers", {}).items()}
     if "text" in told:
-        return Answer(status, str(told["text"]).encode(), {"content-type": "text/plain", **headers})
+        return CannedAnswer(
+            status, str(told["text"]).encode(), {"content-type": "text/plain", **headers}
+        )
     body = json.dumps(told.get("json", {})).encode()
-    return Answer(status, body, {"content-type": "application/json", **headers})
+    return CannedAnswer(status, body, {"content-type": "application/json", **headers})

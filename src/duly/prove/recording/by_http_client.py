@@ -16,13 +16,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.prove.calls import Call, kept
-from duly.prove.steps.watching import replaced
+from duly.prove.calls import Call, select_headers
+from duly.prove.steps.watching import replace_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.prove.recording.answers import Answer
+    from duly.prove.recording.answers import CannedAnswer
     from duly.prove.recording.recorder import Recorder
 
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
-class Socket:
+class RecordedSocket:
     """Stands for the connection to the other side."""
 
     def __init__(self, recorder: Recorder, origin: str) -> None:
@@ -47,10 +47,10 @@ class Socket:
     def _take(self, *, framed: bool) -> None:
         """Take the call when it is complete, whether or not anybody reads its answer."""
         request = request_of(bytes(self._sent))
-        if request is None or request.framed != framed or request.content is None:
+        if request is None or request.has_known_length != framed or request.content is None:
             return
         self._sent.clear()
-        self._answers.append(written(self._recorder.take(request.call(self._origin))))
+        self._answers.append(encode_answer(self._recorder.take(request.call(self._origin))))
 
     def makefile(self, *_: Any, **__: Any) -> io.BytesIO:
         """The answer."""
@@ -75,16 +75,16 @@ class Socket:
 
     def fileno(self) -> int:
         """For whoever asks whether the other side has closed: it has not."""
-        return quiet()
+        return silent_file()
 
 
 @lru_cache(maxsize=1)
-def quiet() -> int:
+def silent_file() -> int:
     """A file that there is never anything to read from."""
     return os.pipe()[0]
 
 
-def written(answer: Answer) -> bytes:
+def encode_answer(answer: CannedAnswer) -> bytes:
     """An answer as it is sent."""
     try:
         phrase = HTTPStatus(answer.status).phrase
@@ -96,7 +96,7 @@ def written(answer: Answer) -> bytes:
     return "\r\n".join(lines).encode("latin-1") + answer.body
 
 
-class Request(NamedTuple):
+class RecordedRequest(NamedTuple):
     """What was sent of a request, from the end of its head on."""
 
     first: str
@@ -104,7 +104,7 @@ class Request(NamedTuple):
     body: bytes
 
     @property
-    def framed(self) -> bool:
+    def has_known_length(self) -> bool:
         """Whether it is said where it ends; a request that has no body ends with its head."""
         known = {"content-length", "transfer-encoding"} & set(self.headers)
         return bool(known) or self.first.split(" ", 1)[0] not in WITH_BODY
@@ -113,7 +113,7 @@ class Request(NamedTuple):
     def content(self) -> bytes | None:
         """The body; None where the rest of it is still to come."""
         if "transfer-encoding" in self.headers:
-            return unchunked(self.body)
+            return decode_chunks(self.body)
         whole = len(self.body) >= int(self.headers.get("content-length", "0"))
         return self.body if whole else None
 
@@ -122,20 +122,20 @@ class Request(NamedTuple):
         method, target, _ = self.first.split(" ", 2)
         url = target if "://" in target else origin + target
         body = (self.content or b"").decode(errors="replace")
-        return Call("http", method, url, body, kept(self.headers.items()))
+        return Call("http", method, url, body, select_headers(self.headers.items()))
 
 
-def request_of(sent: bytes) -> Request | None:
+def request_of(sent: bytes) -> RecordedRequest | None:
     """A request, read as the other side would; None where its head is still to come."""
     head, end, body = sent.partition(b"\r\n\r\n")
     if not end:
         return None
     first, *lines = head.decode("latin-1").split("\r\n")
     told = (line.split(": ", 1) for line in lines if ": " in line)
-    return Request(first, {name.lower(): value for name, value in told}, body)
+    return RecordedRequest(first, {name.lower(): value for name, value in told}, body)
 
 
-def unchunked(body: bytes) -> bytes | None:
+def decode_chunks(body: bytes) -> bytes | None:
     """A body that was sent in chunks, in one piece; None before the last of them."""
     found, rest = b"", body
     while True:
@@ -156,11 +156,11 @@ def origin_of(connection: Any) -> str:
 
 
 @contextmanager
-def recorded(recorder: Recorder) -> Iterator[None]:
+def record_http_client(recorder: Recorder) -> Iterator[None]:
     """Let every connection of http.client lead to the recorder."""
 
     def connect(self: Any) -> None:
-        self.sock = Socket(recorder, origin_of(self))
+        self.sock = RecordedSocket(recorder, origin_of(self))
         # urllib3 would complain about a certificate that nobody has looked at.
         self.is_verified, self.proxy_is_verified = True, None
 
@@ -170,5 +170,5 @@ def recorded(recorder: Recorder) -> Iterator[None]:
         owners += [connection.HTTPConnection, connection.HTTPSConnection]
     with ExitStack() as stack:
         for owner in owners:
-            stack.enter_context(replaced(owner, "connect", connect))
+            stack.enter_context(replace_attribute(owner, "connect", connect))
         yield

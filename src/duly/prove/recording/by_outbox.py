@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from duly.outbox.message import message_of
 from duly.outbox.outcome import Answered
-from duly.prove.calls import Call, kept
-from duly.prove.steps.watching import replaced
+from duly.prove.calls import Call, select_headers
+from duly.prove.steps.watching import replace_attribute
 from duly.relay.sender import Sender
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def recorded(recorder: Recorder) -> Iterator[None]:
+def record_outbox(recorder: Recorder) -> Iterator[None]:
     """Record what the relay sends, by HTTP or through a transport of the user's."""
 
     async def send(_: Any, leased: LeasedMessage, *__: float) -> None:
         message = message_of(leased)
         body = (message.body or b"").decode(errors="replace")
-        headers = kept(message.headers.items())
+        headers = select_headers(message.headers.items())
         answer = recorder.take(
             Call("message", message.method, message.url, body, headers, message.id)
         )
@@ -35,5 +35,5 @@ def recorded(recorder: Recorder) -> Iterator[None]:
     def prepare(_: Any) -> None:
         """There is nothing to load."""
 
-    with replaced(Sender, "send", send), replaced(Sender, "prepare", prepare):
+    with replace_attribute(Sender, "send", send), replace_attribute(Sender, "prepare", prepare):
         yield

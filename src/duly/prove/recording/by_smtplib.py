@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from duly.prove.calls import Call
-from duly.prove.steps.watching import replaced
+from duly.prove.steps.watching import replace_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ GREETING = b"220 recorded by duly prove\r\n"
 EXTENSIONS = b"250-recorded\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 AUTH PLAIN LOGIN\r\n"
 
 
-class Server:
+class RecordedSmtpServer:
     """Answers as a mail server would, and takes every mail for delivered."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -87,7 +87,7 @@ class Server:
 class Replies(io.RawIOBase):
     """A file of the replies."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RecordedSmtpServer) -> None:
         super().__init__()
         self._server = server
 
@@ -97,17 +97,17 @@ class Replies(io.RawIOBase):
 
 
 @contextmanager
-def recorded(recorder: Recorder) -> Iterator[None]:
+def record_smtplib(recorder: Recorder) -> Iterator[None]:
     """Let every client of smtplib talk to the recorder."""
 
-    def socket(*_: Any) -> Server:
-        return Server(recorder)
+    def socket(*_: Any) -> RecordedSmtpServer:
+        return RecordedSmtpServer(recorder)
 
     def starttls(*_: Any, **__: Any) -> tuple[int, bytes]:
         return 220, b"as good as encrypted: it never leaves the process"
 
     with ExitStack() as stack:
         for owner in (smtplib.SMTP, smtplib.SMTP_SSL):
-            stack.enter_context(replaced(owner, "_get_socket", socket))
-        stack.enter_context(replaced(smtplib.SMTP, "starttls", starttls))
+            stack.enter_context(replace_attribute(owner, "_get_socket", socket))
+        stack.enter_context(replace_attribute(smtplib.SMTP, "starttls", starttls))
         yield

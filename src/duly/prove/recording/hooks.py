@@ -14,30 +14,30 @@ from duly.core.errors import Misuse
 from duly.prove.recording.programs import refuse_program
 
 if TYPE_CHECKING:
-    from duly.prove.recording.net import Net
+    from duly.prove.recording.net import NetworkGuard
 
 STARTING = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"})
 SENDING = frozenset({"socket.sendto", "socket.sendmsg"})
 
 
-class Hook:
+class AuditHook:
     """Refuses what goes past the watch and the recorder, once the net is closed.
 
     A hook cannot be taken away: it is added in a process of the proof, and goes with it.
     """
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: NetworkGuard) -> None:
         self._net = net
 
     def add(self) -> None:
         """Begin to listen."""
-        sys.addaudithook(self._hear)
+        sys.addaudithook(self._on_event)
 
-    def _hear(self, event: str, values: tuple[Any, ...]) -> None:
+    def _on_event(self, event: str, values: tuple[Any, ...]) -> None:
         if not self._net.is_closed:
             return
         if event == "sqlite3.connect/handle":
-            with self._net.refusals.kept():
+            with self._net.refusals.record_refusals():
                 refuse_unwatched(values[0])
         elif event in STARTING:
             refuse_program(self._net, values[0])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from duly.prove.recording.refusals import Refusals
-from duly.prove.steps.watching import replaced
+from duly.prove.steps.watching import replace_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ class NotRecorded(OSError):
     """A call by means that are not recorded."""
 
 
-def refused(where: str) -> NotRecorded:
+def refusal_error(where: str) -> NotRecorded:
     """The error of such a call."""
     return NotRecorded(
         f"this process may not connect to {where} while it is being proved: only calls by httpx, "
@@ -33,7 +33,7 @@ def refused(where: str) -> NotRecorded:
     )
 
 
-class Net:
+class NetworkGuard:
     """Lets nobody out, once it is closed, but to what was named.
 
     An address has a host and a port; a program, and a socket that is a file, has the port 0.
@@ -66,7 +66,7 @@ class Net:
         if family.name == "AF_UNIX":
             self._check_file(path_of(address))
         elif isinstance(address, tuple) and not self.allows(str(address[0]), int(address[1])):
-            self.refuse(refused(f"{address[0]}:{address[1]}"))
+            self.refuse(refusal_error(f"{address[0]}:{address[1]}"))
 
     def _check_file(self, path: str) -> None:
         """Refuse a socket that is a file."""
@@ -76,7 +76,7 @@ class Net:
         named |= {path_of(f"{host}/{POSTGRES}{port}") for host, port in allowed if host[:1] == "/"}
         here = {f"{POSTGRES}{port}" for host, port in allowed if host in LOOPBACK}
         if path not in named and Path(path).name not in here:
-            self.refuse(refused(path))
+            self.refuse(refusal_error(path))
 
     def refuse(self, problem: NotRecorded) -> NoReturn:
         """Raise it, and let it be known even if it is caught."""
@@ -87,34 +87,34 @@ class Net:
         """Look up a name; where it leads to is allowed if the name is."""
         name = host.decode() if isinstance(host, bytes) else host
         allowed = self.allows(name, port)
-        if not allowed and not numeric(name):
-            self.refuse(refused(f"{name}:{port}"))
+        if not allowed and not is_numeric(name):
+            self.refuse(refusal_error(f"{name}:{port}"))
         found = look()
         if allowed and self._allowed is not None:
             self._allowed.update((str(one[4][0]), int(one[4][1])) for one in found)
         return found
 
     @contextmanager
-    def laid(self) -> Iterator[None]:
+    def install(self) -> Iterator[None]:
         """Be in the way of every connection inside the block."""
         connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
         look_up = socket.getaddrinfo
 
-        def checked(this: socket.socket, address: Any) -> None:
+        def connect_checked(this: socket.socket, address: Any) -> None:
             self.check(this.family, address)
             connect(this, address)
 
-        def checked_ex(this: socket.socket, address: Any) -> int:
+        def connect_ex_checked(this: socket.socket, address: Any) -> int:
             self.check(this.family, address)
             return connect_ex(this, address)
 
-        def looked_up(host: Any, port: Any, *rest: Any, **options: Any) -> Any:
+        def getaddrinfo_checked(host: Any, port: Any, *rest: Any, **options: Any) -> Any:
             return self.look_up(host, port, lambda: look_up(host, port, *rest, **options))
 
         with (
-            replaced(socket.socket, "connect", checked),
-            replaced(socket.socket, "connect_ex", checked_ex),
-            replaced(socket, "getaddrinfo", looked_up),
+            replace_attribute(socket.socket, "connect", connect_checked),
+            replace_attribute(socket.socket, "connect_ex", connect_ex_checked),
+            replace_attribute(socket, "getaddrinfo", getaddrinfo_checked),
         ):
             yield
 
@@ -125,7 +125,7 @@ def path_of(address: str | bytes) -> str:
     return f"@{text[1:]}" if text[:1] in ("\0", "@") else str(Path(text).resolve())
 
 
-def numeric(host: object) -> bool:
+def is_numeric(host: object) -> bool:
     """Whether looking up this name asks nobody; what it leads to is looked at when connecting."""
     if host is None or host == "localhost":
         return True

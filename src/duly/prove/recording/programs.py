@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duly.prove.recording.net import NotRecorded
-from duly.prove.steps.watching import replaced
+from duly.prove.steps.watching import replace_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.prove.recording.net import Net
+    from duly.prove.recording.net import NetworkGuard
 
 
-def refuse_program(net: Net, command: Any) -> None:
+def refuse_program(net: NetworkGuard, command: Any) -> None:
     """Refuse to start a program that was not named; what is given may be a line for a shell."""
     words = os.fsdecode(command).split()
     name = Path(words[0] if words else "").name
@@ -36,15 +36,15 @@ def refuse_program(net: Net, command: Any) -> None:
 
 
 @contextmanager
-def guarded(net: Net) -> Iterator[None]:
+def guard_programs(net: NetworkGuard) -> Iterator[None]:
     """Be in the way of the programs that Python does not tell of, inside the block."""
     # Imported here because only systems that can fork have it.
     inner = import_module("_posixsubprocess")
     start = inner.fork_exec
 
-    def started(arguments: Any, executables: Any, *rest: Any) -> int:
+    def fork_exec_checked(arguments: Any, executables: Any, *rest: Any) -> int:
         refuse_program(net, executables[0])
         return int(start(arguments, executables, *rest))
 
-    with replaced(inner, "fork_exec", started):
+    with replace_attribute(inner, "fork_exec", fork_exec_checked):
         yield

@@ -38,7 +38,7 @@ class Refusals:
             os.close(file)
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def record_refusals(self) -> Iterator[None]:
         """Write down what is refused inside the block."""
         try:
             yield

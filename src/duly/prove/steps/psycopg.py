@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from duly.prove.steps.watching import replaced
+from duly.prove.steps.watching import replace_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ENDS = {"_commit_gen": "COMMIT", "_rollback_gen": "ROLLBACK"}
 
 
-class Said(NamedTuple):
+class Exchange(NamedTuple):
     """What an exchange is about."""
 
     text: str
@@ -31,7 +31,7 @@ class Said(NamedTuple):
 
 
 # A COPY to the server has its statement when it begins, and its effect when it ends.
-COPIES: WeakKeyDictionary[Any, Said] = WeakKeyDictionary()
+COPIES: WeakKeyDictionary[Any, Exchange] = WeakKeyDictionary()
 READS = re.compile(r".*\bTO\s+STDOUT\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -40,73 +40,73 @@ def watch_psycopg(steps: Steps) -> Iterator[None]:
     """Tell of the statements of every connection, those that are open already included."""
     wait, await_ = psycopg.Connection.wait, psycopg.AsyncConnection.wait
 
-    def waited(self: Any, gen: Any, *positional: Any, **options: Any) -> Any:
-        said = spoken(gen, self)
+    def wait_watched(self: Any, gen: Any, *positional: Any, **options: Any) -> Any:
+        said = exchange_of(gen, self)
         if said is None:
             return wait(self, gen, *positional, **options)
         with steps.step(*said, self):
             return wait(self, gen, *positional, **options)
 
-    async def awaited(self: Any, gen: Any, *positional: Any, **options: Any) -> Any:
-        said = spoken(gen, self)
+    async def wait_watched_async(self: Any, gen: Any, *positional: Any, **options: Any) -> Any:
+        said = exchange_of(gen, self)
         if said is None:
             return await await_(self, gen, *positional, **options)
         with steps.step(*said, self):
             return await await_(self, gen, *positional, **options)
 
     with (
-        replaced(psycopg.Connection, "wait", waited),
-        replaced(psycopg.AsyncConnection, "wait", awaited),
+        replace_attribute(psycopg.Connection, "wait", wait_watched),
+        replace_attribute(psycopg.AsyncConnection, "wait", wait_watched_async),
     ):
         yield
 
 
-def spoken(gen: Any, connection: Any) -> Said | None:
+def exchange_of(gen: Any, connection: Any) -> Exchange | None:
     """What the server is told; None where it is not a statement."""
     frame = getattr(gen, "gi_frame", None)
     found = {} if frame is None else frame.f_locals
     if "steps" in found and hasattr(found["steps"], "gi_frame"):
-        return spoken(found["steps"], connection)  # duly's own connections add a deadline
+        return exchange_of(found["steps"], connection)  # duly's own connections add a deadline
     if "query" in found:
         params = found.get("params", found.get("params_seq"))
-        return Said(written(found["query"], connection), params)
+        return Exchange(query_text(found["query"], connection), params)
     name = getattr(gen, "__name__", "")
-    return copied(name, found, connection) or framed(name, found, connection)
+    return copy_exchange(name, found, connection) or transaction_exchange(name, found, connection)
 
 
-def copied(name: str, found: dict[str, Any], connection: Any) -> Said | None:
+def copy_exchange(name: str, found: dict[str, Any], connection: Any) -> Exchange | None:
     """A COPY, from the generators by which it begins and ends."""
     if name == "copy_end":
         return COPIES.pop(connection, None)
     if name != "_start_copy_gen":
         return None
-    said = Said(written(found["statement"], connection), found["params"])
+    said = Exchange(query_text(found["statement"], connection), found["params"])
     if READS.match(said.text):
         return said
     COPIES[connection] = said
     return None
 
 
-def framed(name: str, found: dict[str, Any], connection: Any) -> Said | None:
+def transaction_exchange(name: str, found: dict[str, Any], connection: Any) -> Exchange | None:
     """The frame of a transaction, from the generator that sends it."""
     if name in ENDS:
-        return Said(ENDS[name], None)
+        return Exchange(ENDS[name], None)
     if name == "_enter_gen":
         inside = connection.pgconn.transaction_status != TransactionStatus.IDLE
-        return Said("SAVEPOINT" if inside else "BEGIN", None)
+        return Exchange("SAVEPOINT" if inside else "BEGIN", None)
     if name == "_exit_gen":
-        return Said(ended(**found), None)
+        return Exchange(block_end_statement(**found), None)
     return None
 
 
-def written(query: Any, connection: Any) -> str:
+def query_text(query: Any, connection: Any) -> str:
     """A statement as it is sent."""
     if isinstance(query, bytes):
         return query.decode()
     return query if isinstance(query, str) else str(query.as_string(connection))
 
 
-def ended(self: Any, exc_type: Any = None, **_: Any) -> str:
+def block_end_statement(self: Any, exc_type: Any = None, **_: Any) -> str:
     """How a block of ``transaction()`` ends, from the arguments of its ending."""
     failed = exc_type is not None or self.force_rollback
     if self.savepoint_name:

@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from duly.prove.steps.blobs import WatchedBlob
 from duly.prove.steps.scripts import as_a_script, statements_of
-from duly.prove.steps.unfinished import ending_connection, ending_cursor, give_up, look, over
-from duly.prove.steps.watching import replaced
+from duly.prove.steps.unfinished import (
+    ending_connection,
+    ending_cursor,
+    finish_pending_rows,
+    tell_finished,
+    tell_when_over,
+)
+from duly.prove.steps.watching import replace_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +36,7 @@ def watch_sqlite(steps: Steps) -> Iterator[None]:
     """Open every connection inside the block as one that is watched."""
     connect = sqlite3.connect
 
-    def connected(*arguments: Any, **options: Any) -> Any:
+    def connect_watched(*arguments: Any, **options: Any) -> Any:
         base = options.pop("factory", sqlite3.Connection)
         connection = connect(*arguments, factory=watched_connection(base), **options)
         connection.steps = steps
@@ -39,7 +45,7 @@ def watch_sqlite(steps: Steps) -> Iterator[None]:
     with ExitStack() as stack:
         # Two names of one function; each library uses one of them.
         for module in (sqlite3, sqlite3.dbapi2):
-            stack.enter_context(replaced(module, "connect", connected))
+            stack.enter_context(replace_attribute(module, "connect", connect_watched))
         yield
 
 
@@ -48,7 +54,7 @@ class Backups:
 
     def backup(self, target: Any, **options: Any) -> None:
         """Copy this database over another."""
-        with stepped(target, ("BACKUP",)):
+        with watch_step(target, ("BACKUP",)):
             super().backup(target, **options)  # type: ignore[misc]  # of the connection's class
 
 
@@ -64,12 +70,12 @@ def watched_connection(base: Any) -> Any:
             return super().cursor(watched_cursor(made))
 
         def execute(self, *arguments: Any) -> Any:
-            with stepped(self, arguments):
-                return ran(self, base, "execute", arguments)
+            with watch_step(self, arguments):
+                return run_short_form(self, base, "execute", arguments)
 
         def executemany(self, *arguments: Any) -> Any:
-            with stepped(self, arguments):
-                return ran(self, base, "executemany", arguments)
+            with watch_step(self, arguments):
+                return run_short_form(self, base, "executemany", arguments)
 
         def executescript(self, *arguments: Any) -> Any:
             return self.cursor().executescript(*arguments)
@@ -88,25 +94,25 @@ def watched_endings(base: Any) -> Any:
         steps: Steps | None = None  # not yet known while it is being opened
 
         def __setattr__(self, name: str, value: Any) -> None:
-            with ending(self, "COMMIT") if (name, value) in COMMITTING else nullcontext():
+            with watch_end(self, "COMMIT") if (name, value) in COMMITTING else nullcontext():
                 super().__setattr__(name, value)
 
         def commit(self) -> None:
-            with ending(self, "COMMIT"):
+            with watch_end(self, "COMMIT"):
                 super().commit()
 
         def rollback(self) -> None:
-            with ending(self, "ROLLBACK"):
+            with watch_end(self, "ROLLBACK"):
                 super().rollback()
 
         def __exit__(self, kind: Any, *rest: Any) -> Any:
-            with ending(self, "COMMIT" if kind is None else "ROLLBACK"):
+            with watch_end(self, "COMMIT" if kind is None else "ROLLBACK"):
                 return super().__exit__(kind, *rest)
 
     return Watched
 
 
-def ran(connection: Any, base: Any, name: str, arguments: tuple[Any, ...]) -> Any:
+def run_short_form(connection: Any, base: Any, name: str, arguments: tuple[Any, ...]) -> Any:
     """The cursor that a short form gives; what the driver's own makes could not be watched."""
     if getattr(base, name) is getattr(sqlite3.Connection, name):
         return getattr(connection.cursor(sqlite3.Cursor), name)(*arguments)
@@ -119,13 +125,13 @@ def watched_cursor(base: Any) -> Any:
 
     class Watched(ending_cursor(base)):  # type: ignore[misc]  # whatever was asked for
         def execute(self, *arguments: Any) -> Any:
-            give_up(self.connection, super().execute)
-            with stepped(self.connection, arguments):
+            finish_pending_rows(self.connection, super().execute)
+            with watch_step(self.connection, arguments):
                 return super().execute(*arguments)
 
         def executemany(self, *arguments: Any) -> Any:
-            give_up(self.connection, super().execute)
-            with stepped(self.connection, arguments):
+            finish_pending_rows(self.connection, super().execute)
+            with watch_step(self.connection, arguments):
                 return super().executemany(*arguments)
 
         def executescript(self, *arguments: Any) -> Any:
@@ -134,14 +140,14 @@ def watched_cursor(base: Any) -> Any:
                 return super().executescript(*arguments)
             with as_a_script(connection):
                 for text in statements_of(script):
-                    with stepped(connection, (text,)):
-                        exhausted(base(connection), text)
+                    with watch_step(connection, (text,)):
+                        run_to_end(base(connection), text)
             return self
 
     return Watched
 
 
-def exhausted(cursor: Any, text: str) -> None:
+def run_to_end(cursor: Any, text: str) -> None:
     """Run a statement to its end; a script looks at none of its rows."""
     cursor.row_factory = None
     cursor.execute(text)
@@ -149,19 +155,21 @@ def exhausted(cursor: Any, text: str) -> None:
 
 
 @contextmanager
-def stepped(connection: Any, arguments: tuple[Any, ...]) -> Iterator[None]:
+def watch_step(connection: Any, arguments: tuple[Any, ...]) -> Iterator[None]:
     """Around one call with a statement."""
     if getattr(connection, "steps", None) is None:  # a target may have been opened before
         yield
         return
-    look(connection)
+    tell_finished(connection)
     text, *values = arguments
-    with connection.steps.step(str(text).strip(), values[0] if values else (), connection, over):
+    with connection.steps.step(
+        str(text).strip(), values[0] if values else (), connection, tell_when_over
+    ):
         yield
 
 
 @contextmanager
-def ending(connection: Any, text: str) -> Iterator[None]:
+def watch_end(connection: Any, text: str) -> Iterator[None]:
     """Around the end of a transaction; without one the call does nothing."""
     if connection.steps is None or not connection.in_transaction:
         yield

@@ -29,18 +29,18 @@ READS = re.compile(
 NOTHING = "SELECT 1 WHERE 0"
 
 
-def over(connection: Any, text: str, tell: Callable[[], None]) -> None:
+def tell_when_over(connection: Any, text: str, tell: Callable[[], None]) -> None:
     """Tell that a statement has been carried out: now, or as soon as it is committed."""
     if connection.unfinished or RETURNING.search(text) is not None:
         connection.unfinished.append(tell)
-        look(connection)
+        tell_finished(connection)
     elif READS.match(text) is not None and is_reading(connection):
         connection.unread.append(tell)
     else:
         tell()
 
 
-def look(connection: Any) -> None:
+def tell_finished(connection: Any) -> None:
     """Tell of what was not yet over at the last look, and is now."""
     if connection.unread and not is_reading(connection):
         told, connection.unread = connection.unread, []
@@ -52,11 +52,11 @@ def look(connection: Any) -> None:
             tell()
 
 
-def give_up(connection: Any, execute: Callable[[str], Any]) -> None:
+def finish_pending_rows(connection: Any, execute: Callable[[str], Any]) -> None:
     """End what a cursor has not fetched: its next statement would, in a moment that nobody sees."""
     if has_rows(connection):
         execute(NOTHING)
-        look(connection)
+        tell_finished(connection)
 
 
 def has_rows(connection: Any) -> bool:
@@ -121,7 +121,7 @@ def ending_connection(base: Any) -> Any:
             # SQLite would keep the lock for as long as there is a cursor with rows left.
             for cursor in list(self._cursors) if has_rows(self) else ():
                 cursor.close()
-            look(self)
+            tell_finished(self)
             super().close()
 
     return Ending
@@ -132,23 +132,23 @@ def ending_cursor(base: Any) -> Any:
 
     class Ending(base):  # type: ignore[misc]  # whatever was asked for
         def fetchone(self) -> Any:
-            with looking(self):
+            with tell_finished_after(self):
                 return super().fetchone()
 
         def fetchmany(self, *arguments: Any, **options: Any) -> Any:
-            with looking(self):
+            with tell_finished_after(self):
                 return super().fetchmany(*arguments, **options)
 
         def fetchall(self) -> Any:
-            with looking(self):
+            with tell_finished_after(self):
                 return super().fetchall()
 
         def __next__(self) -> Any:
-            with looking(self):
+            with tell_finished_after(self):
                 return super().__next__()
 
         def close(self) -> None:
-            with looking(self):
+            with tell_finished_after(self):
                 super().close()
 
         def __del__(self) -> None:
@@ -161,9 +161,9 @@ def ending_cursor(base: Any) -> Any:
 
 
 @contextmanager
-def looking(cursor: Any) -> Iterator[None]:
+def tell_finished_after(cursor: Any) -> Iterator[None]:
     """Around what may end the statement of a cursor."""
     try:
         yield
     finally:
-        look(cursor.connection)
+        tell_finished(cursor.connection)

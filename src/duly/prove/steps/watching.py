@@ -92,7 +92,7 @@ def watching(watcher: Watcher) -> Iterator[None]:
 
 
 @contextmanager
-def replaced(owner: Any, name: str, new: Any) -> Iterator[None]:
+def replace_attribute(owner: Any, name: str, new: Any) -> Iterator[None]:
     """Another function under a name, for a while."""
     old = getattr(owner, name)
     setattr(owner, name, new)

@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core.extras import needs
 from duly.receiver import asgi, wsgi
-from duly.receiver.integrations.raw_body import Whole, function_name, note, route_of, site_of, start
+from duly.receiver.integrations.raw_body import (
+    LengthCheckedBody,
+    function_name,
+    log_reply,
+    route_of,
+    router_of,
+    start_timer,
+)
 from duly.receiver.request import body_taken
-from duly.receiver.responses import Refused
+from duly.receiver.responses import RequestRefused
 
 with needs("django", "Django"):
     from django.db import connections, transaction
@@ -38,20 +45,23 @@ def view(app: Served, name: str) -> View:
 
     It blocks; under ASGI Django runs it on a thread by itself.
     """
-    site, route = site_of(app), route_of(app, name)
+    site, route = router_of(app), route_of(app, name)
 
     def receive(request: HttpRequest, *_: object, **__: object) -> HttpResponse:
-        begun, method = start(), request.method or ""  # a request that was made without a server
+        begun, method = (
+            start_timer(),
+            request.method or "",
+        )  # a request that was made without a server
         if app._begin is not None:
             app._begin.refuse_moved()
         try:
             asked = request_of(request)
-            reply = wsgi.received(site, route, environ_of(request, asked, route), asked)
+            reply = wsgi.receive_delivery(site, route, environ_of(request, asked, route), asked)
         except UnreadablePostError:
             return HttpResponse(status=400)  # to nobody: the client has hung up
-        except Refused as problem:
+        except RequestRefused as problem:
             reply = problem.reply
-        note(method, request.path, reply, begun)
+        log_reply(method, request.path, reply, begun)
         return response_of(reply, method)
 
     receive.__name__ = function_name(route)
@@ -63,7 +73,7 @@ def view(app: Served, name: str) -> View:
 
 def urls(app: Served) -> list[URLPattern]:
     """The patterns of every source that there is, each with and without a slash at its end."""
-    names = [path[1:] for path in site_of(app).routes]
+    names = [path[1:] for path in router_of(app).routes]
     return [
         re_path(rf"^{re.escape(name)}/?$", view(app, name), name=f"duly-{name}") for name in names
     ]
@@ -81,7 +91,7 @@ def environ_of(request: HttpRequest, asked: Request, route: Route) -> dict[str, 
     # Django has no public word for "somebody has read from it"; `body` would read all there is.
     if getattr(request, "_read_started", False):
         try:
-            return {**environ, "wsgi.input": Whole(BytesIO(request.body), asked, route)}
+            return {**environ, "wsgi.input": LengthCheckedBody(BytesIO(request.body), asked, route)}
         except RawPostDataException:
             raise body_taken(route.name) from None
     if asked.declared is None and "wsgi.input" in request.META:
@@ -89,7 +99,7 @@ def environ_of(request: HttpRequest, asked: Request, route: Route) -> dict[str, 
         terminated = request.META.get("wsgi.input_terminated", False)
         source = request.META["wsgi.input"]
         return {**environ, "wsgi.input": source, "wsgi.input_terminated": terminated}
-    return {**environ, "wsgi.input": Whole(request, asked, route)}
+    return {**environ, "wsgi.input": LengthCheckedBody(request, asked, route)}
 
 
 def response_of(reply: Reply, method: str) -> HttpResponse:

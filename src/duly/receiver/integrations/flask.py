@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from duly.receiver import wsgi
 from duly.receiver.integrations.raw_body import (
     METHODS,
-    Whole,
-    framework,
+    LengthCheckedBody,
     function_name,
-    note,
+    log_reply,
+    require_framework,
     route_of,
-    site_of,
-    start,
+    router_of,
+    start_timer,
 )
-from duly.receiver.responses import Refused
+from duly.receiver.responses import RequestRefused
 
-with framework("Flask"):
+with require_framework("Flask"):
     from flask import Blueprint, Response, request
 
 if TYPE_CHECKING:
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 def view(app: Served, name: str) -> Callable[..., Response]:
     """The view of one source."""
-    site, route = site_of(app), route_of(app, name)
+    site, route = router_of(app), route_of(app, name)
 
     def receive(**_: object) -> Response:
-        begun = start()
+        begun = start_timer()
         try:
             asked = wsgi.request_of(request.environ)
-            reply = wsgi.received(site, route, environ_of(asked, route), asked)
-        except Refused as problem:
+            reply = wsgi.receive_delivery(site, route, environ_of(asked, route), asked)
+        except RequestRefused as problem:
             reply = problem.reply
-        note(request.method, request.path, reply, begun)
+        log_reply(request.method, request.path, reply, begun)
         return response_of(reply, request.method)
 
     receive.__name__ = function_name(route)
@@ -54,7 +54,7 @@ def view(app: Served, name: str) -> Callable[..., Response]:
 def blueprint(app: Served, name: str = "duly") -> Blueprint:
     """Every source that there is at ``/name``, each with and without a slash at its end."""
     made = Blueprint(name, __name__)
-    for number, path in enumerate(site_of(app).routes):
+    for number, path in enumerate(router_of(app).routes):
         made.add_url_rule(
             path,
             f"source-{number}",
@@ -73,7 +73,7 @@ def environ_of(asked: Request, route: Route) -> dict[str, object]:
     stream = request.stream if kept is None else BytesIO(kept)
     return {
         "REQUEST_METHOD": asked.method,
-        "wsgi.input": Whole(stream, asked, route),
+        "wsgi.input": LengthCheckedBody(stream, asked, route),
         "wsgi.input_terminated": kept is not None
         or request.environ.get("wsgi.input_terminated", False),
     }

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from duly.core.errors import Misuse
 from duly.core.validation import kind
-from duly.receiver.asgi import access, log
+from duly.receiver.asgi import access, log_request
 from duly.receiver.request import refusal_of_lost_body
-from duly.receiver.router import Site
+from duly.receiver.router import Router
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,14 +38,14 @@ class Orm(Protocol):
 class Served(Protocol):
     """A `duly.Duly`."""
 
-    site: Site
+    site: Router
 
     @property
     def _begin(self) -> Orm | None:
         """Its ``begin=``; None where duly opens its own transactions."""
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """Something that bytes are read from."""
 
     def read(self, size: int, /) -> bytes:
@@ -53,7 +53,7 @@ class Stream(Protocol):
 
 
 @contextmanager
-def framework(name: str) -> Iterator[None]:
+def require_framework(name: str) -> Iterator[None]:
     """Turn a failed import into the command that installs the framework."""
     try:
         yield
@@ -61,17 +61,17 @@ def framework(name: str) -> Iterator[None]:
         raise Misuse(f"{name} must be installed for this: pip install {name.lower()}") from problem
 
 
-def site_of(app: object) -> Site:
+def router_of(app: object) -> Router:
     """What an application serves."""
     site = getattr(app, "site", None)
-    if not isinstance(site, Site):
+    if not isinstance(site, Router):
         raise Misuse(f"an adapter takes the app first, a duly.Duly, not {kind(app)}")
     return site
 
 
 def route_of(app: object, name: object) -> Route:
     """A source by its name."""
-    routes = site_of(app).routes
+    routes = router_of(app).routes
     route = routes.get(f"/{name}") if isinstance(name, str) else None
     if route is None:
         known = ", ".join(path[1:] for path in routes) or "none yet"
@@ -86,13 +86,13 @@ def function_name(route: Route) -> str:
     return f"receive_{route.name}".replace(".", "_").replace("-", "_")
 
 
-class Whole:
+class LengthCheckedBody:
     """A body that must come as long as it was said to be: servers see to that, so nobody else did.
 
     The end is looked at, not the stream's own state, which every server keeps in its own way.
     """
 
-    def __init__(self, stream: Stream, asked: Request, route: Route) -> None:
+    def __init__(self, stream: ByteStream, asked: Request, route: Route) -> None:
         self._stream = stream
         self._left = asked.declared
         self._asked = asked
@@ -108,12 +108,12 @@ class Whole:
         return chunk
 
 
-def note(method: str, path: str, reply: Reply, begun: float) -> None:
+def log_reply(method: str, path: str, reply: Reply, begun: float) -> None:
     """Log an answer as the server would have done."""
     if access.isEnabledFor(logging.INFO):
-        log(method, path, reply, begun)
+        log_request(method, path, reply, begun)
 
 
-def start() -> float:
+def start_timer() -> float:
     """The moment from which an answer is timed."""
     return time.perf_counter()

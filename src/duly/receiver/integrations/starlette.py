@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.receiver.asgi import Gone, received
+from duly.receiver.asgi import RequestAborted, receive_delivery
 from duly.receiver.integrations.raw_body import (
-    framework,
     function_name,
-    note,
+    log_reply,
+    require_framework,
     route_of,
-    site_of,
-    start,
+    router_of,
+    start_timer,
 )
 from duly.receiver.request import body_taken
-from duly.receiver.responses import Refused
+from duly.receiver.responses import RequestRefused
 
-with framework("Starlette"):
+with require_framework("Starlette"):
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import Response
 
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 def endpoint(app: Served, name: str) -> Callable[[Request], Coroutine[Any, Any, Response]]:
     """Receive one source's deliveries; a handler of yours may await and return its answer, too."""
-    site, route = site_of(app), route_of(app, name)
+    site, route = router_of(app), route_of(app, name)
 
     async def receive(request: Request) -> Response:
-        begun = start()
+        begun = start_timer()
         try:
-            reply = await received(site, route, request.scope, Body(request, route).receive)
-        except Gone:
+            reply = await receive_delivery(site, route, request.scope, Body(request, route).receive)
+        except RequestAborted:
             return Response(status_code=400)  # to nobody: the client has hung up
-        except Refused as problem:
+        except RequestRefused as problem:
             reply = problem.reply
-        note(request.method, request.url.path, reply, begun)
+        log_reply(request.method, request.url.path, reply, begun)
         return response_of(reply, request.method)
 
     receive.__name__ = function_name(route)

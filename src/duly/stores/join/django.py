@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import connections, transaction
 
 from duly.core.errors import NotJoinable
-from duly.core.session import ended
+from duly.core.session import ended_transaction_error
 from duly.stores.join.drivers import driver_session, find_driver
 from duly.stores.join.hints import DATABASE, PSYCOPG2
 from duly.stores.join.lazy_session import LazySession
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
 
 
-def blocking_session(target: Any, names: Names, clock: Clock | None) -> Session:
+def sync_session(target: Any, names: Names, clock: Clock | None) -> Session:
     """A session in the open ``atomic`` block of a Django connection."""
     # django.db.connection is a proxy: its alias leads to what it stands for in this thread.
     current = connections[target.alias]
@@ -41,7 +41,7 @@ def blocking_session(target: Any, names: Names, clock: Clock | None) -> Session:
         driver = find_driver(current.connection)
         if driver is None:
             raise NotJoinable(f"this Django connection cannot be joined: {PSYCOPG2}")
-        owner, wire = DjangoOwner(current), driver.wire(current.connection)
+        owner, wire = DjangoOwner(current), driver.adapter(current.connection)
         return driver_session(driver, wire, names, clock, owner), owner
 
     return LazySession(find, names, dialect)
@@ -59,7 +59,7 @@ class DjangoOwner:
     def refuse_ended(self) -> None:
         """Refuse to go on outside ``atomic``; inside, Django itself forbids commit()."""
         if not self._connection.in_atomic_block:
-            raise ended()
+            raise ended_transaction_error()
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
@@ -68,7 +68,7 @@ class DjangoOwner:
             yield
             if self._connection.needs_rollback:
                 # Django would roll back without a word, and the caller would acknowledge.
-                raise ended()
+                raise ended_transaction_error()
 
 
 def refuse_unsound(connection: Any) -> None:

@@ -21,61 +21,61 @@ if TYPE_CHECKING:
     from duly.core.session import Dialect, Owner, Session
     from duly.stores.sql.placeholders import Style
 
-Colour = Literal["sync", "async"]
+Mode = Literal["sync", "async"]
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
     """One driver: its colour, its database, how it spells parameters, and the wire to it."""
 
-    colour: Colour
+    mode: Mode
     dialect: Dialect
     style: Style
-    wire: Callable[[Any], Any]
+    adapter: Callable[[Any], Any]
 
 
-def sqlite3_wire(connection: Any) -> Any:
+def sqlite3_adapter(connection: Any) -> Any:
     """A ``sqlite3.Connection``."""
-    from duly.stores.sqlite.adapters import BlockingWire
+    from duly.stores.sqlite.adapters import Sqlite3Adapter
 
-    return BlockingWire(connection)
+    return Sqlite3Adapter(connection)
 
 
-def aiosqlite_wire(connection: Any) -> Any:
+def aiosqlite_adapter(connection: Any) -> Any:
     """An ``aiosqlite.Connection``."""
-    from duly.stores.sqlite.adapters import AiosqliteWire
+    from duly.stores.sqlite.adapters import AiosqliteAdapter
 
-    return AiosqliteWire(connection)
+    return AiosqliteAdapter(connection)
 
 
-def psycopg_wire(connection: Any) -> Any:
+def psycopg_adapter(connection: Any) -> Any:
     """A ``psycopg.Connection``."""
-    from duly.stores.postgres.psycopg_adapters import BlockingWire
+    from duly.stores.postgres.psycopg_adapters import PsycopgAdapter
 
-    return BlockingWire(connection)
+    return PsycopgAdapter(connection)
 
 
-def psycopg_async_wire(connection: Any) -> Any:
+def psycopg_async_adapter(connection: Any) -> Any:
     """A ``psycopg.AsyncConnection``."""
-    from duly.stores.postgres.psycopg_adapters import AwaitedWire
+    from duly.stores.postgres.psycopg_adapters import PsycopgAsyncAdapter
 
-    return AwaitedWire(connection)
+    return PsycopgAsyncAdapter(connection)
 
 
-def asyncpg_wire(connection: Any) -> Any:
+def asyncpg_adapter(connection: Any) -> Any:
     """An ``asyncpg.Connection``, or the proxy that its pool hands out."""
-    from duly.stores.postgres.asyncpg_adapter import AsyncpgWire
+    from duly.stores.postgres.asyncpg_adapter import AsyncpgAdapter
 
-    return AsyncpgWire(connection)
+    return AsyncpgAdapter(connection)
 
 
 DRIVERS: dict[str, Driver] = {
-    "sqlite3.Connection": Driver("sync", "sqlite", "named", sqlite3_wire),
-    "aiosqlite.Connection": Driver("async", "sqlite", "named", aiosqlite_wire),
-    "psycopg.Connection": Driver("sync", "postgres", "pyformat", psycopg_wire),
-    "psycopg.AsyncConnection": Driver("async", "postgres", "pyformat", psycopg_async_wire),
-    "asyncpg.Connection": Driver("async", "postgres", "dollar", asyncpg_wire),
-    "asyncpg.PoolConnectionProxy": Driver("async", "postgres", "dollar", asyncpg_wire),
+    "sqlite3.Connection": Driver("sync", "sqlite", "named", sqlite3_adapter),
+    "aiosqlite.Connection": Driver("async", "sqlite", "named", aiosqlite_adapter),
+    "psycopg.Connection": Driver("sync", "postgres", "pyformat", psycopg_adapter),
+    "psycopg.AsyncConnection": Driver("async", "postgres", "pyformat", psycopg_async_adapter),
+    "asyncpg.Connection": Driver("async", "postgres", "dollar", asyncpg_adapter),
+    "asyncpg.PoolConnectionProxy": Driver("async", "postgres", "dollar", asyncpg_adapter),
 }
 
 
@@ -100,7 +100,7 @@ def find_driver(connection: object) -> Driver | None:
 
 
 def driver_session(
-    driver: Driver, wire: Any, names: Names, clock: Clock | None, owner: Owner | None = None
+    driver: Driver, adapter: Any, names: Names, clock: Clock | None, owner: Owner | None = None
 ) -> Session:
     """A session over the wire to a driver's connection."""
     check_names(names, driver.dialect)
@@ -108,10 +108,10 @@ def driver_session(
     if driver.dialect == "sqlite":
         from duly.stores.sqlite.session import SqliteSession
 
-        return SqliteSession(wire, spelled, clock, owner)
+        return SqliteSession(adapter, spelled, clock, owner)
     from duly.stores.postgres.session import PostgresSession
 
-    return PostgresSession(wire, spelled, clock, owner=owner)
+    return PostgresSession(adapter, spelled, clock, owner=owner)
 
 
 def check_names(names: Names, dialect: Dialect) -> None:

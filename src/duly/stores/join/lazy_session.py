@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from duly.core.session import Dialect, Row, Rows, Value
 
 
-class Keeper(Protocol):
+class JoinedOwner(Protocol):
     """An owner that knows whether its transaction is still the one that was joined."""
 
     def refuse_ended(self) -> None:
@@ -33,18 +33,18 @@ class Keeper(Protocol):
 
 
 # Finds the session over the driver's connection, and its keeper, or refuses.
-Find = Callable[[], Coroutine[Any, Any, tuple[Session, Keeper]]]
+FindSession = Callable[[], Coroutine[Any, Any, tuple[Session, JoinedOwner]]]
 
 
 class LazySession:
     """Asks for the driver's connection when the transaction is wanted, then stands back."""
 
-    def __init__(self, find: Find, names: Names, dialect: Dialect) -> None:
+    def __init__(self, find: FindSession, names: Names, dialect: Dialect) -> None:
         check_names(names, dialect)
         self._find = find
         self._names = names
         self._dialect: Dialect = dialect
-        self._found: tuple[Session, Keeper] | None = None
+        self._found: tuple[Session, JoinedOwner] | None = None
 
     @property
     def names(self) -> Names:
@@ -79,17 +79,17 @@ class LazySession:
         """Run a statement of the user's."""
         return await self._session.execute(text, values)
 
-    async def plain(self, text: str) -> None:
+    async def execute_raw(self, text: str) -> None:
         """Run one statement of a migration."""
-        await self._session.plain(text)
+        await self._session.execute_raw(text)
 
     def savepoint(self) -> AbstractAsyncContextManager[None]:
         """A savepoint, opened through the framework."""
         return self._session.savepoint()
 
-    def waiting(self, wait: timedelta | None) -> AbstractAsyncContextManager[None]:
+    def limit_lock_waits(self, wait: timedelta | None) -> AbstractAsyncContextManager[None]:
         """Bound lock waits inside."""
-        return self._session.waiting(wait)
+        return self._session.limit_lock_waits(wait)
 
     @property
     def _session(self) -> Session:

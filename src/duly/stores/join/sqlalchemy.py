@@ -11,12 +11,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import NotJoinable
-from duly.core.session import ended
+from duly.core.session import ended_transaction_error
 from duly.stores.join.drivers import Driver, driver_session, find_driver, type_names
 from duly.stores.join.hints import DATABASE
 from duly.stores.join.lazy_session import LazySession
-from duly.stores.join.sqlalchemy_errors import explained, started
-from duly.stores.join.sqlalchemy_run_sync import BridgedWire
+from duly.stores.join.sqlalchemy_errors import (
+    translate_connection_errors,
+    translate_sqlalchemy_errors,
+)
+from duly.stores.join.sqlalchemy_run_sync import RunSyncAdapter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -38,47 +41,47 @@ INSTEAD = {
 }
 
 
-def blocking_session(target: Any, names: Names, clock: Clock | None) -> kernel.Session:
+def sync_session(target: Any, names: Names, clock: Clock | None) -> kernel.Session:
     """A session in the transaction of a ``Connection`` or a ``Session``; under ``run_sync`` too."""
-    owned = target() if is_a(target, "scoped_session") else target
-    is_session = is_a(owned, "Session")
-    with started():
+    owned = target() if is_sqlalchemy(target, "scoped_session") else target
+    is_session = is_sqlalchemy(owned, "Session")
+    with translate_connection_errors():
         dialect = checked_dialect((owned.get_bind() if is_session else owned).dialect)
 
-    async def find() -> tuple[kernel.Session, BlockingOwner]:
-        with started():
+    async def find() -> tuple[kernel.Session, SqlalchemySyncOwner]:
+        with translate_connection_errors():
             connection: Connection = owned.connection() if is_session else owned
             pooled = connection.connection
-        reached = reach(connection.dialect, pooled.driver_connection)
-        if reached.driver.colour == "async":
-            bridged = BridgedWire(reached.wire, pooled.dbapi_connection)
-            bridged.refuse_outside()
-            reached = replace(reached, wire=bridged)
-        owner = BlockingOwner(owned, connection, reached)
-        return driver_session(reached.driver, reached.wire, names, clock, owner), owner
+        reached = find_driver_connection(connection.dialect, pooled.driver_connection)
+        if reached.driver.mode == "async":
+            bridged = RunSyncAdapter(reached.adapter, pooled.dbapi_connection)
+            bridged.refuse_outside_greenlet()
+            reached = replace(reached, adapter=bridged)
+        owner = SqlalchemySyncOwner(owned, connection, reached)
+        return driver_session(reached.driver, reached.adapter, names, clock, owner), owner
 
     return LazySession(find, names, dialect)
 
 
-def awaited_session(target: Any, names: Names, clock: Clock | None) -> kernel.Session:
+def async_session(target: Any, names: Names, clock: Clock | None) -> kernel.Session:
     """A session in the transaction of an ``AsyncConnection`` or an ``AsyncSession``."""
-    owned = target() if is_a(target, "async_scoped_session") else target
-    is_session = is_a(owned, "AsyncSession")
-    with started():
+    owned = target() if is_sqlalchemy(target, "async_scoped_session") else target
+    is_session = is_sqlalchemy(owned, "AsyncSession")
+    with translate_connection_errors():
         dialect = checked_dialect((owned.get_bind() if is_session else owned.sync_engine).dialect)
 
-    async def find() -> tuple[kernel.Session, AwaitedOwner]:
-        with started():
+    async def find() -> tuple[kernel.Session, SqlalchemyAsyncOwner]:
+        with translate_connection_errors():
             connection: AsyncConnection = await owned.connection() if is_session else owned
             pooled = await connection.get_raw_connection()
-        reached = reach(connection.dialect, pooled.driver_connection)
-        owner = AwaitedOwner(owned, connection, reached)
-        return driver_session(reached.driver, reached.wire, names, clock, owner), owner
+        reached = find_driver_connection(connection.dialect, pooled.driver_connection)
+        owner = SqlalchemyAsyncOwner(owned, connection, reached)
+        return driver_session(reached.driver, reached.adapter, names, clock, owner), owner
 
     return LazySession(find, names, dialect)
 
 
-def is_a(target: object, name: str) -> bool:
+def is_sqlalchemy(target: object, name: str) -> bool:
     """Whether the target is of a class of SQLAlchemy's; its ORM may not even be imported."""
     return f"sqlalchemy.{name}" in type_names(target)
 
@@ -95,13 +98,13 @@ def checked_dialect(dialect: Dialect) -> kernel.Dialect:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class DriverConnection:
     """The driver's own connection under SQLAlchemy's."""
 
     name: str
     connection: Any
     driver: Driver
-    wire: Any
+    adapter: Any
 
     def begins_late(self) -> bool:
         """Whether nothing has begun yet: asyncpg's adapter waits for the first statement."""
@@ -111,7 +114,7 @@ class Reached:
         """Refuse a connection on which SQLAlchemy's commit and rollback mean nothing."""
         if self.driver.dialect == "sqlite":
             # With isolation_level=None on purpose, an event has emitted BEGIN by now.
-            commits = not self.wire.in_transaction() and await self.wire.commits_by_itself()
+            commits = not self.adapter.in_transaction() and await self.adapter.commits_by_itself()
         elif self.name == "asyncpg":
             commits = self.begins_late()
         else:
@@ -123,7 +126,7 @@ class Reached:
             )
 
 
-def reach(dialect: Dialect, connection: Any) -> Reached:
+def find_driver_connection(dialect: Dialect, connection: Any) -> DriverConnection:
     """Recognise the driver's connection; a ``creator=`` may have made something else."""
     driver = find_driver(connection)
     if driver is None:
@@ -131,16 +134,16 @@ def reach(dialect: Dialect, connection: Any) -> Reached:
             f"SQLAlchemy's {dialect.name}+{dialect.driver} holds a connection that is not the "
             f"driver's own: {INSTEAD[dialect.name]}"
         )
-    return Reached(dialect.driver, connection, driver, driver.wire(connection))
+    return DriverConnection(dialect.driver, connection, driver, driver.adapter(connection))
 
 
-class AlchemyOwner:
+class SqlalchemyOwner:
     """What both colours know of a transaction: who holds it, and its savepoints of ours."""
 
-    def __init__(self, target: Any, connection: Any, reached: Reached) -> None:
+    def __init__(self, target: Any, connection: Any, reached: DriverConnection) -> None:
         self._target = target
         self._connection = connection
-        self._reached = reached
+        self._driver_connection = reached
         self._savepoints: list[Any] = []
 
     @property
@@ -148,15 +151,15 @@ class AlchemyOwner:
         return self._target is not self._connection
 
     def _must_begin(self) -> bool:
-        return not self._connection.in_transaction() or self._reached.begins_late()
+        return not self._connection.in_transaction() or self._driver_connection.begins_late()
 
     def refuse_ended(self) -> None:
         """Refuse to go on where the code inside a savepoint has ended it."""
         if not all(savepoint.is_active for savepoint in self._savepoints):
-            raise ended()
+            raise ended_transaction_error()
 
     @contextmanager
-    def _inside(self, savepoint: Any) -> Iterator[None]:
+    def _track_savepoint(self, savepoint: Any) -> Iterator[None]:
         """Watch over a savepoint while the caller works in it."""
         self._savepoints.append(savepoint)
         try:
@@ -166,45 +169,45 @@ class AlchemyOwner:
             self._savepoints.pop()
 
 
-class BlockingOwner(AlchemyOwner):
+class SqlalchemySyncOwner(SqlalchemyOwner):
     """Owns the transaction of a ``Connection``, or of a ``Session`` and its connection."""
 
     async def begin(self) -> None:
         """Let SQLAlchemy begin; refuse AUTOCOMMIT."""
         if self._must_begin():
-            with started():
+            with translate_connection_errors():
                 self._connection.exec_driver_sql(PLAIN_STATEMENT).close()
-        await self._reached.refuse_autocommit()
+        await self._driver_connection.refuse_autocommit()
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
         """A savepoint that SQLAlchemy knows of: sessions flush before it and expire with it."""
         with ExitStack() as entered:
-            with explained():
+            with translate_sqlalchemy_errors():
                 savepoint = entered.enter_context(self._target.begin_nested())
                 if self._is_session:
                     self._target.connection()  # only now does a session say SAVEPOINT
-            with self._inside(savepoint):
+            with self._track_savepoint(savepoint):
                 yield
 
 
-class AwaitedOwner(AlchemyOwner):
+class SqlalchemyAsyncOwner(SqlalchemyOwner):
     """Owns the transaction of an ``AsyncConnection``, or of an ``AsyncSession``."""
 
     async def begin(self) -> None:
         """Let SQLAlchemy begin; refuse AUTOCOMMIT."""
         if self._must_begin():
-            with started():
+            with translate_connection_errors():
                 (await self._connection.exec_driver_sql(PLAIN_STATEMENT)).close()
-        await self._reached.refuse_autocommit()
+        await self._driver_connection.refuse_autocommit()
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
         """A savepoint that SQLAlchemy knows of: sessions flush before it and expire with it."""
         async with AsyncExitStack() as entered:
-            with explained():
+            with translate_sqlalchemy_errors():
                 savepoint = await entered.enter_async_context(self._target.begin_nested())
                 if self._is_session:
                     await self._target.connection()  # only now does a session say SAVEPOINT
-            with self._inside(savepoint):
+            with self._track_savepoint(savepoint):
                 yield

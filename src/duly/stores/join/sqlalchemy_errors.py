@@ -41,7 +41,7 @@ REASONS: dict[type[InvalidRequestError], tuple[type[Misuse], str]] = {
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def translate_sqlalchemy_errors() -> Iterator[None]:
     """Turn SQLAlchemy's refusal to begin or nest into an error that says what to do."""
     try:
         yield
@@ -57,10 +57,10 @@ def explained() -> Iterator[None]:
 
 
 @contextmanager
-def started() -> Iterator[None]:
+def translate_connection_errors() -> Iterator[None]:
     """Turn every refusal to hand out a connection into an error that says so."""
     try:
-        with explained():
+        with translate_sqlalchemy_errors():
             yield
     except InvalidRequestError as problem:
         raise NotJoinable(

@@ -8,58 +8,58 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.stores.join.sqlalchemy_errors import explained
+from duly.stores.join.sqlalchemy_errors import translate_sqlalchemy_errors
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 
-class BridgedWire:
+class RunSyncAdapter:
     """Stands before the wire of either database; savepoints are the owner's."""
 
-    def __init__(self, wire: Any, adapter: Any) -> None:
-        self._wire = wire
-        self._adapter = adapter
+    def __init__(self, inner: Any, dbapi_connection: Any) -> None:
+        self._inner = inner
+        self._dbapi_connection = dbapi_connection
 
-    def refuse_outside(self) -> None:
+    def refuse_outside_greenlet(self) -> None:
         """Refuse to be used where no greenlet waits, before SQLAlchemy itself trips over it."""
-        self._waited(nothing())
+        self._await_in_greenlet(do_nothing())
 
     async def fetch(self, statement: Any, values: Any) -> Any:
         """Run one statement and return its rows by column name."""
-        return self._waited(self._wire.fetch(statement, values))
+        return self._await_in_greenlet(self._inner.fetch(statement, values))
 
     async def write(self, statement: Any, each: Any) -> None:
         """Run one statement for many sets of values."""
-        self._waited(self._wire.write(statement, each))
+        self._await_in_greenlet(self._inner.write(statement, each))
 
     async def ask(self, statement: Any, values: Any) -> Any:
         """Run a statement of the user's."""
-        return self._waited(self._wire.ask(statement, values))
+        return self._await_in_greenlet(self._inner.ask(statement, values))
 
     async def plain(self, text: str) -> None:
         """Run one statement without parameters."""
-        self._waited(self._wire.plain(text))
+        self._await_in_greenlet(self._inner.plain(text))
 
     async def begin(self) -> None:
         """Make sure a transaction is open."""
-        self._waited(self._wire.begin())
+        self._await_in_greenlet(self._inner.begin())
 
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
-        return bool(self._wire.in_transaction())
+        return bool(self._inner.in_transaction())
 
     async def commits_by_itself(self) -> bool:
         """Whether a statement outside BEGIN would be committed at once."""
-        return bool(self._waited(self._wire.commits_by_itself()))
+        return bool(self._await_in_greenlet(self._inner.commits_by_itself()))
 
-    def _waited(self, step: Coroutine[Any, Any, Any]) -> Any:
+    def _await_in_greenlet(self, step: Coroutine[Any, Any, Any]) -> Any:
         try:
-            with explained():
-                return self._adapter.run_async(lambda _: step)
+            with translate_sqlalchemy_errors():
+                return self._dbapi_connection.run_async(lambda _: step)
         finally:
             step.close()  # outside run_sync it was refused and never begun
 
 
-async def nothing() -> None:
+async def do_nothing() -> None:
     """Something to wait for that is over at once."""

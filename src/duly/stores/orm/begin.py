@@ -15,9 +15,9 @@ from urllib.parse import unquote
 
 from duly.core.errors import Misuse, UnsafeStore
 from duly.core.validation import kind
-from duly.stores.join.drivers import Colour, type_names
+from duly.stores.join.drivers import Mode, type_names
 from duly.stores.orm.deadlines import Bounds
-from duly.stores.revocable_connection import Loan
+from duly.stores.revocable_connection import RevocableConnection
 from duly.stores.sql.migrations import INSTALLATION, META_READ, schema_version
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from duly.core.clock import Clock
     from duly.core.defaults import Names
-    from duly.core.session import Opened, Session
+    from duly.core.session import OpenedTransaction, Session
     from duly.stores.store import Store
 
 FORMS = "a SQLAlchemy sessionmaker or async_sessionmaker, or duly.django('default')"
@@ -44,7 +44,7 @@ REMEDIES = {
 }
 
 # Seconds for the server to take a request to cancel.
-CANCELLING = 2.0
+CANCEL_TIMEOUT = 2.0
 # What `PRAGMA synchronous` says of FULL; EXTRA is more.
 FULL = 2
 
@@ -53,7 +53,7 @@ class Begin(Protocol):
     """Who opens the transactions of handlers."""
 
     @property
-    def colour(self) -> Colour:
+    def mode(self) -> Mode:
         """The colour of the handlers that can work in them."""
 
     def url(self) -> str:
@@ -65,7 +65,7 @@ class Begin(Protocol):
     async def release(self) -> None:
         """Close what the ORM's pool keeps for the running event loop, which is about to end."""
 
-    def opened(self, bounds: Bounds) -> AbstractAsyncContextManager[Opened]:
+    def open_transaction(self, bounds: Bounds) -> AbstractAsyncContextManager[OpenedTransaction]:
         """A transaction, committed at the end of the block; 2xx only after a COMMIT it saw."""
 
     def renew_connections(self) -> AbstractContextManager[None]:
@@ -77,17 +77,17 @@ class Begin(Protocol):
     def refuse_moved(self) -> None:
         """Refuse an app whose ORM leads to another database than when the app was made."""
 
-    def attend(self, app: Any) -> None:
+    def register_app(self, app: Any) -> None:
         """Called with the app that is bound to this; its ORM's test runner may ask for more."""
 
 
 class Surrounding(Protocol):
     """A transaction that the caller of the app opened in its own ORM, and ends."""
 
-    def joined(self) -> Session:
+    def join_session(self) -> Session:
         """A session in it."""
 
-    def nested(self) -> AbstractAsyncContextManager[Opened]:
+    def open_savepoint(self) -> AbstractAsyncContextManager[OpenedTransaction]:
         """A savepoint in it, rolled back on any error."""
 
 
@@ -112,17 +112,17 @@ def begin_of(begin: object, names: Names, clock: Clock | None) -> Begin:
     """Recognise what the user handed over."""
     found = type_names(begin)
     if isinstance(begin, DjangoAlias):
-        from duly.stores.orm.django import Alias
+        from duly.stores.orm.django import DjangoBegin
 
-        return Alias(begin.alias, names, clock)
+        return DjangoBegin(begin.alias, names, clock)
     if "sqlalchemy.sessionmaker" in found:
-        from duly.stores.orm.sqlalchemy import Blocking
+        from duly.stores.orm.sqlalchemy import SqlalchemySyncBegin
 
-        return Blocking(begin, names, clock)
+        return SqlalchemySyncBegin(begin, names, clock)
     if "sqlalchemy.async_sessionmaker" in found:
-        from duly.stores.orm.sqlalchemy import Awaited
+        from duly.stores.orm.sqlalchemy import SqlalchemyAsyncBegin
 
-        return Awaited(begin, names, clock)
+        return SqlalchemyAsyncBegin(begin, names, clock)
     remedy = next((f": {REMEDIES[name]}" for name in found if name in REMEDIES), "")
     raise Misuse(f"begin must be {FORMS}, not {kind(begin)}{remedy}")
 
@@ -135,15 +135,15 @@ class SameDatabase:
 
     def __init__(self, begin: Begin, store: Store) -> None:
         self._begin = begin
-        self._runner = store.awaited if begin.colour == "async" else store.blocking
+        self._runner = store.awaited if begin.mode == "async" else store.blocking
         self._strict = store.strict
         self._url = store.url
-        self._seen = False
+        self._verified = False
 
     @property
     def in_one_loop(self) -> bool:
         """Whether all who use it must share one event loop: awaited connections belong to one."""
-        return self._begin.colour == "async"
+        return self._begin.mode == "async"
 
     def enter_loop(self) -> None:
         """Refuse the running event loop where the ORM's pool belongs to another one."""
@@ -154,22 +154,24 @@ class SameDatabase:
         await self._begin.release()
 
     @asynccontextmanager
-    async def opened(
+    async def open_transaction(
         self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
-    ) -> AsyncIterator[Opened]:
+    ) -> AsyncIterator[OpenedTransaction]:
         """A transaction of the ORM's; on PostgreSQL it may be left idle as long as it may last."""
-        if not self._seen:
-            await self._look(wait, within)
-        async with self._begin.opened(Bounds(wait, within, lasting)) as opened:
+        if not self._verified:
+            await self._verify_database(wait, within)
+        async with self._begin.open_transaction(Bounds(wait, within, lasting)) as opened:
             await opened.session.begin(wait)
             if lasting is not None and opened.session.dialect == "postgres":
                 bound = max(lasting // timedelta(milliseconds=1), 1)
-                await opened.session.plain(
+                await opened.session.execute_raw(
                     f"SET LOCAL idle_in_transaction_session_timeout = {bound}"
                 )
             # A handler that is awaited is cancelled instead, and its session closed with it.
-            blocks = self._begin.colour == "sync"
-            with Loan(partial(revoke, opened.connection), exclusive=True) as loan:
+            blocks = self._begin.mode == "sync"
+            with RevocableConnection(
+                partial(cancel_driver_statement, opened.connection), exclusive=True
+            ) as loan:
                 yield opened._replace(revoke=loan.revoke) if blocks else opened
 
     def renew_connections(self) -> AbstractContextManager[None]:
@@ -180,43 +182,45 @@ class SameDatabase:
         """The transaction that the caller has open in its ORM around this call, if any."""
         return self._begin.surrounding()
 
-    async def joined(self, around: Surrounding, *, wait: timedelta) -> Session:
+    async def join_session(self, around: Surrounding, *, wait: timedelta) -> Session:
         """A session in the caller's transaction."""
-        session = around.joined()
-        await self._look_inside(session, wait)
+        session = around.join_session()
+        await self._verify_in_transaction(session, wait)
         return session
 
     @asynccontextmanager
-    async def nested(self, around: Surrounding, *, wait: timedelta) -> AsyncIterator[Opened]:
+    async def open_savepoint(
+        self, around: Surrounding, *, wait: timedelta
+    ) -> AsyncIterator[OpenedTransaction]:
         """A savepoint in the caller's transaction."""
-        async with around.nested() as opened:
-            await self._look_inside(opened.session, wait)
+        async with around.open_savepoint() as opened:
+            await self._verify_in_transaction(opened.session, wait)
             yield opened
 
-    async def _look(self, wait: timedelta, within: float | None) -> None:
-        ours = await self._runner.run_single(installation, wait=wait)
-        async with self._begin.opened(Bounds(wait, within)) as opened:
+    async def _verify_database(self, wait: timedelta, within: float | None) -> None:
+        ours = await self._runner.run_autocommit(installation_id, wait=wait)
+        async with self._begin.open_transaction(Bounds(wait, within)) as opened:
             await opened.session.begin(wait)
             # No tables at all: nobody migrates that database if begin= leads there by mistake.
             made = await schema_version(opened.session) > 0
-            theirs = await installation(opened.session) if made else None
+            theirs = await installation_id(opened.session) if made else None
             if self._strict:
                 await refuse_unsynced(opened.session)
-        self._compare(ours, theirs)
+        self._compare_installations(ours, theirs)
 
-    async def _look_inside(self, session: Session, wait: timedelta) -> None:
+    async def _verify_in_transaction(self, session: Session, wait: timedelta) -> None:
         """The same in a transaction of the caller's, in which no statement of ours may fail."""
         await session.begin(None)
-        if self._seen:
+        if self._verified:
             return
         made = await schema_version(session) > 0
         if made and await is_file_of(session, self._url):
-            self._seen = True
+            self._verified = True
             return
-        ours = await self._runner.run_single(installation, wait=wait)
-        self._compare(ours, await installation(session) if made else None)
+        ours = await self._runner.run_autocommit(installation_id, wait=wait)
+        self._compare_installations(ours, await installation_id(session) if made else None)
 
-    def _compare(self, ours: str | None, theirs: str | None) -> None:
+    def _compare_installations(self, ours: str | None, theirs: str | None) -> None:
         if ours is None or ours != theirs:
             raise UnsafeStore(
                 "begin= and the url of the app lead to different databases: claims would be made "
@@ -224,7 +228,7 @@ class SameDatabase:
                 "tests, bind the app to the test database with the fixture duly_app or "
                 "testing.isolated(…)"
             )
-        self._seen = True
+        self._verified = True
 
 
 async def refuse_unsynced(session: Session) -> None:
@@ -246,7 +250,7 @@ async def refuse_unsynced(session: Session) -> None:
         )
 
 
-def revoke(connection: Any) -> None:
+def cancel_driver_statement(connection: Any) -> None:
     """End the statement that code of the user's waits for, from another thread."""
     pooled = getattr(connection, "connection", connection)  # SQLAlchemy's around the driver's
     driver = getattr(pooled, "driver_connection", pooled)
@@ -254,7 +258,7 @@ def revoke(connection: Any) -> None:
         if hasattr(driver, "interrupt"):
             driver.interrupt()
         elif hasattr(driver, "cancel_safe"):  # psycopg 3.2: bounded, where the server is silent
-            driver.cancel_safe(timeout=CANCELLING)
+            driver.cancel_safe(timeout=CANCEL_TIMEOUT)
         elif hasattr(driver, "cancel"):
             driver.cancel()
 
@@ -269,17 +273,17 @@ async def is_file_of(session: Session, url: str) -> bool:
         return False
     files = await session.execute("PRAGMA database_list", {})
     [found] = [row["file"] for row in files if row["name"] == "main"]
-    return same_file(str(found), unquote(url.removeprefix("sqlite:///")))
+    return is_same_file(str(found), unquote(url.removeprefix("sqlite:///")))
 
 
-def same_file(one: str, other: str) -> bool:
+def is_same_file(one: str, other: str) -> bool:
     """Whether two paths lead to one file; one that cannot be looked at is another."""
     with suppress(OSError, ValueError):
         return Path(one).samefile(other)
     return False
 
 
-async def installation(session: Session) -> str | None:
+async def installation_id(session: Session) -> str | None:
     """The id that a database was given when duly's tables were made in it."""
     rows = await session.rows(META_READ)
     return next((row["value"] for row in rows if row["name"] == INSTALLATION), None)

@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from duly.core.errors import StoreUnavailable
-from duly.core.session import ended
+from duly.core.session import ended_transaction_error
 from duly.jobs.invoke import HandlerFailed, Overdue, Unfinished
 from duly.stores.join.drivers import find_driver, type_names
 
@@ -29,11 +29,11 @@ LOST = ("08", "57P")
 UNREACHED = frozenset({"builtins.OSError", "sqlalchemy.TimeoutError"})
 
 
-class Ending:
+class OrmErrorClassifier:
     """Stands around a transaction; ``handled`` is set once the code inside it is through."""
 
     def __init__(self) -> None:
-        self.handled = False
+        self.handler_done = False
 
     def __enter__(self) -> Self:
         return self
@@ -41,12 +41,12 @@ class Ending:
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
         if not isinstance(problem, Exception) or isinstance(problem, Overdue | StoreUnavailable):
             return
-        if lost(problem):
+        if is_connection_lost(problem):
             raise StoreUnavailable(
                 "the database of begin= could not be reached, or went away: nothing may be "
                 "acknowledged"
             ) from problem
-        if self.handled and not isinstance(problem, HandlerFailed):
+        if self.handler_done and not isinstance(problem, HandlerFailed):
             raise Unfinished from problem
 
 
@@ -57,7 +57,7 @@ def transaction_state(connection: Any) -> Literal["idle", "open", "gone"]:
         if driver is None:
             return "gone"
         if driver.dialect == "sqlite":
-            return "open" if driver.wire(connection).in_transaction() else "idle"
+            return "open" if driver.adapter(connection).in_transaction() else "idle"
         if driver.style == "pyformat":
             return psycopg_state(connection)
         if connection.is_closed():
@@ -113,8 +113,8 @@ async def refuse_unsound(connection: Any) -> None:
     """Refuse to commit on a driver's connection that has nothing whole to commit."""
     driver = find_driver(connection)
     if driver is None:  # no session could be joined to it either
-        raise ended()
-    wire = driver.wire(connection)
+        raise ended_transaction_error()
+    wire = driver.adapter(connection)
     if driver.dialect == "sqlite":
         sound = bool(wire.in_transaction())
     elif driver.style == "pyformat":
@@ -125,15 +125,15 @@ async def refuse_unsound(connection: Any) -> None:
         sound = bool(connection.is_in_transaction())
         await wire.plain("SELECT 1")
     if not sound:
-        raise ended()
+        raise ended_transaction_error()
 
 
-def lost(problem: BaseException) -> bool:
+def is_connection_lost(problem: BaseException) -> bool:
     """Whether the database went away, as far as the errors behind this one say."""
     if UNREACHED.intersection(type_names(problem)):
         return True
     return any(
-        getattr(one, "connection_invalidated", False) is True or disconnected(one)
+        getattr(one, "connection_invalidated", False) is True or is_disconnect_error(one)
         for one in causes(problem)
     )
 
@@ -146,7 +146,7 @@ def causes(problem: BaseException) -> Iterator[BaseException]:
         found = found.__cause__
 
 
-def disconnected(problem: BaseException) -> bool:
+def is_disconnect_error(problem: BaseException) -> bool:
     """Whether a driver says that its connection is gone."""
     sqlstate = getattr(problem, "sqlstate", None)
     if isinstance(sqlstate, str):

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from duly.core.errors import StoreUnavailable
 from duly.jobs.invoke import Overdue
-from duly.stores.fork_lock import FreshLock
-from duly.stores.orm.commit_check import lost
-from duly.stores.revocable_connection import Loan
+from duly.stores.fork_lock import ForkSafeLock
+from duly.stores.orm.commit_check import is_connection_lost
+from duly.stores.revocable_connection import RevocableConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,15 +36,15 @@ logger = logging.getLogger("duly")
 # Seconds for a statement of duly's own, and for COMMIT, once their locks are free.
 ANSWER = 3.0
 # Seconds for a connection of the ORM's pool where no sender waits: SQLAlchemy itself waits 30.
-CONNECTING = 35.0
+CONNECT_SECONDS = 35.0
 # Seconds in any case, however late it is: a database that is well answers in a moment.
-LEAST = 0.1
+SHORTEST_WAIT = 0.1
 # Seconds for a cancelled transaction to end by itself, with a word to the server.
-OBEYING = 1.0
+CANCEL_GRACE = 1.0
 # Seconds after a handler's timeout: its worker, which counts from the same moment, comes first.
 SLACK = 3.0
 # After so many alarms those that are not wanted any more are dropped.
-CLEARING = 1024
+ALARMS_PER_CLEANUP = 1024
 
 
 class Bounds(NamedTuple):
@@ -57,7 +57,7 @@ class Bounds(NamedTuple):
     @property
     def opening(self) -> float:
         """Seconds for the connection, BEGIN and the claim."""
-        return CONNECTING if self.within is None else max(self.within, LEAST)
+        return CONNECT_SECONDS if self.within is None else max(self.within, SHORTEST_WAIT)
 
     @property
     def handling(self) -> float | None:
@@ -68,45 +68,45 @@ class Bounds(NamedTuple):
     def ending(self) -> float:
         """Seconds for COMMIT: as for any statement, or what the sender had left if that is less."""
         usual = ANSWER + self.wait.total_seconds()
-        return usual if self.within is None else max(min(usual, self.within), LEAST)
+        return usual if self.within is None else max(min(usual, self.within), SHORTEST_WAIT)
 
 
-class Deadline(ABC):
+class TransactionDeadline(ABC):
     """Which part of the transaction runs, and the error of one that did not end in time."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._in_handler = False
-        self._begun = 0.0
-        self._took = 0.0
+        self._handler_started = 0.0
+        self._handler_took = 0.0
 
     def start_handling(self) -> None:
         """The handler runs from now on."""
-        self._allow(self._bounds.handling)
+        self._set_deadline(self._bounds.handling)
         self._in_handler = True
-        self._begun = time.monotonic()
+        self._handler_started = time.monotonic()
 
     def start_ending(self) -> None:
         """The handler is through, and COMMIT follows."""
-        self._allow(self._bounds.ending)
-        self._took = self._handled_for()
+        self._set_deadline(self._bounds.ending)
+        self._handler_took = self._handler_elapsed()
         self._in_handler = False
 
     @abstractmethod
-    def _allow(self, seconds: float | None) -> None:
+    def _set_deadline(self, seconds: float | None) -> None:
         """Move the deadline: so many seconds from now, or none; raise where it has passed."""
 
-    def _handled_for(self) -> float:
+    def _handler_elapsed(self) -> float:
         """Seconds that the handler has taken."""
-        return time.monotonic() - self._begun if self._in_handler else self._took
+        return time.monotonic() - self._handler_started if self._in_handler else self._handler_took
 
     @property
     def _overdue(self) -> bool:
         """True where the handler took longer than its timeout: PostgreSQL may have ended it."""
         lasting = self._bounds.lasting
-        return lasting is not None and self._handled_for() > lasting.total_seconds()
+        return lasting is not None and self._handler_elapsed() > lasting.total_seconds()
 
-    def _problem(self) -> Exception:
+    def _timeout_error(self) -> Exception:
         if (self._in_handler or self._overdue) and self._bounds.lasting is not None:
             return Overdue(self._bounds.lasting.total_seconds())
         return StoreUnavailable(
@@ -115,7 +115,7 @@ class Deadline(ABC):
         )
 
 
-class AwaitedDeadline(Deadline):
+class AsyncDeadline(TransactionDeadline):
     """Cancels the task of an awaited transaction when its time is over, and then cuts its line.
 
     The cancellation alone is not enough: the block of a savepoint rolls back on its way out, and
@@ -126,7 +126,7 @@ class AwaitedDeadline(Deadline):
         super().__init__(bounds)
         self._timeout = asyncio.timeout(bounds.opening)
         self._driver: Any = None
-        self._cut: asyncio.TimerHandle | None = None
+        self._cut_timer: asyncio.TimerHandle | None = None
 
     def watch(self, connection: Any) -> None:
         """Cut the line of this driver's connection where a cancellation does not end the block."""
@@ -151,97 +151,97 @@ class AwaitedDeadline(Deadline):
         try:
             await self._timeout.__aexit__(*raised)
         except TimeoutError as problem:
-            raise self._problem() from problem
-        if isinstance(raised[1], Exception) and self._overdue and lost(raised[1]):
-            raise self._problem() from raised[1]
+            raise self._timeout_error() from problem
+        if isinstance(raised[1], Exception) and self._overdue and is_connection_lost(raised[1]):
+            raise self._timeout_error() from raised[1]
 
-    def _allow(self, seconds: float | None) -> None:
+    def _set_deadline(self, seconds: float | None) -> None:
         if self.passed:  # the handler swallowed its cancellation
-            raise self._problem()
+            raise self._timeout_error()
         until = None if seconds is None else asyncio.get_running_loop().time() + seconds
         self._timeout.reschedule(until)
         self._plan_cut(until)
 
     def _plan_cut(self, until: float | None) -> None:
-        if self._cut is not None:
-            self._cut.cancel()
-            self._cut = None
+        if self._cut_timer is not None:
+            self._cut_timer.cancel()
+            self._cut_timer = None
         if until is not None and self._driver is not None:
             loop = asyncio.get_running_loop()
-            self._cut = loop.call_at(until + OBEYING, cut_line, self._driver)
+            self._cut_timer = loop.call_at(until + CANCEL_GRACE, cut_connection, self._driver)
 
 
-class BlockingDeadline(Deadline):
+class SyncDeadline(TransactionDeadline):
     """Cuts the line to the server when the time of a blocking transaction is over."""
 
     def __init__(self, bounds: Bounds) -> None:
         super().__init__(bounds)
         self._alarm: Alarm | None = None
-        self._loan: Loan | None = None
-        self._line: socket.socket | None = None
+        self._revocable: RevocableConnection | None = None
+        self._socket: socket.socket | None = None
 
     def watch(self, connection: Any) -> None:
         """Bound what the driver's connection waits for, from now on."""
-        self._line = line_of(connection)
-        cut = connection.interrupt if self._line is None else self._cut
-        self._loan = Loan(cut, exclusive=True)
-        self._allow(self._bounds.opening)
+        self._socket = socket_of(connection)
+        cut = connection.interrupt if self._socket is None else self._cut_connection
+        self._revocable = RevocableConnection(cut, exclusive=True)
+        self._set_deadline(self._bounds.opening)
 
     @property
     def passed(self) -> bool:
         """True once the line was cut: the connection is of no more use."""
-        return self._loan is not None and self._loan.revoked
+        return self._revocable is not None and self._revocable.revoked
 
     def __enter__(self) -> Self:
         return self
 
     def stop(self) -> None:
         """Cut nothing any more: the connection goes back to its pool, and to other code."""
-        if self._loan is not None:
-            self._loan.__exit__()
+        if self._revocable is not None:
+            self._revocable.__exit__()
         self._stop_alarm()
-        if self._line is not None:
-            self._line.close()
+        if self._socket is not None:
+            self._socket.close()
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
         self.stop()
         if not isinstance(problem, Exception):
             return
-        if self.passed or (self._overdue and lost(problem)):
-            raise self._problem() from problem
+        if self.passed or (self._overdue and is_connection_lost(problem)):
+            raise self._timeout_error() from problem
 
-    def _allow(self, seconds: float | None) -> None:
+    def _set_deadline(self, seconds: float | None) -> None:
         self._stop_alarm()
         if self.passed:
-            raise self._problem()
-        if seconds is not None and self._loan is not None:
-            self._alarm = WATCHDOG.call_after(seconds, self._loan.revoke)
+            raise self._timeout_error()
+        if seconds is not None and self._revocable is not None:
+            self._alarm = WATCHDOG.call_after(seconds, self._revocable.revoke)
 
     def _stop_alarm(self) -> None:
         if self._alarm is not None:
             self._alarm.call = None
 
-    def _cut(self) -> None:
-        if self._line is not None:
-            shut_down(self._line)
+    def _cut_connection(self) -> None:
+        if self._socket is not None:
+            shut_down_socket(self._socket)
 
 
-def cut_line(connection: Any) -> None:
+def cut_connection(connection: Any) -> None:
     """End a driver's awaited connection, on the event loop that uses it."""
     if hasattr(connection, "terminate"):  # asyncpg
         connection.terminate()
     elif hasattr(connection, "fileno"):  # psycopg; a closed one has no number any more
         with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as line:
-            shut_down(line)
+            shut_down_socket(line)
 
 
-def shut_down(line: socket.socket) -> None:
+def shut_down_socket(line: socket.socket) -> None:
     """Have every read and write on a socket end, in any thread."""
     with suppress(OSError):  # the server has closed it already
         line.shutdown(socket.SHUT_RDWR)
 
 
-def line_of(connection: Any) -> socket.socket | None:
+def socket_of(connection: Any) -> socket.socket | None:
     """The socket of a driver's connection under a number of its own; None for a file.
 
     The driver may close its own number at any time, and the system may give it to another socket.
@@ -264,7 +264,7 @@ class Watchdog:
 
     def __init__(self) -> None:
         self._process = 0
-        self._starting = FreshLock()
+        self._starting = ForkSafeLock()
         self._reset()
 
     def _reset(self) -> None:
@@ -279,7 +279,9 @@ class Watchdog:
         alarm = Alarm(call)
         with self._changed:
             number = next(self._numbers)
-            if number % CLEARING == 0:  # those of long timeouts would pile up behind the first
+            if (
+                number % ALARMS_PER_CLEANUP == 0
+            ):  # those of long timeouts would pile up behind the first
                 self._due = [one for one in self._due if one[2].call is not None]
                 heapq.heapify(self._due)
             heapq.heappush(self._due, (time.monotonic() + seconds, number, alarm))
@@ -292,10 +294,10 @@ class Watchdog:
         with self._starting():
             if self._process != os.getpid():
                 self._reset()
-                threading.Thread(target=self._run, name="duly-watchdog", daemon=True).start()
+                threading.Thread(target=self._run_alarms, name="duly-watchdog", daemon=True).start()
                 self._process = os.getpid()
 
-    def _run(self) -> None:
+    def _run_alarms(self) -> None:
         while True:
             call = self._next_call()
             if call is not None:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import Misuse
 from duly.core.extras import needs
-from duly.core.session import Opened, ended
+from duly.core.session import OpenedTransaction, ended_transaction_error
 from duly.stores.join.recognise import join
 from duly.stores.orm.addresses import postgres_address, sqlite_address
 from duly.stores.orm.commit_check import (
-    Ending,
+    OrmErrorClassifier,
     must_throw_away,
     refuse_left_open,
     refuse_unseen_commit,
     refuse_unsound,
 )
-from duly.stores.orm.deadlines import BlockingDeadline
+from duly.stores.orm.deadlines import SyncDeadline
 
 with needs("django", "Django"):
     from django.core.exceptions import ImproperlyConfigured
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.defaults import Names
     from duly.core.session import Session
-    from duly.stores.join.drivers import Colour
+    from duly.stores.join.drivers import Mode
     from duly.stores.orm.deadlines import Bounds
-    from duly.stores.orm.django_tests import App
+    from duly.stores.orm.django_tests import ClosableApp
 
-LEAVING = threading.local()
+CLOSERS = threading.local()
 
 
-class Alias:
+class DjangoBegin:
     """One of the databases in Django's settings."""
 
-    colour: Colour = "sync"
+    mode: Mode = "sync"
 
     def __init__(self, alias: str, names: Names, clock: Clock | None) -> None:
         self._alias = alias
         self._names = names
         self._clock = clock
         # The name of the database that the app was made for; None where it was given a url.
-        self._read: Any = None
+        self._database_name: Any = None
 
     def url(self) -> str:
         """The address of the database, from Django's settings."""
         connection = self._connection()
-        self._read = connection.settings_dict["NAME"]
+        self._database_name = connection.settings_dict["NAME"]
         if connection.vendor == "sqlite":
             refuse_tests_in_memory(connection)
             return sqlite_address(connection.settings_dict["NAME"])
@@ -84,20 +84,20 @@ class Alias:
         """Do nothing, likewise."""
 
     @asynccontextmanager
-    async def opened(self, bounds: Bounds) -> AsyncIterator[Opened]:
+    async def open_transaction(self, bounds: Bounds) -> AsyncIterator[OpenedTransaction]:
         """A block of ``atomic``, committed at its end."""
-        connection, deadline = self._connection(), BlockingDeadline(bounds)
+        connection, deadline = self._connection(), SyncDeadline(bounds)
         refuse_block_around(connection)
-        with connections_renewed(self._alias):
+        with renew_old_connections(self._alias):
             block = commit_in_time(connection, deadline)
             async with self._session_in(connection, block, deadline) as opened:
                 yield opened
 
     def renew_connections(self) -> AbstractContextManager[None]:
         """Close this thread's connections past their age, before and after a job without ``tx``."""
-        return connections_renewed(self._alias)
+        return renew_old_connections(self._alias)
 
-    def surrounding(self) -> Alias | None:
+    def surrounding(self) -> DjangoBegin | None:
         """This alias where the caller has an ``atomic`` block open on it in this thread."""
         self.refuse_moved()
         return self if self._connection().in_atomic_block else None
@@ -105,26 +105,27 @@ class Alias:
     def refuse_moved(self) -> None:
         """Refuse to write to the real database while Django's tests run on another."""
         name = self._connection().settings_dict["NAME"]
-        if self._read is not None and self._read != name:
+        if self._database_name is not None and self._database_name != name:
             raise Misuse(
-                f"this app was made for the Django database {self._read}, and Django's test runner "
+                f"this app was made for the Django database {self._database_name}, and Django's "
+                "test runner "
                 f"has put {name} in its place: bind the app to that with the fixture duly_app or "
                 "testing.isolated(…), or make the app later"
             )
 
-    def attend(self, app: App) -> None:
+    def register_app(self, app: ClosableApp) -> None:
         """While Django's tests run, let the app's rows and connections end with Django's own."""
         if "django.test.utils" in sys.modules:
             from duly.stores.orm import django_tests
 
-            django_tests.attend(self._connection(), app)
+            django_tests.clean_up_with_django(self._connection(), app)
 
-    def joined(self) -> Session:
+    def join_session(self) -> Session:
         """A session in the caller's block."""
-        return join(self._connection(), self._names, self._clock, colour="sync", verb="begin")
+        return join(self._connection(), self._names, self._clock, mode="sync", verb="begin")
 
     @asynccontextmanager
-    async def nested(self) -> AsyncIterator[Opened]:
+    async def open_savepoint(self) -> AsyncIterator[OpenedTransaction]:
         """A savepoint in the caller's block, whose COMMIT keeps or loses it."""
         connection = self._connection()
         block = transaction.atomic(using=self._alias)
@@ -136,31 +137,31 @@ class Alias:
         self,
         connection: Any,
         block: AbstractContextManager[None],
-        deadline: BlockingDeadline | None = None,
-    ) -> AsyncIterator[Opened]:
+        deadline: SyncDeadline | None = None,
+    ) -> AsyncIterator[OpenedTransaction]:
         """A session in a new block, which ends only if what is in it is whole."""
-        with Ending() as ending, block:
-            opened = Opened(self.joined(), connection.connection, connection)
+        with OrmErrorClassifier() as ending, block:
+            opened = OpenedTransaction(self.join_session(), connection.connection, connection)
             if deadline is not None:
-                opened = opened._replace(at_ease=deadline.start_handling)
+                opened = opened._replace(restore_timeouts=deadline.start_handling)
             blocks = len(connection.atomic_blocks)
             yield opened
-            ending.handled = True
+            ending.handler_done = True
             if deadline is not None:
                 deadline.start_ending()
             left_open = len(connection.atomic_blocks) != blocks
             if connection.needs_rollback or not connection.in_atomic_block or left_open:
-                raise ended()
+                raise ended_transaction_error()
             await refuse_unsound(connection.connection)
 
 
 @contextmanager
-def connections_renewed(alias: str) -> Iterator[None]:
+def renew_old_connections(alias: str) -> Iterator[None]:
     """Close connections past their age before and after, as Django does for its requests.
 
     Those that the caller has a transaction open on are left alone: closing one rolls it back.
     """
-    callers = [one for one in connections.all(initialized_only=True) if in_use(one)]
+    callers = [one for one in connections.all(initialized_only=True) if is_in_use(one)]
     close_old_connections(callers)
     try:
         yield
@@ -170,7 +171,7 @@ def connections_renewed(alias: str) -> Iterator[None]:
             close_with_thread(alias)
 
 
-def in_use(connection: Any) -> bool:
+def is_in_use(connection: Any) -> bool:
     """Whether a transaction is open on a Django connection: in ``atomic``, or by hand."""
     by_hand = connection.autocommit != connection.settings_dict["AUTOCOMMIT"]
     return connection.in_atomic_block or (connection.connection is not None and by_hand)
@@ -200,13 +201,13 @@ def refuse_block_around(connection: Any) -> None:
 
 
 @contextmanager
-def commit_in_time(connection: Any, deadline: BlockingDeadline) -> Iterator[None]:
+def commit_in_time(connection: Any, deadline: SyncDeadline) -> Iterator[None]:
     """A block that commits at its end, on a connection that is idle before and after it.
 
     Inside the block of a ``TestCase`` it is a savepoint, and there is no commit to look for.
     """
     if connection.in_atomic_block or not connection.get_autocommit():
-        with committing(connection):
+        with durable_atomic(connection):
             yield
         return
     connection.ensure_connection()
@@ -215,7 +216,7 @@ def commit_in_time(connection: Any, deadline: BlockingDeadline) -> Iterator[None
         try:
             deadline.watch(driver)
             refuse_left_open(driver)
-            with committing(connection):
+            with durable_atomic(connection):
                 yield
             refuse_unseen_commit(driver)
         finally:
@@ -228,7 +229,7 @@ def commit_in_time(connection: Any, deadline: BlockingDeadline) -> Iterator[None
                 del connections[connection.alias]
 
 
-class ThreadEnd:
+class ThreadConnectionCloser:
     """Goes with its thread, and closes what Django would leave open there: it has no such moment.
 
     Handlers run on threads of duly's where the server is asynchronous, and those end with the app.
@@ -246,11 +247,11 @@ def close_with_thread(alias: str) -> None:
     connection = connections[alias]
     if connection.connection is None or threading.current_thread() is threading.main_thread():
         return
-    if getattr(LEAVING, alias, None) is None:
-        setattr(LEAVING, alias, ThreadEnd(connection))
+    if getattr(CLOSERS, alias, None) is None:
+        setattr(CLOSERS, alias, ThreadConnectionCloser(connection))
 
 
-def committing(connection: Any) -> Any:
+def durable_atomic(connection: Any) -> Any:
     """A block of ``atomic`` that commits at its end, or a savepoint in the block of a TestCase."""
     if not connection.in_atomic_block:
         connection.ensure_connection()

@@ -36,10 +36,10 @@ TABLES = (
     *("schedules", "versions", "workers"),
 )
 # The apps to close before a test database is dropped, by the alias of Django's connection.
-APPS: dict[str, WeakSet[App]] = {}
+APPS: dict[str, WeakSet[ClosableApp]] = {}
 
 
-class App(Protocol):
+class ClosableApp(Protocol):
     """What is known here of an application."""
 
     store: Store
@@ -78,17 +78,17 @@ def is_test_database(connection: Any) -> bool:
     return re.fullmatch(rf"{root}(_\w+)?{re.escape(path.suffix)}", str(Path(name))) is not None
 
 
-def attend(connection: Any, app: App) -> None:
+def clean_up_with_django(connection: Any, app: ClosableApp) -> None:
     """Empty duly's tables with Django's, and close an app before its test database is dropped."""
     if not is_test_database(connection):
         return
     alias = connection.alias
     APPS.setdefault(alias, WeakSet()).add(app)
-    extend(connection.ops, "execute_sql_flush", after=lambda: empty_tables(alias))
-    extend(connection.creation, "destroy_test_db", before=lambda: close_apps(alias))
+    wrap_method(connection.ops, "execute_sql_flush", after=lambda: empty_tables(alias))
+    wrap_method(connection.creation, "destroy_test_db", before=lambda: close_apps(alias))
 
 
-def extend(
+def wrap_method(
     owner: Any,
     name: str,
     *,
@@ -114,11 +114,11 @@ def empty_tables(alias: str) -> None:
     """Remove the rows of every app that is used on a test database."""
     for names in {app.store.names for app in APPS.get(alias, ())}:
         with transaction.atomic(using=alias):
-            session = join(connections[alias], names, None, colour="sync", verb="begin")
-            finish(empty(session, names))
+            session = join(connections[alias], names, None, mode="sync", verb="begin")
+            finish(delete_rows(session, names))
 
 
-async def empty(session: Session, names: Names) -> None:
+async def delete_rows(session: Session, names: Names) -> None:
     """Remove the rows of one installation, if there is one."""
     await session.begin(None)
     if await schema_version(session):
@@ -129,12 +129,12 @@ async def empty(session: Session, names: Names) -> None:
 def close_apps(alias: str) -> None:
     """Close every app that is used on a test database."""
     for app in list(APPS.pop(alias, ())):
-        thread = threading.Thread(target=close, args=[app], name="duly-close")
+        thread = threading.Thread(target=close_app, args=[app], name="duly-close")
         thread.start()
         thread.join()
 
 
-def close(app: App) -> None:
+def close_app(app: ClosableApp) -> None:
     """Close an app on a thread without an event loop: what ended loops left open included."""
     asyncio.run(app.aclose())
     app.close()

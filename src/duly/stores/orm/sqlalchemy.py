@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from duly.core.errors import Misuse
-from duly.core.session import Opened, ended
-from duly.jobs.tx import unending
+from duly.core.session import OpenedTransaction, ended_transaction_error
+from duly.jobs.tx import refuse_ending
 from duly.stores.join.drivers import type_names
 from duly.stores.join.recognise import join
 from duly.stores.join.sqlalchemy import checked_dialect
-from duly.stores.join.sqlalchemy_errors import started
+from duly.stores.join.sqlalchemy_errors import translate_connection_errors
 from duly.stores.orm.addresses import postgres_address, sqlite_address
 from duly.stores.orm.commit_check import (
-    Ending,
+    OrmErrorClassifier,
     must_throw_away,
     refuse_left_open,
     refuse_unseen_commit,
     refuse_unsound,
 )
-from duly.stores.orm.deadlines import AwaitedDeadline, BlockingDeadline, cut_line
+from duly.stores.orm.deadlines import AsyncDeadline, SyncDeadline, cut_connection
 from duly.stores.orm.loop_guard import LoopGuard
-from duly.stores.shielding import surely
+from duly.stores.shielding import shield_to_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -40,26 +40,26 @@ if TYPE_CHECKING:
 
     from duly.core.clock import Clock
     from duly.core.defaults import Names
-    from duly.stores.join.drivers import Colour
+    from duly.stores.join.drivers import Mode
     from duly.stores.orm.deadlines import Bounds
 
 # Seconds for the ROLLBACK of a transaction that failed, before its connection is thrown away.
 ROLLING_BACK = 3.0
 
 
-class Maker:
+class SqlalchemyBegin:
     """What both colours of SQLAlchemy's factories share."""
 
-    colour: Colour
+    mode: Mode
 
     def __init__(self, maker: Any, names: Names, clock: Clock | None) -> None:
-        self._maker = maker
+        self._session_factory = maker
         self._names = names
         self._clock = clock
         self._engine = engine_of(maker)
         if self._engine is not None:
             checked_dialect(self._engine.dialect)
-            refuse_colour(self._engine, self.colour)
+            refuse_mode_mismatch(self._engine, self.mode)
 
     def url(self) -> str:
         """The address of the engine that the factory's sessions use."""
@@ -80,14 +80,14 @@ class Maker:
     def refuse_moved(self) -> None:
         """Nothing to do: an engine leads where it led when it was made."""
 
-    def attend(self, app: Any) -> None:
+    def register_app(self, app: Any) -> None:
         """Nothing to do: SQLAlchemy has no test runner."""
 
 
-class Blocking(Maker):
+class SqlalchemySyncBegin(SqlalchemyBegin):
     """A ``sessionmaker``."""
 
-    colour: Colour = "sync"
+    mode: Mode = "sync"
 
     def enter_loop(self) -> None:
         """Do nothing: connections that block belong to no event loop."""
@@ -96,20 +96,22 @@ class Blocking(Maker):
         """Do nothing, likewise."""
 
     @asynccontextmanager
-    async def opened(self, bounds: Bounds) -> AsyncIterator[Opened]:
+    async def open_transaction(self, bounds: Bounds) -> AsyncIterator[OpenedTransaction]:
         """A session in a transaction, committed at the end of the block."""
         with (
-            Ending() as ending,
-            self._maker() as session,
-            BlockingDeadline(bounds) as deadline,
+            OrmErrorClassifier() as ending,
+            self._session_factory() as session,
+            SyncDeadline(bounds) as deadline,
             connect(session, deadline) as (connection, driver),
         ):
             transaction = session.begin()
             session.connection(bind_arguments={"bind": connection})
-            joined = join(session, self._names, self._clock, colour="sync", verb="begin")
-            with staying(session):
-                yield Opened(joined, connection, session, at_ease=deadline.start_handling)
-            ending.handled = True
+            joined = join(session, self._names, self._clock, mode="sync", verb="begin")
+            with refuse_session_reset(session):
+                yield OpenedTransaction(
+                    joined, connection, session, restore_timeouts=deadline.start_handling
+                )
+            ending.handler_done = True
             deadline.start_ending()
             refuse_ended(transaction)
             refuse_writes_elsewhere(session, connection)
@@ -118,10 +120,10 @@ class Blocking(Maker):
             refuse_unseen_commit(driver)
 
 
-class Awaited(Maker):
+class SqlalchemyAsyncBegin(SqlalchemyBegin):
     """An ``async_sessionmaker``."""
 
-    colour: Colour = "async"
+    mode: Mode = "async"
 
     def __init__(self, maker: Any, names: Names, clock: Clock | None) -> None:
         super().__init__(maker, names, clock)
@@ -129,34 +131,36 @@ class Awaited(Maker):
 
     def enter_loop(self) -> None:
         """Keep the engine's pool for the running event loop; refuse where another one has it."""
-        engine = engine_of(self._maker)
+        engine = engine_of(self._session_factory)
         if engine is not None:
             self._guard.enter(engine)
 
     async def release(self) -> None:
         """Close what the pool keeps for the running event loop, which is about to end."""
-        engine = engine_of(self._maker)
+        engine = engine_of(self._session_factory)
         if engine is not None and self._guard.holds(engine):
             engine = getattr(engine, "sync_engine", engine)
             await async_engine(engine).dispose()
             self._guard.leave()
 
     @asynccontextmanager
-    async def opened(self, bounds: Bounds) -> AsyncIterator[Opened]:
+    async def open_transaction(self, bounds: Bounds) -> AsyncIterator[OpenedTransaction]:
         """A session in a transaction, committed at the end of the block."""
-        with Ending() as ending:
+        with OrmErrorClassifier() as ending:
             async with (
-                self._maker() as session,
-                AwaitedDeadline(bounds) as deadline,
-                connect_awaited(session, self._guard, deadline) as (connection, driver),
+                self._session_factory() as session,
+                AsyncDeadline(bounds) as deadline,
+                connect_async(session, self._guard, deadline) as (connection, driver),
             ):
                 transaction = await session.begin()
                 await session.connection(bind_arguments={"bind": connection.sync_connection})
-                joined = join(session, self._names, self._clock, colour="async", verb="begin")
+                joined = join(session, self._names, self._clock, mode="async", verb="begin")
                 # An AsyncConnection takes no attributes, and asks the one below for everything.
-                with unending(connection.sync_connection), staying(session):
-                    yield Opened(joined, connection, session, at_ease=deadline.start_handling)
-                ending.handled = True
+                with refuse_ending(connection.sync_connection), refuse_session_reset(session):
+                    yield OpenedTransaction(
+                        joined, connection, session, restore_timeouts=deadline.start_handling
+                    )
+                ending.handler_done = True
                 deadline.start_ending()
                 refuse_ended(transaction)
                 await session.run_sync(refuse_writes_elsewhere, connection.sync_connection)
@@ -166,9 +170,9 @@ class Awaited(Maker):
 
 
 @contextmanager
-def connect(session: Any, deadline: BlockingDeadline) -> Iterator[tuple[Connection, Any]]:
+def connect(session: Any, deadline: SyncDeadline) -> Iterator[tuple[Connection, Any]]:
     """A connection for one transaction, idle before it; thrown away if it is not idle after it."""
-    with started():
+    with translate_connection_errors():
         connection: Connection = bind_of(session).connect()
     driver = connection.connection.driver_connection
     try:
@@ -198,11 +202,11 @@ def async_engine(engine: Any) -> AsyncEngine:
 
 
 @asynccontextmanager
-async def connect_awaited(
-    session: Any, guard: LoopGuard, deadline: AwaitedDeadline
+async def connect_async(
+    session: Any, guard: LoopGuard, deadline: AsyncDeadline
 ) -> AsyncIterator[tuple[AsyncConnection, Any]]:
     """The same, awaited; the pool must be of the running event loop."""
-    with started():
+    with translate_connection_errors():
         engine = bind_of(session)
         guard.enter(engine)
         connection = await async_engine(engine).connect()
@@ -214,8 +218,8 @@ async def connect_awaited(
     except BaseException:
         deadline.stop()
         if deadline.passed:
-            cut_line(driver)
-        await surely(roll_back(session, connection, driver))
+            cut_connection(driver)
+        await shield_to_end(roll_back(session, connection, driver))
         raise
     deadline.stop()
     await connection.close()
@@ -238,7 +242,7 @@ async def end_within(seconds: float, work: Coroutine[Any, Any, None], driver: An
     task = asyncio.ensure_future(work)
     await asyncio.wait([task], timeout=seconds)
     if not task.done():
-        cut_line(driver)
+        cut_connection(driver)
         await asyncio.wait([task], timeout=seconds)
     if task.done() and not task.cancelled():
         task.exception()  # it was seen
@@ -268,7 +272,7 @@ def prepare_session(session: Any, connection: Any, driver: Any) -> None:
 
 
 @contextmanager
-def staying(session: Any) -> Iterator[None]:
+def refuse_session_reset(session: Any) -> Iterator[None]:
     """Refuse the other two ways in which a session lets go of its connection."""
 
     def refuse(*_: object, **__: object) -> None:
@@ -284,7 +288,7 @@ def staying(session: Any) -> Iterator[None]:
 def refuse_ended(transaction: Any) -> None:
     """Refuse to commit another transaction than the one that the claim was made in."""
     if not transaction.is_active:
-        raise ended()
+        raise ended_transaction_error()
 
 
 def refuse_writes_elsewhere(session: Any, connection: Any) -> None:
@@ -321,9 +325,9 @@ def engine_of(maker: Any) -> Any:
     return None if bind is None else bind.engine
 
 
-def refuse_colour(engine: Any, colour: Colour) -> None:
+def refuse_mode_mismatch(engine: Any, mode: Mode) -> None:
     """Refuse a factory of one colour over an engine of the other."""
-    if engine.dialect.is_async and colour == "sync":
+    if engine.dialect.is_async and mode == "sync":
         raise Misuse("this sessionmaker has an async engine: pass an async_sessionmaker as begin=")
-    if not engine.dialect.is_async and colour == "async":
+    if not engine.dialect.is_async and mode == "async":
         raise Misuse("this async_sessionmaker has an engine that blocks: use create_async_engine")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from duly.core.errors import NotJoinable
-from duly.core.session import Rows, ended
-from duly.stores.postgres.errors import translated
+from duly.core.session import Rows, ended_transaction_error
+from duly.stores.postgres.errors import translate_errors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from duly.stores.sql.placeholders import Prepared
 
 
-class AsyncpgWire:
+class AsyncpgAdapter:
     """An ``asyncpg.Connection`` inside its ``transaction()``."""
 
     def __init__(self, connection: Any) -> None:  # Any: a pool hands out proxies of no common type
@@ -29,7 +29,7 @@ class AsyncpgWire:
     async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
         """Run one statement; asyncpg takes parameters by position."""
         self._refuse_ended()
-        with translated():
+        with translate_errors():
             rows: Sequence[Row] = await self._connection.fetch(
                 statement.text, *(values[name] for name in statement.order)
             )
@@ -39,16 +39,16 @@ class AsyncpgWire:
         """Run a statement of the user's; its errors stay the driver's own."""
         prepared = await self._connection.prepare(statement.text)
         found = await prepared.fetch(*(values[name] for name in statement.order))
-        return Rows([dict(row) for row in found], touched(prepared.get_statusmsg()))
+        return Rows([dict(row) for row in found], rowcount_from_status(prepared.get_statusmsg()))
 
     async def plain(self, text: str) -> None:
         """Run one statement without parameters."""
-        with translated():
+        with translate_errors():
             await self._connection.execute(text)
 
     async def begin(self) -> None:
         """Refuse a connection that would commit our statement by itself."""
-        if is_gone(self._connection):
+        if is_closed_or_returned(self._connection):
             raise NotJoinable("this asyncpg connection is closed: pass an open one")
         if not self._connection.is_in_transaction():
             raise NotJoinable(
@@ -61,7 +61,7 @@ class AsyncpgWire:
         """A savepoint; asyncpg makes one inside a transaction that it began itself."""
         transaction = self._connection.transaction()
         try:
-            with translated():
+            with translate_errors():
                 await transaction.start()
         except asyncpg.InterfaceError as problem:
             raise NotJoinable(
@@ -83,16 +83,16 @@ class AsyncpgWire:
     def _refuse_ended(self) -> None:
         """A statement after the user's own COMMIT would be committed by itself."""
         if self._savepoints and not self._connection.is_in_transaction():
-            raise ended()
+            raise ended_transaction_error()
 
 
-def touched(status: str) -> int:
+def rowcount_from_status(status: str) -> int:
     """The number of rows at the end of a command tag such as ``UPDATE 3``."""
     number = status.rpartition(" ")[2]
     return int(number) if number.isdecimal() else -1
 
 
-def is_gone(connection: Any) -> bool:
+def is_closed_or_returned(connection: Any) -> bool:
     """Whether the connection is closed, or was given back to its pool."""
     try:
         return bool(connection.is_closed())

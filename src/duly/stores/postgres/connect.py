@@ -10,9 +10,9 @@ from psycopg import conninfo
 
 from duly.core.defaults import WAIT, Names
 from duly.core.errors import Misuse
-from duly.stores.postgres.server_checks import Durability, look, refuse_unsafe
-from duly.stores.postgres.session import PostgresSession, Wire
-from duly.stores.sql.migrations import check
+from duly.stores.postgres.server_checks import Durability, inspect_server, refuse_unsafe
+from duly.stores.postgres.session import PostgresAdapter, PostgresSession
+from duly.stores.sql.migrations import check_schema
 from duly.stores.sql.statements import statements
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ PREPARE_AFTER = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PostgresTarget:
     """A database, the names of duly's tables in it, and how to behave towards it."""
 
     settings: dict[str, Any] = field(repr=False)  # it holds the password
@@ -47,22 +47,26 @@ class Target:
     durability: Durability
     connections: int
 
-    def session(self, wire: Wire, bound: timedelta = WAIT, *, lent: bool = False) -> Session:
+    def session(
+        self, adapter: PostgresAdapter, bound: timedelta = WAIT, *, runs_user_code: bool = False
+    ) -> Session:
         """A session of duly's own, or lent to code of the user's."""
         named = statements("postgres", self.names, "pyformat")
-        return PostgresSession(wire, named, self.clock, bound=bound, lent=lent)
+        return PostgresSession(
+            adapter, named, self.clock, bound=bound, runs_user_code=runs_user_code
+        )
 
-    async def first_look(self, wire: Wire, greeted_by: int) -> dict[str, Any]:
+    async def check_server(self, adapter: PostgresAdapter, backend_pid: int) -> dict[str, Any]:
         """Refuse an unsafe server and a wrong schema; return the settings for the pool."""
-        session = self.session(wire)
-        server = await look(session)
+        session = self.session(adapter)
+        server = await inspect_server(session)
         refuse_unsafe(server, self.durability)
-        await check(session)
-        pooled = server.behind_pooler(greeted_by)
+        await check_schema(session)
+        pooled = server.is_behind_pooler(backend_pid)
         return {**self.settings, "prepare_threshold": None if pooled else PREPARE_AFTER}
 
 
-def settings(url: str) -> dict[str, Any]:
+def connection_settings(url: str) -> dict[str, Any]:
     """The connection's settings: duly's deadlines, then whatever the URL says itself."""
     refuse_unescaped(url)
     try:

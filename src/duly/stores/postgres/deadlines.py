@@ -31,7 +31,7 @@ class NoAnswer(psycopg.errors.QueryCanceled):
     sqlstate = None
 
 
-def until(deadline: float, steps: PQGen[T]) -> PQGen[T]:
+def stop_at_deadline(deadline: float, steps: PQGen[T]) -> PQGen[T]:
     """The same steps, ended once the deadline is over and still nothing has arrived."""
     try:
         wanted = next(steps)
@@ -46,28 +46,30 @@ def until(deadline: float, steps: PQGen[T]) -> PQGen[T]:
         return result
 
 
-class PatientConnection(psycopg.Connection[Any]):
+class DeadlineConnection(psycopg.Connection[Any]):
     """A blocking connection that waits ``patience`` seconds for each answer, and no longer."""
 
-    patience = ANSWER
+    answer_timeout = ANSWER
 
     def wait(self, gen: Any, *positional: Any, **options: Any) -> Any:
         """Run the steps of one exchange with the server."""
         try:
-            return super().wait(until(monotonic() + self.patience, gen), *positional, **options)
+            return super().wait(
+                stop_at_deadline(monotonic() + self.answer_timeout, gen), *positional, **options
+            )
         except NoAnswer:
             self.pgconn.finish()
             raise
 
 
-class PatientAsyncConnection(psycopg.AsyncConnection[Any]):
+class DeadlineAsyncConnection(psycopg.AsyncConnection[Any]):
     """The same, awaited."""
 
-    patience = ANSWER
+    answer_timeout = ANSWER
 
     async def wait(self, gen: Any, *positional: Any, **options: Any) -> Any:
         """Run the steps of one exchange with the server."""
-        steps = until(monotonic() + self.patience, gen)
+        steps = stop_at_deadline(monotonic() + self.answer_timeout, gen)
         try:
             return await super().wait(steps, *positional, **options)
         except NoAnswer:

@@ -13,7 +13,7 @@ UNDEFINED_TABLE, UNDEFINED_COLUMN, INVALID_SCHEMA = "42P01", "42703", "3F000"
 RERUN = frozenset({SERIALIZATION_FAILURE, DEADLOCK})
 
 
-class Translated:
+class PostgresErrorTranslator:
     """Turns what PostgreSQL says into an error that says what to do; leaves the rest as it is.
 
     Both drivers name the SQLSTATE ``sqlstate``, so neither has to be imported here. Not a
@@ -25,20 +25,20 @@ class Translated:
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
         if isinstance(problem, Exception):
-            known = explain(getattr(problem, "sqlstate", None), problem)
+            known = duly_error_for(getattr(problem, "sqlstate", None), problem)
             if known is not None:
                 raise known from problem
 
 
-TRANSLATED = Translated()
+TRANSLATOR = PostgresErrorTranslator()
 
 
-def translated() -> Translated:
+def translate_errors() -> PostgresErrorTranslator:
     """The context in which PostgreSQL's errors become duly's. It keeps nothing, so one will do."""
-    return TRANSLATED
+    return TRANSLATOR
 
 
-def explain(sqlstate: str | None, problem: Exception) -> DulyError | None:
+def duly_error_for(sqlstate: str | None, problem: Exception) -> DulyError | None:
     """The duly error for an SQLSTATE that has one."""
     if sqlstate == LOCK_NOT_AVAILABLE:
         return Held(

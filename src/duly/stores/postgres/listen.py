@@ -17,41 +17,41 @@ from psycopg import sql
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.stores.postgres.connect import Target
+    from duly.stores.postgres.connect import PostgresTarget
 
 # Seconds for a notification to oneself; a server that is well takes a millisecond.
 PROBE = 2.0
 # Seconds before the next connection after one was lost, give or take.
-AGAIN = 1.0
+RECONNECT_DELAY = 1.0
 
 
-async def listen(target: Target, heard: Callable[[], None]) -> bool:
+async def listen(target: PostgresTarget, heard: Callable[[], None]) -> bool:
     """Call ``heard`` at each notification, for ever; False where none come through."""
     while True:
         try:
-            async with await connected(target) as connection:
-                if not await listening(connection, target):
+            async with await open_connection(target) as connection:
+                if not await start_listening(connection, target):
                     return False
                 heard()  # what was sent while nobody listened
                 async for _ in connection.notifies():
                     heard()
         except (psycopg.Error, OSError):
-            await asyncio.sleep(AGAIN * (0.5 + random.random()))  # noqa: S311
+            await asyncio.sleep(RECONNECT_DELAY * (0.5 + random.random()))  # noqa: S311
 
 
-async def connected(target: Target) -> psycopg.AsyncConnection:
+async def open_connection(target: PostgresTarget) -> psycopg.AsyncConnection:
     """A connection of its own."""
     return await psycopg.AsyncConnection.connect(**{**target.settings, "prepare_threshold": None})
 
 
-async def listening(connection: psycopg.AsyncConnection, target: Target) -> bool:
+async def start_listening(connection: psycopg.AsyncConnection, target: PostgresTarget) -> bool:
     """Begin to listen, and find out whether anything is heard.
 
     The probe is sent through a second connection: one's own comes back even through a pooler.
     """
     channel, word = f"{target.names.prefix}jobs", secrets.token_hex(8)
     await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-    async with await connected(target) as other:
+    async with await open_connection(target) as other:
         await other.execute("SELECT pg_notify(%s, %s)", (channel, word))
     async for notification in connection.notifies(timeout=PROBE):
         if notification.payload == word:

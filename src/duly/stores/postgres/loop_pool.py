@@ -9,12 +9,12 @@ from weakref import WeakSet
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
-from duly.stores.postgres.deadlines import PatientAsyncConnection
-from duly.stores.postgres.psycopg_adapters import AwaitedWire
-from duly.stores.postgres.retry import give_up
+from duly.stores.postgres.deadlines import DeadlineAsyncConnection
+from duly.stores.postgres.psycopg_adapters import PsycopgAsyncAdapter
+from duly.stores.postgres.retry import raise_store_error
 
 if TYPE_CHECKING:
-    from duly.stores.postgres.connect import Target
+    from duly.stores.postgres.connect import PostgresTarget
 
 # How long a pool goes on trying by itself, waiting longer each time, to open a connection that it
 # lost. After that the next caller makes it try again, so a server that is back is found at once.
@@ -37,7 +37,7 @@ class CancellableQueue:
         return await self._queue.get()
 
 
-class CancellablePool(AsyncConnectionPool[PatientAsyncConnection]):
+class CancellablePool(AsyncConnectionPool[DeadlineAsyncConnection]):
     """A pool whose background tasks end when their loop does, whatever they are doing.
 
     psycopg_pool takes a cancellation for one more failure to connect: a worker that was cancelled
@@ -62,30 +62,30 @@ class CancellablePool(AsyncConnectionPool[PatientAsyncConnection]):
 class LoopPool:
     """The pool of one event loop, from its opening to its end."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: PostgresTarget) -> None:
         self._target = target
-        self._connections: WeakSet[PatientAsyncConnection] = WeakSet()
+        self._connections: WeakSet[DeadlineAsyncConnection] = WeakSet()
         self.opening = asyncio.get_running_loop().create_task(self._open())
 
-    async def opened(self) -> AsyncConnectionPool[PatientAsyncConnection]:
+    async def wait_until_open(self) -> AsyncConnectionPool[DeadlineAsyncConnection]:
         """The pool, once it is open; a caller that is cancelled does not stop the others."""
         return await asyncio.shield(self.opening)
 
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether the opening has ended without a pool."""
         opening = self.opening
         return opening.done() and (opening.cancelled() or opening.exception() is not None)
 
-    async def _open(self) -> AsyncConnectionPool[PatientAsyncConnection]:
+    async def _open(self) -> AsyncConnectionPool[DeadlineAsyncConnection]:
         """Look at the server first, once: one that is away is told to the caller at once."""
-        connecting = PatientAsyncConnection.connect(**self._target.settings)
+        connecting = DeadlineAsyncConnection.connect(**self._target.settings)
         try:
             async with await connecting as connection:
-                wire = AwaitedWire(connection)
-                kwargs = await self._target.first_look(wire, connection.info.backend_pid)
+                wire = PsycopgAsyncAdapter(connection)
+                kwargs = await self._target.check_server(wire, connection.info.backend_pid)
             pool = CancellablePool(
                 kwargs=kwargs,
-                connection_class=PatientAsyncConnection,
+                connection_class=DeadlineAsyncConnection,
                 configure=self._remember,
                 min_size=1,
                 max_size=self._target.connections,
@@ -97,16 +97,16 @@ class LoopPool:
             # Not in the background: the caller is told at once if the server takes no second one.
             await pool.open(wait=True, timeout=POOL_WAIT)
         except psycopg.Error as problem:
-            give_up(problem)
+            raise_store_error(problem)
         return pool
 
-    async def _remember(self, connection: PatientAsyncConnection) -> None:
+    async def _remember(self, connection: DeadlineAsyncConnection) -> None:
         self._connections.add(connection)
 
     async def close(self) -> None:
         """Close the pool."""
         await asyncio.wait([self.opening])
-        if not self.failed():
+        if not self.has_failed():
             await self.opening.result().close()
 
     def abandon(self) -> None:

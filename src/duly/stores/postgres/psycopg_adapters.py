@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 
 from duly.core.errors import NotJoinable
 from duly.core.session import Rows
-from duly.stores.postgres.errors import translated
+from duly.stores.postgres.errors import translate_errors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PLAIN_STATEMENT = "SELECT 1"
 
 
-class BlockingWire:
+class PsycopgAdapter:
     """A ``psycopg.Connection``."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
@@ -36,7 +36,7 @@ class BlockingWire:
 
     async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
         """Run one statement; returns without ever waiting."""
-        with translated():
+        with translate_errors():
             cursor = psycopg.Cursor(self._connection, row_factory=dict_row)
             return cursor.execute(statement.text, values).fetchall()
 
@@ -48,7 +48,7 @@ class BlockingWire:
 
     async def plain(self, text: str) -> None:
         """Run one statement without parameters."""
-        with translated():
+        with translate_errors():
             psycopg.Cursor(self._connection).execute(text)
 
     async def begin(self) -> None:
@@ -63,7 +63,7 @@ class BlockingWire:
             yield
 
 
-class AwaitedWire:
+class PsycopgAsyncAdapter:
     """A ``psycopg.AsyncConnection``."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
@@ -71,7 +71,7 @@ class AwaitedWire:
 
     async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
         """Run one statement."""
-        with translated():
+        with translate_errors():
             cursor = psycopg.AsyncCursor(self._connection, row_factory=dict_row)
             await cursor.execute(statement.text, values)
             return await cursor.fetchall()
@@ -84,7 +84,7 @@ class AwaitedWire:
 
     async def plain(self, text: str) -> None:
         """Run one statement without parameters."""
-        with translated():
+        with translate_errors():
             await psycopg.AsyncCursor(self._connection).execute(text)
 
     async def begin(self) -> None:

@@ -25,7 +25,7 @@ LOST = ("08", "57P")
 IN_TROUBLE = ("53", "57", "58", "XX")
 
 
-def lost(problem: Exception) -> bool:
+def is_connection_lost(problem: Exception) -> bool:
     """Whether the connection went away, so that nobody knows how the transaction ended."""
     if not isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
         return False
@@ -34,23 +34,25 @@ def lost(problem: Exception) -> bool:
 
 def may_run_again(problem: Exception, runs: int, *, after_loss: bool = True) -> bool:
     """Whether another run can end differently, after this many."""
-    if isinstance(problem, PoolTimeout) or (not after_loss and lost(problem)):
+    if isinstance(problem, PoolTimeout) or (not after_loss and is_connection_lost(problem)):
         return False
     if isinstance(problem, NoAnswer):
         return runs < RUNS_WITHOUT_ANSWER
-    return runs < RUNS and (lost(problem) or getattr(problem, "sqlstate", None) in RERUN)
+    return runs < RUNS and (
+        is_connection_lost(problem) or getattr(problem, "sqlstate", None) in RERUN
+    )
 
 
-def died(problem: Exception) -> bool:
+def should_check_pool(problem: Exception) -> bool:
     """Whether other connections may have died with this one. A silent server is not asked again."""
-    return lost(problem) and not isinstance(problem, NoAnswer)
+    return is_connection_lost(problem) and not isinstance(problem, NoAnswer)
 
 
-def give_up(problem: psycopg.Error) -> NoReturn:
+def raise_store_error(problem: psycopg.Error) -> NoReturn:
     """Raise what the caller is told when no run is left, in duly's words."""
     sqlstate = problem.sqlstate or ""
     kind = StoreUnavailable
-    if lost(problem):
+    if is_connection_lost(problem):
         reason = "could not be reached"
     elif sqlstate in RERUN:
         reason = f"aborted the transaction {RUNS} times"

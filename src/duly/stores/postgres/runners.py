@@ -21,49 +21,49 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from duly.core.defaults import BATCH_WAIT
 from duly.core.onestep import finish
-from duly.stores.fork_lock import FreshLock
-from duly.stores.postgres.deadlines import ANSWER, PatientAsyncConnection, PatientConnection
+from duly.stores.fork_lock import ForkSafeLock
+from duly.stores.postgres.deadlines import ANSWER, DeadlineAsyncConnection, DeadlineConnection
 from duly.stores.postgres.loop_pool import POOL_WAIT, RECONNECT, LoopPool
-from duly.stores.postgres.psycopg_adapters import AwaitedWire, BlockingWire
-from duly.stores.postgres.retry import died, give_up, may_run_again
+from duly.stores.postgres.psycopg_adapters import PsycopgAdapter, PsycopgAsyncAdapter
+from duly.stores.postgres.retry import may_run_again, raise_store_error, should_check_pool
 from duly.stores.postgres.user_transactions import (
-    Ending,
-    begun,
-    begun_awaited,
-    loan_of,
-    opened_on,
+    PostgresErrorClassifier,
+    bounded_transaction,
+    bounded_transaction_async,
+    make_revocable,
     refuse_unsound,
-    unless_lost,
+    report_lost_connection,
+    transaction_on,
 )
-from duly.stores.shielding import surely
+from duly.stores.shielding import shield_to_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from datetime import timedelta
 
-    from duly.core.session import Opened, Operation
-    from duly.stores.postgres.connect import Target
-    from duly.stores.revocable_connection import Loan
+    from duly.core.session import OpenedTransaction, Operation
+    from duly.stores.postgres.connect import PostgresTarget
+    from duly.stores.revocable_connection import RevocableConnection
 
 T = TypeVar("T")
 # And not less, however late it is: a server that is well answers in a moment.
-LEAST = 0.1
+SHORTEST_WAIT = 0.1
 
 
-def in_transaction(connection: Any) -> Any:
+def transaction_scope(connection: Any) -> Any:
     """The scope of an operation that is more than one statement."""
     return connection.transaction()
 
 
-def bounded(usual: float, within: float | None) -> float:
+def bounded_wait(usual: float, within: float | None) -> float:
     """Seconds to wait: as always, or what the caller has left if that is less."""
-    return usual if within is None else max(min(usual, within), LEAST)
+    return usual if within is None else max(min(usual, within), SHORTEST_WAIT)
 
 
-async def returned(
-    pool: AsyncConnectionPool[PatientAsyncConnection],
-    connection: PatientAsyncConnection,
-    loan: Loan,
+async def return_connection(
+    pool: AsyncConnectionPool[DeadlineAsyncConnection],
+    connection: DeadlineAsyncConnection,
+    loan: RevocableConnection,
 ) -> None:
     """Give a connection back; not one for which the server may still be about to cancel."""
     if loan.revoked:
@@ -71,15 +71,15 @@ async def returned(
     await pool.putconn(connection)
 
 
-class BlockingRunner:
+class PostgresSyncRunner:
     """Operations on the calling thread."""
 
     waits_for_keys = True
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: PostgresTarget) -> None:
         self._target = target
-        self._opening = FreshLock()
-        self._pool: ConnectionPool[PatientConnection] | None = None
+        self._opening = ForkSafeLock()
+        self._pool: ConnectionPool[DeadlineConnection] | None = None
         self._process = 0
 
     async def run(
@@ -91,48 +91,58 @@ class BlockingRunner:
         within: float | None = None,
     ) -> T:
         """Run in one transaction; returns without ever waiting."""
-        return self._run(operation, wait, in_transaction, after_loss=after_loss, within=within)
+        return self._run_with_retry(
+            operation, wait, transaction_scope, after_loss=after_loss, within=within
+        )
 
     async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
         """Run one statement, which the connection commits, once."""
-        return self._run(operation, BATCH_WAIT, nullcontext, after_loss=False, within=within)
+        return self._run_with_retry(
+            operation, BATCH_WAIT, nullcontext, after_loss=False, within=within
+        )
 
-    async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_shielded(self, operation: Operation[T], *, wait: timedelta) -> T:
         """The same: nothing cancels a blocking call."""
         return await self.run(operation, wait=wait)
 
-    async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_autocommit(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement: the connection commits each."""
-        return self._run(operation, wait, nullcontext)
+        return self._run_with_retry(operation, wait, nullcontext)
 
     @asynccontextmanager
-    async def opened(
+    async def open_transaction(
         self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
-    ) -> AsyncIterator[Opened]:
+    ) -> AsyncIterator[OpenedTransaction]:
         """A transaction for code of the user's, which runs once whatever happens."""
         pool = self.pool()
-        with Ending() as ending:
-            connection = pool.getconn(bounded(POOL_WAIT, within))
-            loan = loan_of(connection)
+        with PostgresErrorClassifier() as ending:
+            connection = pool.getconn(bounded_wait(POOL_WAIT, within))
+            loan = make_revocable(connection)
             try:
-                connection.patience = bounded(ANSWER + wait.total_seconds(), within)
-                with loan, unless_lost(connection), begun(connection, lasting):
-                    session = self._target.session(BlockingWire(connection), wait, lent=True)
-                    yield opened_on(connection, session, lasting or wait, loan)
-                    ending.handled = True
+                connection.answer_timeout = bounded_wait(ANSWER + wait.total_seconds(), within)
+                with (
+                    loan,
+                    report_lost_connection(connection),
+                    bounded_transaction(connection, lasting),
+                ):
+                    session = self._target.session(
+                        PsycopgAdapter(connection), wait, runs_user_code=True
+                    )
+                    yield transaction_on(connection, session, lasting or wait, loan)
+                    ending.handler_done = True
                     usual = ANSWER + (lasting or wait).total_seconds()
-                    connection.patience = bounded(usual, within)  # for the COMMIT
+                    connection.answer_timeout = bounded_wait(usual, within)  # for the COMMIT
                     refuse_unsound(connection)
             finally:
                 if loan.revoked:  # the server may still be about to cancel something
                     connection.close()
                 pool.putconn(connection)
 
-    def _run(
+    def _run_with_retry(
         self,
         operation: Operation[T],
         wait: timedelta,
-        scope: Callable[[PatientConnection], AbstractContextManager[object]],
+        scope: Callable[[DeadlineConnection], AbstractContextManager[object]],
         *,
         after_loss: bool = True,
         within: float | None = None,
@@ -142,21 +152,21 @@ class BlockingRunner:
         while True:
             runs += 1
             try:
-                connection = pool.getconn(bounded(POOL_WAIT, within))
+                connection = pool.getconn(bounded_wait(POOL_WAIT, within))
                 try:
-                    connection.patience = bounded(ANSWER + wait.total_seconds(), within)
+                    connection.answer_timeout = bounded_wait(ANSWER + wait.total_seconds(), within)
                     with scope(connection):
-                        session = self._target.session(BlockingWire(connection), wait)
+                        session = self._target.session(PsycopgAdapter(connection), wait)
                         return finish(operation(session))
                 finally:  # not pool.connection(), which would commit what is committed already
                     pool.putconn(connection)
             except psycopg.Error as problem:
-                if died(problem):
+                if should_check_pool(problem):
                     pool.check()  # the other idle connections may have died with this one
                 if not may_run_again(problem, runs, after_loss=after_loss):
-                    give_up(problem)
+                    raise_store_error(problem)
 
-    def pool(self) -> ConnectionPool[PatientConnection]:
+    def pool(self) -> ConnectionPool[DeadlineConnection]:
         """The pool, opened at the first use and again in a forked child."""
         if self._pool is not None and self._process == os.getpid():
             return self._pool
@@ -165,17 +175,17 @@ class BlockingRunner:
                 self._pool, self._process = self._open(), os.getpid()
             return self._pool
 
-    def _open(self) -> ConnectionPool[PatientConnection]:
+    def _open(self) -> ConnectionPool[DeadlineConnection]:
         """Look at the server first, once: one that is away is told to the caller at once."""
         try:
-            with PatientConnection.connect(**self._target.settings) as connection:
-                wire = BlockingWire(connection)
-                kwargs = finish(self._target.first_look(wire, connection.info.backend_pid))
+            with DeadlineConnection.connect(**self._target.settings) as connection:
+                wire = PsycopgAdapter(connection)
+                kwargs = finish(self._target.check_server(wire, connection.info.backend_pid))
         except psycopg.Error as problem:
-            give_up(problem)
-        pool: ConnectionPool[PatientConnection] = ConnectionPool(
+            raise_store_error(problem)
+        pool: ConnectionPool[DeadlineConnection] = ConnectionPool(
             kwargs=kwargs,
-            connection_class=PatientConnection,
+            connection_class=DeadlineConnection,
             min_size=1,
             max_size=self._target.connections,
             timeout=POOL_WAIT,
@@ -192,12 +202,12 @@ class BlockingRunner:
         self._pool = None
 
 
-class AwaitedRunner:
+class PostgresAsyncRunner:
     """Operations awaited, with a pool for each event loop: connections belong to their loop."""
 
     waits_for_keys = True
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: PostgresTarget) -> None:
         self._target = target
         self._pools: dict[asyncio.AbstractEventLoop, LoopPool] = {}
 
@@ -210,51 +220,55 @@ class AwaitedRunner:
         within: float | None = None,
     ) -> T:
         """Run in one transaction."""
-        return await self._run(
-            operation, wait, in_transaction, after_loss=after_loss, within=within
+        return await self._run_with_retry(
+            operation, wait, transaction_scope, after_loss=after_loss, within=within
         )
 
     async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
         """Run one statement, which the connection commits, once."""
-        return await self._run(operation, BATCH_WAIT, nullcontext, after_loss=False, within=within)
+        return await self._run_with_retry(
+            operation, BATCH_WAIT, nullcontext, after_loss=False, within=within
+        )
 
-    async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_shielded(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction to its end, even if the caller is cancelled meanwhile."""
-        return await surely(self.run(operation, wait=wait))
+        return await shield_to_end(self.run(operation, wait=wait))
 
-    async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_autocommit(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement: the connection commits each."""
-        return await self._run(operation, wait, nullcontext)
+        return await self._run_with_retry(operation, wait, nullcontext)
 
     @asynccontextmanager
-    async def opened(
+    async def open_transaction(
         self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
-    ) -> AsyncIterator[Opened]:
+    ) -> AsyncIterator[OpenedTransaction]:
         """A transaction for code of the user's, which runs once whatever happens."""
         pool = await self.pool()
-        with Ending() as ending:
-            connection = await pool.getconn(bounded(POOL_WAIT, within))
-            loan = loan_of(connection)
+        with PostgresErrorClassifier() as ending:
+            connection = await pool.getconn(bounded_wait(POOL_WAIT, within))
+            loan = make_revocable(connection)
             try:
-                connection.patience = bounded(ANSWER + wait.total_seconds(), within)
-                with loan, unless_lost(connection):
-                    async with begun_awaited(connection, lasting):
-                        session = self._target.session(AwaitedWire(connection), wait, lent=True)
-                        yield opened_on(connection, session, lasting or wait, loan)
-                        ending.handled = True
+                connection.answer_timeout = bounded_wait(ANSWER + wait.total_seconds(), within)
+                with loan, report_lost_connection(connection):
+                    async with bounded_transaction_async(connection, lasting):
+                        session = self._target.session(
+                            PsycopgAsyncAdapter(connection), wait, runs_user_code=True
+                        )
+                        yield transaction_on(connection, session, lasting or wait, loan)
+                        ending.handler_done = True
                         usual = ANSWER + (lasting or wait).total_seconds()
-                        connection.patience = bounded(usual, within)  # for the COMMIT
+                        connection.answer_timeout = bounded_wait(usual, within)  # for the COMMIT
                         refuse_unsound(connection)
             except BaseException:  # a second cancellation must not lose the connection
-                await surely(returned(pool, connection, loan))
+                await shield_to_end(return_connection(pool, connection, loan))
                 raise
-            await returned(pool, connection, loan)
+            await return_connection(pool, connection, loan)
 
-    async def _run(
+    async def _run_with_retry(
         self,
         operation: Operation[T],
         wait: timedelta,
-        scope: Callable[[PatientAsyncConnection], AbstractAsyncContextManager[object]],
+        scope: Callable[[DeadlineAsyncConnection], AbstractAsyncContextManager[object]],
         *,
         after_loss: bool = True,
         within: float | None = None,
@@ -264,32 +278,32 @@ class AwaitedRunner:
         while True:
             runs += 1
             try:
-                connection = await pool.getconn(bounded(POOL_WAIT, within))
+                connection = await pool.getconn(bounded_wait(POOL_WAIT, within))
                 try:
-                    connection.patience = bounded(ANSWER + wait.total_seconds(), within)
+                    connection.answer_timeout = bounded_wait(ANSWER + wait.total_seconds(), within)
                     async with scope(connection):
-                        session = self._target.session(AwaitedWire(connection), wait)
+                        session = self._target.session(PsycopgAsyncAdapter(connection), wait)
                         result = await operation(session)
                 except BaseException:  # a second cancellation must not lose the connection
-                    await surely(pool.putconn(connection))
+                    await shield_to_end(pool.putconn(connection))
                     raise
                 # Not pool.connection(), which would commit what is committed already.
                 await pool.putconn(connection)
                 return result
             except psycopg.Error as problem:
-                if died(problem):
+                if should_check_pool(problem):
                     await pool.check()  # the other idle connections may have died with this one
                 if not may_run_again(problem, runs, after_loss=after_loss):
-                    give_up(problem)
+                    raise_store_error(problem)
 
-    async def pool(self) -> AsyncConnectionPool[PatientAsyncConnection]:
+    async def pool(self) -> AsyncConnectionPool[DeadlineAsyncConnection]:
         """The running loop's pool; many first users share one opening."""
         loop = asyncio.get_running_loop()
         found = self._pools.get(loop)
-        if found is None or found.failed():
+        if found is None or found.has_failed():
             self._forget_closed_loops()
             found = self._pools[loop] = LoopPool(self._target)
-        return found.opening.result() if found.opening.done() else await found.opened()
+        return found.opening.result() if found.opening.done() else await found.wait_until_open()
 
     def _forget_closed_loops(self) -> None:
         """Close what a loop left behind that ended without ``aclose()``."""

@@ -16,7 +16,7 @@ OLDEST = 140000
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerInfo:
     """What a first look at the server told."""
 
     version: int
@@ -25,22 +25,22 @@ class Server:
     synchronous_commit: bool
     process: int
 
-    def behind_pooler(self, greeted_by: int) -> bool:
+    def is_behind_pooler(self, backend_pid: int) -> bool:
         """Whether the process that answered is not the one the connection was greeted by.
 
         Behind a pooler the next statement may meet another process, so nothing may be kept on
         the server's side between two transactions: no prepared statements, no session settings.
         """
-        return self.process != greeted_by
+        return self.process != backend_pid
 
 
-async def look(session: Session) -> Server:
+async def inspect_server(session: Session) -> ServerInfo:
     """Ask the server what it is."""
     [row] = await session.rows(SERVER_CHECK)
-    return Server(**row)
+    return ServerInfo(**row)
 
 
-def refuse_unsafe(server: Server, durability: Durability) -> None:
+def refuse_unsafe(server: ServerInfo, durability: Durability) -> None:
     """Raise where a COMMIT that was answered could be lost."""
     if server.version < OLDEST:
         raise UnsafeStore(

@@ -1,4 +1,4 @@
-"""A session on PostgreSQL, written once over a `Wire`: psycopg blocking or awaited, or asyncpg."""
+"""A session on PostgreSQL, written once over a `PostgresAdapter`: psycopg blocking or awaited, or asyncpg."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.core.errors import Misuse
 from duly.core.session import Dialect, Owner, Row, Rows, Value, database_time
-from duly.stores.sql.migrations import split
+from duly.stores.sql.migrations import split_statements
 from duly.stores.sql.placeholders import prepare
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ LONGEST = 2**31 - 1
 Values = Mapping[str, Value | list[Value]]
 
 
-class Wire(Protocol):
+class PostgresAdapter(Protocol):
     """One PostgreSQL connection."""
 
     async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
@@ -53,20 +53,20 @@ class PostgresSession:
 
     def __init__(
         self,
-        wire: Wire,
+        adapter: PostgresAdapter,
         statements: Statements,
         clock: Clock | None,
         *,
         owner: Owner | None = None,
         bound: timedelta | None = None,
-        lent: bool = False,
+        runs_user_code: bool = False,
     ) -> None:
-        self._wire = wire
+        self._adapter = adapter
         self._statements = statements
         self._clock = clock
         self._owner = owner
         self._bound = None if bound is None else lock_timeout(bound)
-        self._lent = lent and bound is not None
+        self._runs_user_code = runs_user_code and bound is not None
 
     @property
     def names(self) -> Names:
@@ -82,13 +82,13 @@ class PostgresSession:
         """Begin before any savepoint: an outermost one would commit at its end."""
         if self._owner is not None:
             await self._owner.begin()
-        await self._wire.begin()
+        await self._adapter.begin()
 
     async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run one named statement."""
         values["now"] = database_time(self._clock)
         values["wait"] = self._bound
-        return await self._fetched(statement, values)
+        return await self._fetch(statement, values)
 
     async def rows_each(
         self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
@@ -102,18 +102,18 @@ class PostgresSession:
             for name in each[0]
         }
         values = {"now": database_time(self._clock), "wait": self._bound, **shared, **arrays}
-        return await self._fetched(f"{statement}_many", values)
+        return await self._fetch(f"{statement}_many", values)
 
-    async def _fetched(self, statement: str, values: Values) -> Sequence[Row]:
+    async def _fetch(self, statement: str, values: Values) -> Sequence[Row]:
         """Run a statement; its bound on lock waits is not for the user's statements after it.
 
         After an error there is nothing to do: whoever goes on rolls back to a savepoint first, and
         that restores the setting by itself.
         """
         prepared = self._statements[statement]
-        found = await self._wire.fetch(prepared, values)
-        if self._lent and "wait" in prepared.order:
-            await self._wire.fetch(self._statements["wait_end"], {})
+        found = await self._adapter.fetch(prepared, values)
+        if self._runs_user_code and "wait" in prepared.order:
+            await self._adapter.fetch(self._statements["wait_end"], {})
         return found
 
     async def write_each(self, statement: str, each: Sequence[dict[str, Value]]) -> None:
@@ -123,41 +123,43 @@ class PostgresSession:
 
     async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's, its parameters in the driver's spelling."""
-        return await self._wire.ask(prepared(text, self._statements.style), values)
+        return await self._adapter.ask(prepare_user_statement(text, self._statements.style), values)
 
-    async def plain(self, text: str) -> None:
+    async def execute_raw(self, text: str) -> None:
         """Run one statement of a migration."""
-        await self._wire.plain(text)
+        await self._adapter.plain(text)
 
     def savepoint(self) -> AbstractAsyncContextManager[None]:
         """A savepoint, through the owner if there is one."""
-        return (self._owner or self._wire).savepoint()
+        return (self._owner or self._adapter).savepoint()
 
-    def waiting(self, wait: timedelta | None) -> AbstractAsyncContextManager[None]:
+    def limit_lock_waits(self, wait: timedelta | None) -> AbstractAsyncContextManager[None]:
         """Bound lock waits inside, then restore the setting.
 
         After an error PostgreSQL takes no statement until the savepoint around this is rolled
         back, and rolling it back restores the setting by itself.
         """
-        return nullcontext() if wait is None else self._bounded(wait)
+        return nullcontext() if wait is None else self._bound_lock_waits(wait)
 
     @asynccontextmanager
-    async def _bounded(self, wait: timedelta) -> AsyncIterator[None]:
+    async def _bound_lock_waits(self, wait: timedelta) -> AsyncIterator[None]:
         statements = self._statements
-        [setting] = await self._wire.fetch(statements["wait_bound"], {"wait": lock_timeout(wait)})
+        [setting] = await self._adapter.fetch(
+            statements["wait_bound"], {"wait": lock_timeout(wait)}
+        )
         yield
         before = setting["before"]  # bytes where the database has no encoding
         before = before if isinstance(before, str) else before.decode()
-        await self._wire.fetch(statements["wait_restore"], {"before": before})
+        await self._adapter.fetch(statements["wait_restore"], {"before": before})
 
 
 @lru_cache(maxsize=1024)
-def prepared(text: str, style: Style) -> Prepared:
+def prepare_user_statement(text: str, style: Style) -> Prepared:
     """A statement of the user's in a driver's spelling; handlers run the same few all the time.
 
     One at a time: PostgreSQL would take several without parameters, a COMMIT among them.
     """
-    if len(split(text)) > 1:
+    if len(split_statements(text)) > 1:
         raise Misuse("tx.execute takes one statement at a time: call it for each")
     return prepare(text, style)
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Self
 import psycopg
 
 from duly.core.onestep import finish
-from duly.stores.postgres.connect import Target, settings
+from duly.stores.postgres.connect import PostgresTarget, connection_settings
 from duly.stores.postgres.listen import listen
-from duly.stores.postgres.psycopg_adapters import BlockingWire
-from duly.stores.postgres.retry import give_up
-from duly.stores.postgres.runners import AwaitedRunner, BlockingRunner
-from duly.stores.postgres.server_checks import Durability, look, refuse_unsafe
-from duly.stores.sql.migrations import apply_next, check, schema_version
+from duly.stores.postgres.psycopg_adapters import PsycopgAdapter
+from duly.stores.postgres.retry import raise_store_error
+from duly.stores.postgres.runners import PostgresAsyncRunner, PostgresSyncRunner
+from duly.stores.postgres.server_checks import Durability, inspect_server, refuse_unsafe
+from duly.stores.sql.migrations import apply_next, check_schema, schema_version
 from duly.stores.store import Capabilities, Store
 
 if TYPE_CHECKING:
@@ -41,9 +41,11 @@ class PostgresStore(Store):
     ) -> None:
         super().__init__(url, names, clock)
         self.capabilities = Capabilities(concurrent_writers=True, durable=True, many_machines=True)
-        self._target = Target(settings(url), names, clock, durability, connections)
-        self.blocking = self._blocking = BlockingRunner(self._target)
-        self.awaited = self._awaited = AwaitedRunner(self._target)
+        self._target = PostgresTarget(
+            connection_settings(url), names, clock, durability, connections
+        )
+        self.blocking = self._blocking = PostgresSyncRunner(self._target)
+        self.awaited = self._awaited = PostgresAsyncRunner(self._target)
 
     def open(self) -> Self:
         """Connect now: refuse an unsafe server, a missing and a wrong schema."""
@@ -76,8 +78,8 @@ class PostgresStore(Store):
         """Apply what is missing, each migration in a transaction of its own."""
         applied: list[str] = []
         with self._connect() as connection:
-            session = self._target.session(BlockingWire(connection), MIGRATION_WAIT)
-            refuse_unsafe(finish(look(session)), self._target.durability)
+            session = self._target.session(PsycopgAdapter(connection), MIGRATION_WAIT)
+            refuse_unsafe(finish(inspect_server(session)), self._target.durability)
             while True:
                 with connection.transaction():
                     name = finish(apply_next(session))
@@ -88,16 +90,16 @@ class PostgresStore(Store):
     def version(self) -> int:
         """The schema version of the tables; 0 where there are none yet."""
         with self._connect() as connection:
-            return finish(schema_version(self._target.session(BlockingWire(connection))))
+            return finish(schema_version(self._target.session(PsycopgAdapter(connection))))
 
     def check(self) -> None:
         """Raise unless the tables are those this duly was written for."""
         with self._connect() as connection:
-            finish(check(self._target.session(BlockingWire(connection))))
+            finish(check_schema(self._target.session(PsycopgAdapter(connection))))
 
     def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
         try:
             # Nothing prepared: whether a pooler stands in between is not known here.
             return psycopg.connect(**self._target.settings, prepare_threshold=None)
         except psycopg.Error as problem:
-            give_up(problem)
+            raise_store_error(problem)

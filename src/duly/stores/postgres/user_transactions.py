@@ -11,12 +11,12 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from duly.core.errors import Misuse
-from duly.core.session import Opened, ended
+from duly.core.session import OpenedTransaction, ended_transaction_error
 from duly.jobs.invoke import Unfinished
-from duly.stores.postgres.deadlines import ANSWER, PatientAsyncConnection, PatientConnection
-from duly.stores.postgres.retry import give_up, lost
-from duly.stores.revocable_connection import Loan
-from duly.stores.shielding import surely
+from duly.stores.postgres.deadlines import ANSWER, DeadlineAsyncConnection, DeadlineConnection
+from duly.stores.postgres.retry import is_connection_lost, raise_store_error
+from duly.stores.revocable_connection import RevocableConnection
+from duly.stores.shielding import shield_to_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -30,30 +30,30 @@ def refuse_unsound(connection: psycopg.Connection[Any] | psycopg.AsyncConnection
     After an error that somebody swallowed, PostgreSQL answers COMMIT with a quiet rollback.
     """
     if connection.pgconn.transaction_status != TransactionStatus.INTRANS:
-        raise ended()
+        raise ended_transaction_error()
 
 
-class Ending:
+class PostgresErrorClassifier:
     """Stands around a transaction with a handler in it, and says whose an error is.
 
     A lost connection is nobody's. What is left to fail once the handlers are through is the COMMIT
     of what they wrote. Anything before that stays what it was.
     """
 
-    handled = False
+    handler_done = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        if isinstance(problem, psycopg.Error) and lost(problem):
-            give_up(problem)
-        if isinstance(problem, psycopg.Error | Misuse) and self.handled:
+        if isinstance(problem, psycopg.Error) and is_connection_lost(problem):
+            raise_store_error(problem)
+        if isinstance(problem, psycopg.Error | Misuse) and self.handler_done:
             raise Unfinished from problem
 
 
 @contextmanager
-def unless_lost(
+def report_lost_connection(
     connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any],
 ) -> Iterator[None]:
     """Whatever the code inside made of it: a connection that is gone is told as such."""
@@ -65,51 +65,58 @@ def unless_lost(
         raise
 
 
-def patient(
-    connection: PatientConnection | PatientAsyncConnection, wait: timedelta
+def answer_timeout_restorer(
+    connection: DeadlineConnection | DeadlineAsyncConnection, wait: timedelta
 ) -> Callable[[], None]:
     """Gives a connection its usual patience back, whatever time its caller has left."""
-    return partial(setattr, connection, "patience", ANSWER + wait.total_seconds())
+    return partial(setattr, connection, "answer_timeout", ANSWER + wait.total_seconds())
 
 
-def opened_on(
-    connection: PatientConnection | PatientAsyncConnection,
+def transaction_on(
+    connection: DeadlineConnection | DeadlineAsyncConnection,
     session: Session,
     lasting: timedelta,
-    loan: Loan,
-) -> Opened:
+    revocable: RevocableConnection,
+) -> OpenedTransaction:
     """A transaction with the user's code in it: patient with it, and revocable."""
-    return Opened(session, connection, at_ease=patient(connection, lasting), revoke=loan.revoke)
+    return OpenedTransaction(
+        session,
+        connection,
+        restore_timeouts=answer_timeout_restorer(connection, lasting),
+        revoke=revocable.revoke,
+    )
 
 
-def loan_of(connection: PatientConnection | PatientAsyncConnection) -> Loan:
+def make_revocable(connection: DeadlineConnection | DeadlineAsyncConnection) -> RevocableConnection:
     """One use of a connection; revoking it ends the statement that the code is waiting for.
 
     Where it waits for none, the server ends the transaction that is left idle.
     """
-    return Loan(partial(cancelled, connection), exclusive=False)
+    return RevocableConnection(partial(cancel_statement, connection), exclusive=False)
 
 
-def cancelled(connection: PatientConnection | PatientAsyncConnection) -> None:
+def cancel_statement(connection: DeadlineConnection | DeadlineAsyncConnection) -> None:
     """Ask the server to cancel what it does for this connection."""
     with suppress(psycopg.Error):
         connection.cancel()
 
 
-def beginning(lasting: timedelta) -> bytes:
+def begin_statement(lasting: timedelta) -> bytes:
     """BEGIN, and how long the code may leave the transaction idle, in one round trip."""
     bound = max(lasting // timedelta(milliseconds=1), 1)
     return f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {bound}".encode()
 
 
 @contextmanager
-def begun(connection: PatientConnection, lasting: timedelta | None) -> Iterator[None]:
+def bounded_transaction(
+    connection: DeadlineConnection, lasting: timedelta | None
+) -> Iterator[None]:
     """A transaction, bounded if asked; committed at the end of the block."""
     if lasting is None:
         with connection.transaction():
             yield
         return
-    connection.execute(beginning(lasting))
+    connection.execute(begin_statement(lasting))
     try:
         yield
     except BaseException:
@@ -120,19 +127,19 @@ def begun(connection: PatientConnection, lasting: timedelta | None) -> Iterator[
 
 
 @asynccontextmanager
-async def begun_awaited(
-    connection: PatientAsyncConnection, lasting: timedelta | None
+async def bounded_transaction_async(
+    connection: DeadlineAsyncConnection, lasting: timedelta | None
 ) -> AsyncIterator[None]:
     """The same, awaited."""
     if lasting is None:
         async with connection.transaction():
             yield
         return
-    await connection.execute(beginning(lasting))
+    await connection.execute(begin_statement(lasting))
     try:
         yield
     except BaseException:
         if not connection.closed:
-            await surely(connection.rollback())
+            await shield_to_end(connection.rollback())
         raise
     await connection.commit()

@@ -16,7 +16,7 @@ from duly.core.defaults import DEFAULT_PREFIX
 from duly.core.errors import SchemaMismatch
 from duly.core.ids import uuid7
 from duly.stores.sql.placeholders import PIECE
-from duly.stores.sql.statements import fill, read
+from duly.stores.sql.statements import fill_slots, read_sql_file
 
 if TYPE_CHECKING:
     from duly.core.defaults import Names
@@ -53,7 +53,7 @@ class Migration:
 
     def statements(self, dialect: Dialect, names: Names) -> list[str]:
         """Its statements, with the table names in place."""
-        return split(fill(self.text, dialect, names))
+        return split_statements(fill_slots(self.text, dialect, names))
 
 
 @lru_cache(maxsize=4)
@@ -66,18 +66,20 @@ def migrations(dialect: Dialect) -> tuple[Migration, ...]:
     )
     return tuple(
         Migration(
-            int(match[1]), match[0].removesuffix(".sql"), read(dialect, "migrations", match[0])
+            int(match[1]),
+            match[0].removesuffix(".sql"),
+            read_sql_file(dialect, "migrations", match[0]),
         )
         for match in found
     )
 
 
-def latest(dialect: Dialect) -> int:
+def latest_version(dialect: Dialect) -> int:
     """The schema version that this duly was written for."""
     return migrations(dialect)[-1].number
 
 
-def split(script: str) -> list[str]:
+def split_statements(script: str) -> list[str]:
     """Cut a script at its semicolons, but for those in quotes and comments."""
     pieces, start = [], 0
     for found in TOKEN.finditer(script):
@@ -85,10 +87,10 @@ def split(script: str) -> list[str]:
             pieces.append(script[start : found.start()])
             start = found.end()
     pieces.append(script[start:])
-    return [text for piece in pieces if (text := bare(piece))]
+    return [text for piece in pieces if (text := strip_leading_comments(piece))]
 
 
-def bare(statement: str) -> str:
+def strip_leading_comments(statement: str) -> str:
     """A statement without the comment lines before it."""
     lines = statement.splitlines()
     while lines and (not lines[0].strip() or lines[0].lstrip().startswith("--")):
@@ -123,7 +125,7 @@ async def apply_next(session: Session) -> str | None:
     if version == 0:
         await make_schema(session)
     for statement in pending[0].statements(dialect, names):
-        await session.plain(statement)
+        await session.execute_raw(statement)
     if version == 0:
         await session.rows(META_WRITE, name=INSTALLATION, value=str(uuid7()))
     await session.rows(META_WRITE, name=SCHEMA_VERSION, value=str(pending[0].number))
@@ -148,10 +150,10 @@ async def make_schema(session: Session) -> None:
     await session.rows(MIGRATE_LOCK, table=f'"{names.schema}"')
     [row] = await session.rows(SCHEMA_MISSING, schema=names.schema)
     if row["missing"]:
-        await session.plain(f'CREATE SCHEMA "{names.schema}"')
+        await session.execute_raw(f'CREATE SCHEMA "{names.schema}"')
 
 
-async def check(session: Session) -> None:
+async def check_schema(session: Session) -> None:
     """Raise unless the tables are exactly those this duly was written for."""
     names, dialect = session.names, session.dialect
     version = await schema_version(session)
@@ -161,19 +163,20 @@ async def check(session: Session) -> None:
             f"duly's tables ({names.table('claims')}, ...) are not in this database: "
             f"run {migrate_command(names)}"
         )
-    if version < latest(dialect):
+    if version < latest_version(dialect):
         raise SchemaMismatch(
-            f"duly's tables are at schema version {version}, this duly needs {latest(dialect)}: "
+            f"duly's tables are at schema version {version}, this duly needs "
+            f"{latest_version(dialect)}: "
             f"run {migrate_command(names)}"
         )
 
 
 def migrate_command(names: Names) -> str:
     """The command that makes or updates the tables; with begin= few people know a URL."""
-    return f"`duly migrate URL{options(names)}`, or `duly migrate shop:app` for your app"
+    return f"`duly migrate URL{migrate_options(names)}`, or `duly migrate shop:app` for your app"
 
 
-def options(names: Names) -> str:
+def migrate_options(names: Names) -> str:
     """What ``duly migrate`` must be told to find the same tables."""
     prefix = "" if names.prefix == DEFAULT_PREFIX else f" --prefix {names.prefix}"
     return prefix if names.schema is None else f"{prefix} --schema {names.schema}"
@@ -181,21 +184,21 @@ def options(names: Names) -> str:
 
 def refuse_newer(version: int, dialect: Dialect) -> None:
     """An older duly must not touch tables whose meaning it does not know."""
-    if version > latest(dialect):
+    if version > latest_version(dialect):
         raise SchemaMismatch(
             f"duly's tables are at schema version {version}, this duly knows only "
-            f"{latest(dialect)}: install the newer duly that migrated them"
+            f"{latest_version(dialect)}: install the newer duly that migrated them"
         )
 
 
-def script(names: Names, dialect: Dialect, *, after: int = 0) -> str:
+def migration_script(names: Names, dialect: Dialect, *, after: int = 0) -> str:
     """The SQL that ``duly migrate`` would run from a version on, for review or another tool."""
     parts = []
     if names.schema is not None and after == 0:
         parts.append(f'CREATE SCHEMA IF NOT EXISTS "{names.schema}";\n')
     for one in migrations(dialect):
         if one.number > after:
-            parts.append(fill(one.text, dialect, names))
+            parts.append(fill_slots(one.text, dialect, names))
             if one.number == 1:
                 parts.append(installation_note(names, dialect))
             parts.append(VERSION_NOTE.format(meta=names.table("meta"), number=one.number))

@@ -34,7 +34,7 @@ class Statements:
     def __getitem__(self, name: str) -> Prepared:
         found = self._prepared.get(name)
         if found is None:
-            text = fill(statement_text(self.dialect, name), self.dialect, self.names)
+            text = fill_slots(statement_text(self.dialect, name), self.dialect, self.names)
             found = self._prepared[name] = prepare(text, self.style)
         return found
 
@@ -51,18 +51,18 @@ def statement_text(dialect: Dialect, name: str) -> str:
 
     psycopg remembers how to read a statement only if it has at most 4,096 characters.
     """
-    lines = read(dialect, "statements", f"{name}.sql").splitlines()
+    lines = read_sql_file(dialect, "statements", f"{name}.sql").splitlines()
     while lines and lines[0].startswith("--"):
         del lines[0]
     return "\n".join(line.strip() for line in lines).strip()
 
 
-def read(dialect: Dialect, folder: str, file: str) -> str:
+def read_sql_file(dialect: Dialect, folder: str, file: str) -> str:
     """The text of a file that ships with the package."""
     return (files("duly.stores") / dialect / folder / file).read_text(encoding="utf-8")
 
 
-def fill(text: str, dialect: Dialect, names: Names) -> str:
+def fill_slots(text: str, dialect: Dialect, names: Names) -> str:
     """Put table names and fragments in their slots; an unknown slot is an error of ours."""
 
     def slot(found: re.Match[str]) -> str:
@@ -73,6 +73,6 @@ def fill(text: str, dialect: Dialect, names: Names) -> str:
             return names.prefix
         if word == "schema":
             return "" if names.schema is None else f'"{names.schema}".'
-        return fill(statement_text(dialect, f"_{word}"), dialect, names)
+        return fill_slots(statement_text(dialect, f"_{word}"), dialect, names)
 
     return SLOT.sub(slot, text)

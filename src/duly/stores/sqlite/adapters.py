@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NOT_OPEN = (sqlite3.ProgrammingError, ValueError)
 
 
-class BlockingWire:
+class Sqlite3Adapter:
     """A ``sqlite3.Connection``."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -32,7 +32,7 @@ class BlockingWire:
 
     async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
         """Run one statement; returns without ever waiting."""
-        return run(self._connection, text, values)
+        return fetch_rows(self._connection, text, values)
 
     async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
         """Run one statement for many sets of values."""
@@ -40,21 +40,21 @@ class BlockingWire:
 
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's."""
-        return answered(self._connection, text, values)
+        return execute_user_statement(self._connection, text, values)
 
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
         try:
             return self._connection.in_transaction
         except NOT_OPEN as problem:
-            raise not_open() from problem
+            raise not_open_error() from problem
 
     async def commits_by_itself(self) -> bool:
         """Whether a statement outside BEGIN would be committed at once."""
         return autocommits(self._connection)
 
 
-class AiosqliteWire:
+class AiosqliteAdapter:
     """An ``aiosqlite.Connection``: its own thread does the work."""
 
     def __init__(self, connection: aiosqlite.Connection) -> None:
@@ -65,7 +65,7 @@ class AiosqliteWire:
         # Cursor, statement and rows in one trip to the thread and back: in public, aiosqlite makes
         # a trip for each, and the trips are most of what a statement costs.
         on_its_thread: Any = self._connection._execute
-        rows: list[Row] = await on_its_thread(run, self._connection._conn, text, values)
+        rows: list[Row] = await on_its_thread(fetch_rows, self._connection._conn, text, values)
         return rows
 
     async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
@@ -76,7 +76,9 @@ class AiosqliteWire:
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's on the connection's thread."""
         on_its_thread: Any = self._connection._execute
-        rows: Rows = await on_its_thread(answered, self._connection._conn, text, values)
+        rows: Rows = await on_its_thread(
+            execute_user_statement, self._connection._conn, text, values
+        )
         return rows
 
     def in_transaction(self) -> bool:
@@ -84,7 +86,7 @@ class AiosqliteWire:
         try:
             return self._connection.in_transaction
         except NOT_OPEN as problem:
-            raise not_open() from problem
+            raise not_open_error() from problem
 
     async def commits_by_itself(self) -> bool:
         """Whether a statement outside BEGIN would be committed at once."""
@@ -94,12 +96,12 @@ class AiosqliteWire:
         return bool(await on_its_thread(autocommits, self._connection._conn))
 
 
-def not_open() -> NotJoinable:
+def not_open_error() -> NotJoinable:
     """The error of a connection that is closed, or, with aiosqlite, was never awaited."""
     return NotJoinable("this SQLite connection is not open: pass an open one")
 
 
-def run(connection: sqlite3.Connection, text: str, values: Mapping[str, Value]) -> list[Row]:
+def fetch_rows(connection: sqlite3.Connection, text: str, values: Mapping[str, Value]) -> list[Row]:
     """Run one statement and return its rows by column name."""
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
@@ -119,7 +121,9 @@ def write_each(
         cursor.execute(text, values).fetchall()
 
 
-def answered(connection: sqlite3.Connection, text: str, values: Mapping[str, Any]) -> Rows:
+def execute_user_statement(
+    connection: sqlite3.Connection, text: str, values: Mapping[str, Any]
+) -> Rows:
     """Run a statement of the user's; rows as dicts, as the other stores give them."""
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row

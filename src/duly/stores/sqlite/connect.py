@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from duly.core.errors import UnsafeStore
-from duly.stores.sqlite.connection import OwnConnection
+from duly.stores.sqlite.connection import WriterConnection
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -18,14 +18,14 @@ OLDEST = (3, 37, 0)  # STRICT tables
 POLL = 0.01
 
 
-def connect(path: Path, *, durable: bool, wait: timedelta) -> OwnConnection:
+def connect(path: Path, *, durable: bool, wait: timedelta) -> WriterConnection:
     """Open the database file; ``durable`` makes each COMMIT reach the disk before it returns."""
     refuse_old_sqlite()
     connection = sqlite3.connect(
-        path, isolation_level=None, check_same_thread=False, factory=OwnConnection
+        path, isolation_level=None, check_same_thread=False, factory=WriterConnection
     )
     try:
-        switch_to_log(connection, time.monotonic() + wait.total_seconds())
+        switch_to_wal(connection, time.monotonic() + wait.total_seconds())
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
     except BaseException:
         connection.close()
@@ -33,7 +33,7 @@ def connect(path: Path, *, durable: bool, wait: timedelta) -> OwnConnection:
     return connection
 
 
-def switch_to_log(connection: sqlite3.Connection, deadline: float) -> None:
+def switch_to_wal(connection: sqlite3.Connection, deadline: float) -> None:
     """Put the file into write-ahead mode, where it is not yet."""
     mode = None
     while mode is None:

@@ -12,12 +12,12 @@ from duly.core.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from duly.core.session import ended
+from duly.core.session import ended_transaction_error
 
 BUSY, LOCKED = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED
 
 
-class Translated:
+class SqliteErrorTranslator:
     """Turns what SQLite says into an error that says what to do; leaves the rest as it is.
 
     Not a generator: this stands around each statement, and some take hardly longer than one.
@@ -28,20 +28,20 @@ class Translated:
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
         if isinstance(problem, sqlite3.OperationalError):
-            known = explain(problem)
+            known = duly_error_for(problem)
             if known is not None:
                 raise known from problem
 
 
-TRANSLATED = Translated()
+TRANSLATOR = SqliteErrorTranslator()
 
 
-def translated() -> Translated:
+def translate_errors() -> SqliteErrorTranslator:
     """The context in which SQLite's errors become duly's. It keeps nothing, so one will do."""
-    return TRANSLATED
+    return TRANSLATOR
 
 
-def explain(problem: sqlite3.OperationalError) -> DulyError | None:
+def duly_error_for(problem: sqlite3.OperationalError) -> DulyError | None:
     """The duly error for an SQLite error that has one."""
     code = getattr(problem, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_BUSY_SNAPSHOT:
@@ -55,7 +55,7 @@ def explain(problem: sqlite3.OperationalError) -> DulyError | None:
             "transactions short"
         )
     if str(problem).startswith("no such savepoint"):
-        return ended()
+        return ended_transaction_error()
     if str(problem).startswith(("no such table", "no such column", "table ")):
         return SchemaMismatch(
             f"duly's tables are not in this database ({problem}): run "
@@ -65,12 +65,12 @@ def explain(problem: sqlite3.OperationalError) -> DulyError | None:
     return None
 
 
-def refused(problem: sqlite3.Error) -> StoreRefused:
+def refused_error(problem: sqlite3.Error) -> StoreRefused:
     """The error of a database that is well and will not have what was to be written."""
     return StoreRefused(f"SQLite refused the statement: {problem}. Nothing was written")
 
 
-def unavailable(problem: sqlite3.Error) -> StoreUnavailable:
+def unavailable_error(problem: sqlite3.Error) -> StoreUnavailable:
     """The error of a database file that cannot be opened, read or written."""
     return StoreUnavailable(
         f"SQLite could not use the database file: {problem}. Nothing was acknowledged; check the "

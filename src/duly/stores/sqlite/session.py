@@ -1,4 +1,4 @@
-"""A session on SQLite, written once over a `Wire`: sqlite3 blocking, or aiosqlite awaited."""
+"""A session on SQLite, written once over a `SqliteAdapter`: sqlite3 blocking, or aiosqlite awaited."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.core.errors import NotJoinable
-from duly.core.session import Dialect, Owner, Row, Rows, Value, ended, host_time
-from duly.stores.sqlite.errors import translated
+from duly.core.session import Dialect, Owner, Row, Rows, Value, ended_transaction_error, host_time
+from duly.stores.sqlite.errors import translate_errors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -27,7 +27,7 @@ LONGEST = 2**31 - 1
 NO_DIGEST = bytes(32)
 
 
-class Wire(Protocol):
+class SqliteAdapter(Protocol):
     """One SQLite connection: run text, and tell what state it is in."""
 
     async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
@@ -50,9 +50,13 @@ class SqliteSession:
     """Runs named statements on one connection. Never commits, rolls back or closes it."""
 
     def __init__(
-        self, wire: Wire, statements: Statements, clock: Clock | None, owner: Owner | None = None
+        self,
+        adapter: SqliteAdapter,
+        statements: Statements,
+        clock: Clock | None,
+        owner: Owner | None = None,
     ) -> None:
-        self._wire = wire
+        self._adapter = adapter
         self._statements = statements
         self._clock = clock
         self._owner = owner
@@ -72,28 +76,28 @@ class SqliteSession:
         """Begin before anything else: an outermost savepoint would commit at its end."""
         if self._owner is not None:
             await self._owner.begin()
-        if self._wire.in_transaction():
+        if self._adapter.in_transaction():
             return
-        if await self._wire.commits_by_itself():
+        if await self._adapter.commits_by_itself():
             raise NotJoinable(
                 "this SQLite connection is in autocommit mode and no transaction is open: "
                 'run execute("BEGIN IMMEDIATE") on it first'
             )
-        async with self.waiting(wait):
-            await self._plain("BEGIN IMMEDIATE")
+        async with self.limit_lock_waits(wait):
+            await self._execute_plain("BEGIN IMMEDIATE")
 
     async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run one named statement."""
         values["now"] = host_time(self._clock)
         self._refuse_ended()
-        with translated():
-            return await self._wire.fetch(self._statements[statement].text, values)
+        with translate_errors():
+            return await self._adapter.fetch(self._statements[statement].text, values)
 
     async def rows_each(
         self, statement: str, each: Sequence[Mapping[str, Value]], **shared: Value
     ) -> Sequence[Row]:
         """Run the statement's ``_many`` form: one statement costs less than many small ones."""
-        return await self.rows(f"{statement}_many", **shared, **packed(each)) if each else []
+        return await self.rows(f"{statement}_many", **shared, **pack_values(each)) if each else []
 
     async def write_each(self, statement: str, each: Sequence[dict[str, Value]]) -> None:
         """Run the statement for one set of values after the other, in one trip to the thread."""
@@ -101,17 +105,17 @@ class SqliteSession:
         for one in each:
             one["now"] = now
         self._refuse_ended()
-        with translated():
-            await self._wire.write(self._statements[statement].text, each)
+        with translate_errors():
+            await self._adapter.write(self._statements[statement].text, each)
 
     async def execute(self, text: str, values: Mapping[str, Any]) -> Rows:
         """Run a statement of the user's; SQLite takes ``:name`` as it is."""
         self._refuse_ended()
-        return await self._wire.ask(text, values)
+        return await self._adapter.ask(text, values)
 
-    async def plain(self, text: str) -> None:
+    async def execute_raw(self, text: str) -> None:
         """Run one statement of a migration."""
-        await self._plain(text)
+        await self._execute_plain(text)
 
     def savepoint(self) -> AbstractAsyncContextManager[None]:
         """A savepoint, through the owner if there is one."""
@@ -121,44 +125,44 @@ class SqliteSession:
     async def _plain_savepoint(self) -> AsyncIterator[None]:
         """A savepoint in plain SQL: the driver has no call for it."""
         name = f"duly_{next(SAVEPOINTS)}"
-        await self._plain(f"SAVEPOINT {name}")
+        await self._execute_plain(f"SAVEPOINT {name}")
         self._savepoints += 1
         try:
             yield
             self._refuse_ended()
         except BaseException:
-            if self._wire.in_transaction():  # a full disk has rolled back everything already
-                await self._plain(f"ROLLBACK TO {name}")
-                await self._plain(f"RELEASE {name}")
+            if self._adapter.in_transaction():  # a full disk has rolled back everything already
+                await self._execute_plain(f"ROLLBACK TO {name}")
+                await self._execute_plain(f"RELEASE {name}")
             raise
         finally:
             self._savepoints -= 1
-        await self._plain(f"RELEASE {name}")
+        await self._execute_plain(f"RELEASE {name}")
 
     def _refuse_ended(self) -> None:
         """A statement after the user's own COMMIT would stand in a transaction of its own."""
-        if self._savepoints and not self._wire.in_transaction():
-            raise ended()
+        if self._savepoints and not self._adapter.in_transaction():
+            raise ended_transaction_error()
 
-    def waiting(self, wait: timedelta | None) -> AbstractAsyncContextManager[None]:
+    def limit_lock_waits(self, wait: timedelta | None) -> AbstractAsyncContextManager[None]:
         """Bound the wait for the write lock, then restore the connection's own bound."""
-        return nullcontext() if wait is None else self._bounded(wait)
+        return nullcontext() if wait is None else self._bound_lock_waits(wait)
 
     @asynccontextmanager
-    async def _bounded(self, wait: timedelta) -> AsyncIterator[None]:
-        [before] = await self._plain("PRAGMA busy_timeout")
-        await self._plain(f"PRAGMA busy_timeout = {milliseconds(wait)}")
+    async def _bound_lock_waits(self, wait: timedelta) -> AsyncIterator[None]:
+        [before] = await self._execute_plain("PRAGMA busy_timeout")
+        await self._execute_plain(f"PRAGMA busy_timeout = {milliseconds(wait)}")
         try:
             yield
         finally:
-            await self._plain(f"PRAGMA busy_timeout = {before['timeout']}")
+            await self._execute_plain(f"PRAGMA busy_timeout = {before['timeout']}")
 
-    async def _plain(self, text: str) -> list[Row]:
-        with translated():
-            return await self._wire.fetch(text, {})
+    async def _execute_plain(self, text: str) -> list[Row]:
+        with translate_errors():
+            return await self._adapter.fetch(text, {})
 
 
-def packed(each: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
+def pack_values(each: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
     """Many sets of values in the few parameters of one statement: SQLite has no arrays.
 
     Texts go as JSON, in ``each``: an array of arrays, in the order of the columns. Digests are all

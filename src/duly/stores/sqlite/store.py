@@ -15,18 +15,18 @@ from weakref import WeakKeyDictionary, finalize
 
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
-from duly.core.session import Opened
-from duly.stores.shielding import surely
-from duly.stores.sql.migrations import check, schema_version
-from duly.stores.sqlite.loop_transactions import Turns
-from duly.stores.sqlite.thread import Thread
+from duly.core.session import OpenedTransaction
+from duly.stores.shielding import shield_to_end
+from duly.stores.sql.migrations import check_schema, schema_version
+from duly.stores.sqlite.loop_transactions import LoopTransactions
+from duly.stores.sqlite.thread import SqliteThread
 from duly.stores.sqlite.user_transactions import (
     begin,
-    commit_handled,
-    lent,
+    commit_after_handler,
+    guard_transaction,
+    make_revocable,
     roll_back,
     transaction,
-    unended,
 )
 from duly.stores.sqlite.writer import OPENING, Writer
 from duly.stores.store import Capabilities, Store
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.defaults import Names
     from duly.core.session import Operation
-    from duly.stores.sqlite.connection import OwnConnection
+    from duly.stores.sqlite.connection import WriterConnection
 
 T = TypeVar("T")
 
 
-class BlockingRunner:
+class SqliteSyncRunner:
     """Operations on the calling thread."""
 
     waits_for_keys = False
@@ -61,13 +61,13 @@ class BlockingRunner:
     ) -> T:
         """Run in one transaction; returns without ever waiting."""
 
-        def work(connection: OwnConnection) -> T:
+        def work(connection: WriterConnection) -> T:
             with transaction(connection):
                 return finish(operation(self.writer.session(connection)))
 
-        return self.writer.lend(work, bounded(wait, within))
+        return self.writer.run_with_connection(work, bounded_wait(wait, within))
 
-    async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_shielded(self, operation: Operation[T], *, wait: timedelta) -> T:
         """The same: nothing cancels a blocking call."""
         return await self.run(operation, wait=wait)
 
@@ -76,51 +76,58 @@ class BlockingRunner:
         return await self.run(operation, wait=WAIT, within=within)
 
     @asynccontextmanager
-    async def opened(
+    async def open_transaction(
         self,
         *,
         wait: timedelta,
         within: float | None = None,
         lasting: timedelta | None = None,  # noqa: ARG002  # whoever bounds it revokes it
-    ) -> AsyncIterator[Opened]:
+    ) -> AsyncIterator[OpenedTransaction]:
         """A transaction for code of the user's, which holds SQLite's only write lock."""
-        connection = self.writer.borrow(bounded(wait, within))
+        connection = self.writer.acquire_connection(bounded_wait(wait, within))
         try:
             begin(connection)
-            with unended(connection) as guard, lent(self.writer, connection, guard) as loan:
-                yield Opened(self.writer.session(connection), connection, revoke=loan.revoke)
-            commit_handled(connection)
+            with (
+                guard_transaction(connection) as guard,
+                make_revocable(self.writer, connection, guard) as loan,
+            ):
+                yield OpenedTransaction(
+                    self.writer.session(connection), connection, revoke=loan.revoke
+                )
+            commit_after_handler(connection)
         except BaseException:
             roll_back(connection)
             raise
         finally:
-            self.writer.end(connection)
+            self.writer.release_from_handler(connection)
 
-    async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_autocommit(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement; each takes the write lock, commits and lets go."""
-        return self.writer.lend(
+        return self.writer.run_with_connection(
             lambda connection: finish(operation(self.writer.session(connection))), wait
         )
 
 
-def bounded(wait: timedelta, within: float | None) -> timedelta:
+def bounded_wait(wait: timedelta, within: float | None) -> timedelta:
     """How long to wait for the lock: as asked, or what the caller has left if that is less."""
     return wait if within is None else min(wait, timedelta(seconds=max(within, 0)))
 
 
-def nothing(_: OwnConnection) -> None:
+def do_nothing(_: WriterConnection) -> None:
     """Only have the file opened."""
 
 
-class AwaitedRunner:
+class SqliteAsyncRunner:
     """The same operations on duly's own thread, so that there is one implementation to trust."""
 
     waits_for_keys = False
 
-    def __init__(self, blocking: BlockingRunner) -> None:
-        self._blocking = blocking
-        self._thread = Thread()
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+    def __init__(self, sync_runner: SqliteSyncRunner) -> None:
+        self._sync_runner = sync_runner
+        self._thread = SqliteThread()
+        self._loop_transactions: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopTransactions] = (
+            WeakKeyDictionary()
+        )
 
     async def run(
         self,
@@ -131,32 +138,38 @@ class AwaitedRunner:
         within: float | None = None,
     ) -> T:
         """Run in one transaction."""
-        return await self._on_thread(self._blocking.run, operation, bounded(wait, within))
+        return await self._run_on_thread(
+            self._sync_runner.run, operation, bounded_wait(wait, within)
+        )
 
     async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
         """The same, for many events."""
-        return await self._on_thread(self._blocking.run, operation, bounded(WAIT, within))
+        return await self._run_on_thread(
+            self._sync_runner.run, operation, bounded_wait(WAIT, within)
+        )
 
-    def opened(
+    def open_transaction(
         self,
         *,
         wait: timedelta,
         within: float | None = None,
         lasting: timedelta | None = None,  # noqa: ARG002  # whoever bounds it revokes it
-    ) -> AbstractAsyncContextManager[Opened]:
+    ) -> AbstractAsyncContextManager[OpenedTransaction]:
         """A transaction for code of the user's, its statements on a thread."""
-        turns = self._turns.setdefault(asyncio.get_running_loop(), Turns(self._blocking.writer))
-        return turns.opened(bounded(wait, within))
+        turns = self._loop_transactions.setdefault(
+            asyncio.get_running_loop(), LoopTransactions(self._sync_runner.writer)
+        )
+        return turns.open_transaction(bounded_wait(wait, within))
 
-    async def run_surely(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_shielded(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction to its end, even if the caller is cancelled meanwhile."""
-        return await surely(self.run(operation, wait=wait))
+        return await shield_to_end(self.run(operation, wait=wait))
 
-    async def run_single(self, operation: Operation[T], *, wait: timedelta) -> T:
+    async def run_autocommit(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run statement by statement."""
-        return await self._on_thread(self._blocking.run_single, operation, wait)
+        return await self._run_on_thread(self._sync_runner.run_autocommit, operation, wait)
 
-    async def _on_thread(
+    async def _run_on_thread(
         self, run: Callable[..., Coroutine[Any, Any, T]], operation: Operation[T], wait: timedelta
     ) -> T:
         """Run on the thread; the time spent in its queue is part of the wait."""
@@ -171,14 +184,14 @@ class AwaitedRunner:
 
     def close_loop(self) -> None:
         """End the thread of the running event loop's transactions."""
-        turns = self._turns.pop(asyncio.get_running_loop(), None)
+        turns = self._loop_transactions.pop(asyncio.get_running_loop(), None)
         if turns is not None:
             turns.close()
 
     def close(self) -> None:
         """End the thread once what it is doing is done."""
         self._thread.close()
-        for turns in list(self._turns.values()):
+        for turns in list(self._loop_transactions.values()):
             turns.close()
 
 
@@ -194,12 +207,12 @@ class SqliteStore(Store):
         )
         self._path = path
         self._writer = Writer(path, names, clock, durable=durable)
-        self.blocking = BlockingRunner(self._writer)
-        self.awaited = self._awaited = AwaitedRunner(self.blocking)
+        self.blocking = SqliteSyncRunner(self._writer)
+        self.awaited = self._awaited = SqliteAsyncRunner(self.blocking)
 
     def open(self) -> Self:
         """Open the file, creating it and its tables where they are missing."""
-        self._writer.lend(nothing, OPENING)
+        self._writer.run_with_connection(do_nothing, OPENING)
         return self
 
     def close(self) -> None:
@@ -213,11 +226,11 @@ class SqliteStore(Store):
 
     def version(self) -> int:
         """The schema version of the file's tables; 0 where there are none yet."""
-        return self._writer.look(schema_version)
+        return self._writer.run_read_only(schema_version)
 
     def check(self) -> None:
         """Raise unless the file holds the tables this duly was written for."""
-        self._writer.look(check)
+        self._writer.run_read_only(check_schema)
 
     def apart(self) -> Store:
         """The same file through a connection of its own."""
@@ -252,10 +265,10 @@ class TemporaryFolder:
 
     def __init__(self) -> None:
         self.name = tempfile.mkdtemp(prefix="duly-")
-        self.cleanup = finalize(self, remove, self.name, os.getpid())
+        self.cleanup = finalize(self, remove_folder, self.name, os.getpid())
 
 
-def remove(folder: str, owner: int) -> None:
+def remove_folder(folder: str, owner: int) -> None:
     """Remove a folder, in the process that made it."""
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)

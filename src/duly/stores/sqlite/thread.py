@@ -13,19 +13,19 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from duly.stores.fork_lock import FreshLock
-from duly.stores.shielding import surely
+from duly.stores.fork_lock import ForkSafeLock
+from duly.stores.shielding import shield_to_end
 
 T = TypeVar("T")
-Asked = tuple[asyncio.Future[Any], Callable[[], Any]]
+PendingCall = tuple[asyncio.Future[Any], Callable[[], Any]]
 
 
-class Thread:
+class SqliteThread:
     """Starts at the first call, and again in a forked child: threads survive no fork."""
 
     def __init__(self) -> None:
-        self._changing = FreshLock()
-        self._asked: SimpleQueue[Asked | None] = SimpleQueue()
+        self._lock = ForkSafeLock()
+        self._calls: SimpleQueue[PendingCall | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._process = 0
 
@@ -36,41 +36,41 @@ class Thread:
         then is it certain what there is to undo. One that has not begun yet never will.
         """
         try:
-            return await self._ask(call)
+            return await self._submit(call)
         except asyncio.CancelledError:
             # Calls are done in order, so that one is over once this one is.
-            await surely(self._ask(nothing))
+            await shield_to_end(self._submit(do_nothing))
             raise
 
-    def _ask(self, call: Callable[[], T]) -> asyncio.Future[T]:
+    def _submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        with self._changing():  # or the question might land behind the thread's end
+        with self._lock():  # or the question might land behind the thread's end
             if self._thread is None or self._process != os.getpid():
                 self._start()
-            self._asked.put((answer, call))
+            self._calls.put((answer, call))
         return answer
 
     def _start(self) -> None:
-        self._asked, self._process = SimpleQueue(), os.getpid()
+        self._calls, self._process = SimpleQueue(), os.getpid()
         # A daemon, so that a store which nobody closed does not keep the process from ending.
         self._thread = threading.Thread(
-            target=work, args=(self._asked,), name="duly-sqlite", daemon=True
+            target=run_calls, args=(self._calls,), name="duly-sqlite", daemon=True
         )
         self._thread.start()
 
     def close(self) -> None:
         """End the thread once what it was asked is done; the next call starts a new one."""
-        with self._changing():
+        with self._lock():
             thread, self._thread = self._thread, None
             if thread is None or self._process != os.getpid():
                 return
-            self._asked.put(None)
+            self._calls.put(None)
         thread.join()  # outside the lock, for which an event loop may be waiting
 
 
-def work(asked: SimpleQueue[Asked | None]) -> None:
+def run_calls(calls: SimpleQueue[PendingCall | None]) -> None:
     """What the thread does until it is told to end."""
-    while (one := asked.get()) is not None:
+    while (one := calls.get()) is not None:
         answer, call = one
         if answer.cancelled():
             continue
@@ -78,11 +78,13 @@ def work(asked: SimpleQueue[Asked | None]) -> None:
             settle = (answer.set_result, call())
         except BaseException as problem:  # whatever it is, the caller is told
             settle = (answer.set_exception, problem)
-        tell(answer, *settle)
+        settle_in_loop(answer, *settle)
         del one, answer, call, settle  # keep nothing alive while waiting for the next call
 
 
-def tell(answer: asyncio.Future[Any], settle: Callable[[Any], None], outcome: object) -> None:
+def settle_in_loop(
+    answer: asyncio.Future[Any], settle: Callable[[Any], None], outcome: object
+) -> None:
     """Settle the answer in its own event loop, unless nobody is listening any more."""
 
     def unless_cancelled() -> None:
@@ -95,5 +97,5 @@ def tell(answer: asyncio.Future[Any], settle: Callable[[Any], None], outcome: ob
         return
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """A call that does nothing."""

@@ -9,15 +9,15 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.core.session import ended
+from duly.core.session import ended_transaction_error
 from duly.jobs.invoke import Unfinished
-from duly.stores.revocable_connection import Loan
-from duly.stores.sqlite.errors import translated
+from duly.stores.revocable_connection import RevocableConnection
+from duly.stores.sqlite.errors import translate_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from duly.stores.sqlite.connection import OwnConnection
+    from duly.stores.sqlite.connection import WriterConnection
     from duly.stores.sqlite.writer import Writer
 
 # Seconds for the call of a thread whose connection is taken away to end.
@@ -39,30 +39,30 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 def begin(connection: sqlite3.Connection) -> None:
     """Take the write lock now: a transaction that reads first could not be sure to get it."""
-    with translated():
+    with translate_errors():
         connection.execute(BEGIN)
 
 
-class Guard:
+class TransactionGuard:
     """While a handler has the connection, SQLite itself refuses to end the transaction.
 
     But not to the thread that takes it away. What a guard allows can change; setting another one
     while a thread prepares a statement is not safe.
     """
 
-    trusted: int | None = None
+    trusted_thread: int | None = None
 
     def __call__(self, action: int, *_: object) -> int:
         """Whether a statement may be run: any but BEGIN, COMMIT and ROLLBACK."""
-        if action != sqlite3.SQLITE_TRANSACTION or threading.get_ident() == self.trusted:
+        if action != sqlite3.SQLITE_TRANSACTION or threading.get_ident() == self.trusted_thread:
             return sqlite3.SQLITE_OK
         return sqlite3.SQLITE_DENY
 
 
 @contextmanager
-def unended(connection: sqlite3.Connection) -> Iterator[Guard]:
+def guard_transaction(connection: sqlite3.Connection) -> Iterator[TransactionGuard]:
     """Guard the transaction of a handler."""
-    guard = Guard()
+    guard = TransactionGuard()
     connection.set_authorizer(guard)
     try:
         yield guard
@@ -70,30 +70,30 @@ def unended(connection: sqlite3.Connection) -> Iterator[Guard]:
         connection.set_authorizer(None)
 
 
-def lent(
+def make_revocable(
     writer: Writer,
-    connection: OwnConnection,
-    guard: Guard,
-    then: Callable[[], None] = lambda: None,
-) -> Loan:
+    connection: WriterConnection,
+    guard: TransactionGuard,
+    after_revoke: Callable[[], None] = lambda: None,
+) -> RevocableConnection:
     """One use of the connection by a handler, which can be ended from outside."""
 
     def revoke() -> None:
         writer.revoke(connection, guard)
-        then()
+        after_revoke()
 
-    return Loan(revoke, exclusive=True)
+    return RevocableConnection(revoke, exclusive=True)
 
 
-def given_up(connection: OwnConnection) -> bool:
+def revoke_and_roll_back(connection: WriterConnection) -> bool:
     """Refuse every call of others on a connection, and roll it back; False if one does not end.
 
     It is made unable to write as well, for whoever has a way around our cursors.
     """
-    connection.taker = threading.get_ident()
+    connection.revoked_by = threading.get_ident()
     until = time.monotonic() + OBEYING
     while time.monotonic() < until:
-        if not connection.calls.acquire(timeout=0.02):
+        if not connection.call_lock.acquire(timeout=0.02):
             connection.interrupt()
             continue
         try:
@@ -108,19 +108,19 @@ def given_up(connection: OwnConnection) -> bool:
         else:
             return True
         finally:
-            connection.calls.release()
+            connection.call_lock.release()
     return False
 
 
 def commit(connection: sqlite3.Connection) -> None:
     """Make it last; refuse where somebody else has ended the transaction."""
     if not connection.in_transaction:
-        raise ended()
-    with translated():
+        raise ended_transaction_error()
+    with translate_errors():
         connection.execute("COMMIT")
 
 
-def commit_handled(connection: sqlite3.Connection) -> None:
+def commit_after_handler(connection: sqlite3.Connection) -> None:
     """COMMIT what handlers wrote, if it is whole; a deferred constraint may still refuse it."""
     try:
         commit(connection)

@@ -21,13 +21,13 @@ from weakref import WeakSet
 
 from duly.core.errors import Held, Misuse
 from duly.core.onestep import finish
-from duly.stores.sql.migrations import apply_next, latest, schema_version
+from duly.stores.sql.migrations import apply_next, latest_version, schema_version
 from duly.stores.sql.statements import statements
-from duly.stores.sqlite.adapters import BlockingWire
+from duly.stores.sqlite.adapters import Sqlite3Adapter
 from duly.stores.sqlite.connect import connect
-from duly.stores.sqlite.errors import refused, translated, unavailable
+from duly.stores.sqlite.errors import refused_error, translate_errors, unavailable_error
 from duly.stores.sqlite.session import SqliteSession, milliseconds
-from duly.stores.sqlite.user_transactions import given_up, transaction
+from duly.stores.sqlite.user_transactions import revoke_and_roll_back, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.defaults import Names
     from duly.core.session import Operation, Session
-    from duly.stores.sqlite.connection import OwnConnection
-    from duly.stores.sqlite.session import Wire
-    from duly.stores.sqlite.user_transactions import Guard
+    from duly.stores.sqlite.connection import WriterConnection
+    from duly.stores.sqlite.session import SqliteAdapter
+    from duly.stores.sqlite.user_transactions import TransactionGuard
 
 T = TypeVar("T")
 
@@ -59,87 +59,87 @@ class Writer:
         self._durable = durable
         self._clock = clock
         self._lock = threading.Lock()
-        self._connection: OwnConnection | None = None
+        self._connection: WriterConnection | None = None
         self._process = 0
         self._busy_timeout: timedelta | None = None
         self._applied: list[str] = []
-        self._borrower: int | None = None
-        self._lent: OwnConnection | None = None
+        self._holder_thread: int | None = None
+        self._held_connection: WriterConnection | None = None
         WRITERS.add(self)
 
-    def lend(self, work: Callable[[OwnConnection], T], wait: timedelta) -> T:
+    def run_with_connection(self, work: Callable[[WriterConnection], T], wait: timedelta) -> T:
         """The connection, to one at a time; whoever waits longer than allowed is told `Held`."""
-        connection = self.borrow(wait)
+        connection = self.acquire_connection(wait)
         try:
-            with translated():
+            with translate_errors():
                 return work(connection)
         except sqlite3.DatabaseError as problem:
             if type(problem) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
-                raise refused(problem) from problem
-            raise unavailable(problem) from problem
+                raise refused_error(problem) from problem
+            raise unavailable_error(problem) from problem
         finally:
-            self.give_back(connection)
+            self.release_connection(connection)
 
-    def borrow(self, wait: timedelta) -> OwnConnection:
+    def acquire_connection(self, wait: timedelta) -> WriterConnection:
         """The connection, until it is given back."""
-        left = self._queue(wait)
+        left = self._acquire_lock(wait)
         try:
-            with translated():
-                connection = self._opened(left)
-                self._bound(connection, left)
-                self._borrower, self._lent = threading.get_ident(), connection
+            with translate_errors():
+                connection = self._open_if_needed(left)
+                self._set_busy_timeout(connection, left)
+                self._holder_thread, self._held_connection = threading.get_ident(), connection
                 return connection
         except sqlite3.DatabaseError as problem:
             self._lock.release()
-            raise unavailable(problem) from problem
+            raise unavailable_error(problem) from problem
         except BaseException:
             self._lock.release()
             raise
 
-    def give_back(self, connection: OwnConnection) -> None:
+    def release_connection(self, connection: WriterConnection) -> None:
         """Let the next one in, unless the connection was taken away before; from any thread."""
-        if self._lent is connection:
-            self._borrower = self._lent = None
+        if self._held_connection is connection:
+            self._holder_thread = self._held_connection = None
             self._discard_unended(connection)
             self._lock.release()
 
-    def _discard_unended(self, connection: OwnConnection) -> None:
+    def _discard_unended(self, connection: WriterConnection) -> None:
         """Close one whose ROLLBACK failed: with its transaction open it would hold the lock."""
         with suppress(sqlite3.Error):
             if connection.in_transaction and self._connection is connection:
                 self._connection = None
                 connection.close()  # which rolls back
 
-    def end(self, connection: OwnConnection) -> None:
+    def release_from_handler(self, connection: WriterConnection) -> None:
         """Give a handler's connection back; one that was taken away is closed by who has it.
 
         So is one that could not be taken in time: it refuses every call, and may be in the middle
         of something.
         """
         try:
-            if connection.taker is not None:
+            if connection.revoked_by is not None:
                 if self._connection is connection:
                     self._connection = None
                 connection.close()
         finally:  # whatever happens, the next one must be let in
-            self.give_back(connection)
+            self.release_connection(connection)
 
-    def revoke(self, connection: OwnConnection, guard: Guard) -> None:
+    def revoke(self, connection: WriterConnection, guard: TransactionGuard) -> None:
         """Take the connection from code that does not let go of it, and let the next one in.
 
         Closing it would free what that code's thread may be using. So it is made unable to write,
         rolled back, and left to that thread; the next one gets a new connection.
         """
-        if self._lent is not connection:
+        if self._held_connection is not connection:
             return
-        guard.trusted = threading.get_ident()
-        if not given_up(connection):
+        guard.trusted_thread = threading.get_ident()
+        if not revoke_and_roll_back(connection):
             return  # a call that does not obey: the lock is its as long as it lasts
         if self._connection is connection:
             self._connection = None
-        self.give_back(connection)
+        self.release_connection(connection)
 
-    def _queue(self, wait: timedelta) -> timedelta:
+    def _acquire_lock(self, wait: timedelta) -> timedelta:
         """Wait for the threads before this one, and return how much of the wait is left."""
         if self._lock.acquire(blocking=False):
             return wait
@@ -150,11 +150,11 @@ class Writer:
 
     def session(self, connection: sqlite3.Connection) -> Session:
         """A session over the connection."""
-        return self.session_over(BlockingWire(connection))
+        return self.session_with_adapter(Sqlite3Adapter(connection))
 
-    def session_over(self, wire: Wire) -> Session:
+    def session_with_adapter(self, adapter: SqliteAdapter) -> Session:
         """A session over a wire to the connection."""
-        return SqliteSession(wire, self._statements, self._clock)
+        return SqliteSession(adapter, self._statements, self._clock)
 
     def close(self) -> None:
         """Close the connection; the next use opens a new one."""
@@ -166,27 +166,27 @@ class Writer:
             self._connection.close()
         self._connection = None
 
-    def hold(self) -> bool:
+    def close_for_fork(self) -> bool:
         """Close before a fork and let nobody in; False where somebody does not let go.
 
         A handler that forks holds the connection itself, and cannot be waited for.
         """
-        own = self._borrower == threading.get_ident()
+        own = self._holder_thread == threading.get_ident()
         if not self._lock.acquire(timeout=0 if own else FORKING_WAIT):
             return False
         self._close()
         return True
 
-    def let_go(self) -> None:
+    def resume_after_fork(self) -> None:
         """Go on after a fork, in the parent as in the child."""
         self._lock.release()
 
-    def _bound(self, connection: OwnConnection, wait: timedelta) -> None:
+    def _set_busy_timeout(self, connection: WriterConnection, wait: timedelta) -> None:
         if wait != self._busy_timeout:
             connection.execute(f"PRAGMA busy_timeout = {milliseconds(wait)}")
             self._busy_timeout = wait
 
-    def _opened(self, wait: timedelta) -> OwnConnection:
+    def _open_if_needed(self, wait: timedelta) -> WriterConnection:
         """Open at the first use, and again in a forked child: a connection survives no fork."""
         if self._connection is None or self._process != os.getpid():
             connection = connect(self._path, durable=self._durable, wait=wait)
@@ -201,13 +201,13 @@ class Writer:
 
     def migrate(self) -> list[str]:
         """Open the file and return what opening it applied, to the first who asks."""
-        return self.lend(self._first_to_ask, OPENING)
+        return self.run_with_connection(self._take_applied, OPENING)
 
-    def _first_to_ask(self, _: OwnConnection) -> list[str]:
+    def _take_applied(self, _: WriterConnection) -> list[str]:
         applied, self._applied = self._applied, []
         return applied
 
-    def look(self, operation: Operation[T]) -> T:
+    def run_read_only(self, operation: Operation[T]) -> T:
         """Read the file without creating or changing anything."""
         # A file that is not there yet reads as a database without tables. Not mode=ro: such a
         # connection leaves the log's files behind, which may then belong to the wrong user.
@@ -215,21 +215,21 @@ class Writer:
         try:
             connection = sqlite3.connect(there, uri=True)
         except sqlite3.Error as problem:
-            raise unavailable(problem) from problem
+            raise unavailable_error(problem) from problem
         try:
             connection.execute("PRAGMA query_only = ON")
             return finish(operation(self.session(connection)))
         except sqlite3.Error as problem:
-            raise unavailable(problem) from problem
+            raise unavailable_error(problem) from problem
         finally:
             connection.close()
 
-    def _migrate(self, connection: OwnConnection) -> list[str]:
+    def _migrate(self, connection: WriterConnection) -> list[str]:
         """On SQLite opening migrates: there is no operator between the library and its file."""
         session = self.session(connection)
-        self._bound(connection, OPENING)
+        self._set_busy_timeout(connection, OPENING)
         applied: list[str] = []
-        if finish(schema_version(session)) == latest("sqlite"):
+        if finish(schema_version(session)) == latest_version("sqlite"):
             return applied  # the usual case, without asking for the write lock
         while True:
             with transaction(connection):
@@ -247,13 +247,13 @@ HELD_FOR_FORK: list[Writer] = []
 def before_fork() -> None:
     """Close every connection of this process; see the top of this module."""
     FORKING.acquire()
-    HELD_FOR_FORK.extend(writer for writer in list(WRITERS) if writer.hold())
+    HELD_FOR_FORK.extend(writer for writer in list(WRITERS) if writer.close_for_fork())
 
 
 def after_fork() -> None:
     """Let the writers go on."""
     while HELD_FOR_FORK:
-        HELD_FOR_FORK.pop().let_go()
+        HELD_FOR_FORK.pop().resume_after_fork()
     FORKING.release()
 
 

@@ -8,29 +8,33 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.testing.sending.posting import Line
+from duly.testing.sending.posting import ReceiverConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.testing.sending.parcels import Parcel
-    from duly.testing.sending.posting import Answer
+    from duly.testing.sending.parcels import ProviderDelivery
+    from duly.testing.sending.posting import DeliveryAnswer
     from duly.webhooks.sign import Signed
 
 
-def one_by_one(parcel: Parcel, count: int, timeout: float) -> Iterator[Answer]:
+def send_one_by_one(
+    delivery: ProviderDelivery, count: int, timeout: float
+) -> Iterator[DeliveryAnswer]:
     """Attempt after attempt, each on a connection of its own, as the provider would retry."""
-    signed = parcel.attempt()
+    signed = delivery.sign_attempt()
     for number in range(count):
-        if number and parcel.signed_anew:
-            signed = parcel.attempt()
-        with closing(Line(parcel.url, timeout)) as line:
+        if number and delivery.signs_each_attempt:
+            signed = delivery.sign_attempt()
+        with closing(ReceiverConnection(delivery.url, timeout)) as line:
             yield line.open() or line.post(signed)
 
 
-def all_at_once(parcel: Parcel, count: int, timeout: float) -> Iterator[Answer]:
+def send_all_at_once(
+    delivery: ProviderDelivery, count: int, timeout: float
+) -> Iterator[DeliveryAnswer]:
     """Copies from as many threads, which let go together once all of them are connected."""
-    burst = Burst(parcel, count, timeout)
+    burst = Burst(delivery, count, timeout)
     burst.start()
     for _ in range(count):
         came = burst.answers.get()
@@ -42,20 +46,20 @@ def all_at_once(parcel: Parcel, count: int, timeout: float) -> Iterator[Answer]:
 class Burst:
     """Threads at a barrier, and the answers in the order in which they came."""
 
-    def __init__(self, parcel: Parcel, count: int, timeout: float) -> None:
-        self.answers: SimpleQueue[Answer | Exception] = SimpleQueue()
-        self._parcel = parcel
+    def __init__(self, delivery: ProviderDelivery, count: int, timeout: float) -> None:
+        self.answers: SimpleQueue[DeliveryAnswer | Exception] = SimpleQueue()
+        self._delivery = delivery
         self._timeout = timeout
         self._count = count
         # Signed when the last one has connected: a signature may be good for a few seconds only.
         self._barrier = threading.Barrier(count, self._sign)
-        self._signed: Signed = parcel.attempt()
+        self._signed: Signed = delivery.sign_attempt()
 
     def start(self) -> None:
         """Begin; threads that still wait when the program is interrupted end with it."""
         try:
             for _ in range(self._count):
-                threading.Thread(target=self._report, daemon=True).start()
+                threading.Thread(target=self._report_answer, daemon=True).start()
         except RuntimeError as problem:
             self._barrier.abort()
             raise Misuse(
@@ -68,16 +72,16 @@ class Burst:
         return self._barrier.n_waiting
 
     def _sign(self) -> None:
-        self._signed = self._parcel.attempt()
+        self._signed = self._delivery.sign_attempt()
 
-    def _report(self) -> None:
+    def _report_answer(self) -> None:
         try:
-            self.answers.put(self._answer())
+            self.answers.put(self._send_copy())
         except Exception as problem:  # raised again by whoever waits for the answer
             self.answers.put(problem)
 
-    def _answer(self) -> Answer:
-        with closing(Line(self._parcel.url, self._timeout)) as line:
+    def _send_copy(self) -> DeliveryAnswer:
+        with closing(ReceiverConnection(self._delivery.url, self._timeout)) as line:
             failed = line.open()
             self._barrier.wait()  # also after a failure: the others count on this thread
             return failed or line.post(self._signed)

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 from duly.core.errors import Misuse
 from duly.webhooks.delivery import Delivery
 from duly.webhooks.event_fields import items_of
-from duly.webhooks.selectors import Place, Reading
-from duly.webhooks.strict_json import USUAL
+from duly.webhooks.selectors import DeliveryReader, Selector
+from duly.webhooks.strict_json import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from duly.webhooks.provider import Provider
@@ -28,7 +28,9 @@ class Document:
 
     def _load(self, body: bytes) -> None:
         self.body = body
-        self._reading = Reading(Delivery({}, body, None, "POST", 0.0), USUAL, self._provider)
+        self._reading = DeliveryReader(
+            Delivery({}, body, None, "POST", 0.0), DEFAULT_LIMITS, self._provider
+        )
         batch = self._provider.items is not None
         self._items = items_of(self._reading, self._provider) if batch else []
 
@@ -37,20 +39,20 @@ class Document:
         """Where the places of the body begin: at the one item of a batch, else at its root."""
         return self._items[0] if len(self._items) == 1 else None
 
-    def together(self, places: tuple[Place, ...]) -> list[Any] | None:
+    def complete_values(self, places: tuple[Selector, ...]) -> list[Any] | None:
         """The values of these places, None where one that must be there is missing."""
-        return self._reading.together(places, self._event)
+        return self._reading.all_values(places, self._event)
 
-    def value(self, place: Place) -> Plain | None:
+    def value(self, place: Selector) -> Plain | None:
         """The value of one place."""
         return self._reading.value(place, self._event)
 
-    def can_hold(self, places: tuple[Place, ...]) -> bool:
+    def can_hold(self, places: tuple[Selector, ...]) -> bool:
         """Whether places of these kinds can be in this body: some forms hold JSON in a field."""
         kind = "body" if self._reading.json_bytes() is not None else "form"
         return all(place.kind == kind for place in places)
 
-    def put(self, place: Place, value: Plain) -> None:
+    def set_value(self, place: Selector, value: Plain) -> None:
         """Set a value, of the kind that is there already where it can be one."""
         present = self.value(place)
         if isinstance(present, int) and str(value).isdecimal():
@@ -63,14 +65,14 @@ class Document:
         else:
             self._write(place.path, value)
 
-    def drop(self, place: Place) -> None:
+    def remove_value(self, place: Selector) -> None:
         """Take a value away."""
         if self.value(place) is not None:
             self._write(place.path, None)
 
     def _write(self, path: tuple[str, ...], value: Plain | None) -> None:
         *way, last = path
-        node = self._changeable()
+        node = self._editable_event()
         for key in way:
             node = node.setdefault(key, {})
             if not isinstance(node, dict):
@@ -81,13 +83,13 @@ class Document:
             node[last] = value
         ending = self.body[len(self.body.rstrip()) :]  # some senders sign a line break behind it
         # What was changed is the reading's own copy, which is read anew from these bytes.
-        written = json.dumps(self._reading.parsed.value, separators=(",", ":"))
+        written = json.dumps(self._reading.document.value, separators=(",", ":"))
         self._load(written.encode() + ending)
 
-    def _changeable(self) -> dict[str, Any]:
+    def _editable_event(self) -> dict[str, Any]:
         """The one event of this body."""
         reading = self._reading
-        node = reading.parsed.value if self._event is None else self._event
+        node = reading.document.value if self._event is None else self._event
         if reading.form:
             raise Misuse(f"the body is a form with JSON in it: {LEAVE_OUT}")
         if reading.odd is not None:
@@ -96,10 +98,10 @@ class Document:
             raise Misuse(f"the body must hold one event, not none and not several: {LEAVE_OUT}")
         return node
 
-    def first_named(self, name: str) -> Place | None:
+    def first_named(self, name: str) -> Selector | None:
         """The first place under this name, however deep in the body."""
-        path = path_to(name, self._reading.parsed.value)
-        return None if path is None else Place("body", ".".join(path), path)
+        path = path_to(name, self._reading.document.value)
+        return None if path is None else Selector("body", ".".join(path), path)
 
 
 def path_to(name: str, node: Any) -> tuple[str, ...] | None:

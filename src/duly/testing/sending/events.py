@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
 from duly.testing.sending.documents import Document
-from duly.testing.sending.renewal import Renewed, renew_times
+from duly.testing.sending.renewal import RenewedBody, renew_times
 from duly.testing.sending.samples import make_sample
 from duly.webhooks.examples import TYPES
 from duly.webhooks.sign import header_of
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
     from duly.testing.sending.documents import Plain
     from duly.webhooks.provider import Provider
-    from duly.webhooks.selectors import Place
+    from duly.webhooks.selectors import Selector
 
 # The first second of 2026, which every sample speaks of, in the two ways that they write it.
 SAMPLE_SECONDS, SAMPLE_DAY = b"1767225600", b"2026-01-01T00:00:00"
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventToSign:
     """What is to be signed: a body, and the id and the type where they travel in headers."""
 
     body: bytes
     id: str | None = None
     type: str | None = None
     # What was moved in a file, for a person to know.
-    renewed: Renewed | None = None
+    renewed: RenewedBody | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class EventRequest:
     """What the command line says of the event; everything may be left open."""
 
     body: bytes | None = None
@@ -55,7 +55,7 @@ class Wish:
             raise Misuse("--id and --type must not be empty: leave them out")
 
 
-def event_of(provider: Provider, wish: Wish, moment: datetime) -> Event:
+def event_of(provider: Provider, request: EventRequest, moment: datetime) -> EventToSign:
     """The event that was asked for, as of that moment.
 
     A file says itself which event it is, and is sent as it stands but for its own time, which
@@ -64,40 +64,40 @@ def event_of(provider: Provider, wish: Wish, moment: datetime) -> Event:
     byte for byte, as a retry would be.
     """
     hour = moment.replace(minute=0, second=0, microsecond=0)
-    if wish.body is None:
-        return sample_event(provider, wish, hour)
-    keep = Renewed(wish.body)
-    renewed = keep if wish.keep_time else renew_times(provider, wish.body, hour)
-    document = dated(provider, renewed.body, hour)
-    header_type = None if wish.type is None else put_type(document, provider, wish.type)
+    if request.body is None:
+        return sample_event(provider, request, hour)
+    keep = RenewedBody(request.body)
+    renewed = keep if request.keep_time else renew_times(provider, request.body, hour)
+    document = document_sent_in(provider, renewed.body, hour)
+    header_type = None if request.type is None else put_type(document, provider, request.type)
     if header_of(provider.spot("id")) is None:
-        put_id(document, provider, wish.id, fresh=False)
-        return Event(document.body, None, header_type, renewed)
-    put_header_id(document, provider, wish.id, fresh=False)
-    return Event(document.body, wish.id, header_type, renewed)
+        put_id(document, provider, request.id, fresh=False)
+        return EventToSign(document.body, None, header_type, renewed)
+    put_header_id(document, provider, request.id, fresh=False)
+    return EventToSign(document.body, request.id, header_type, renewed)
 
 
-def sample_event(provider: Provider, wish: Wish, hour: datetime) -> Event:
+def sample_event(provider: Provider, request: EventRequest, hour: datetime) -> EventToSign:
     """The sample of a provider, as an event of its own."""
-    id = wish.id or str(uuid.uuid4())
-    made = make_sample(provider, wish.type, id, hour)
-    document = dated(provider, made or sample_at(provider, hour), hour)
+    id = request.id or str(uuid.uuid4())
+    made = make_sample(provider, request.type, id, hour)
+    document = document_sent_in(provider, made or sample_at(provider, hour), hour)
     header_type = TYPES.get(provider.name)
-    if wish.type is not None:
-        header_type = put_type(document, provider, wish.type)
+    if request.type is not None:
+        header_type = put_type(document, provider, request.type)
     if header_of(provider.spot("id")) is None:
-        put_id(document, provider, wish.id, fresh=True)
-        return Event(document.body, None, header_type)
+        put_id(document, provider, request.id, fresh=True)
+        return EventToSign(document.body, None, header_type)
     if made is None:
         put_header_id(document, provider, id, fresh=True)
-    return Event(document.body, id, header_type)
+    return EventToSign(document.body, id, header_type)
 
 
-def dated(provider: Provider, body: bytes, hour: datetime) -> Document:
+def document_sent_in(provider: Provider, body: bytes, hour: datetime) -> Document:
     """A body that says it was sent in this hour, where it says so itself."""
     document = Document(provider, body)
     if provider.sent_place is not None and document.value(provider.sent_place) is not None:
-        document.put(provider.sent_place, int(hour.timestamp()) * 1000)
+        document.set_value(provider.sent_place, int(hour.timestamp()) * 1000)
     return document
 
 
@@ -114,7 +114,9 @@ def put_id(document: Document, provider: Provider, id: str | None, *, fresh: boo
     if not places or (id is None and not fresh):
         return
     place = own_part(places, provider)
-    document.put(place, resembling(document.value(place), str(uuid.uuid4())) if id is None else id)
+    document.set_value(
+        place, similar_value(document.value(place), str(uuid.uuid4())) if id is None else id
+    )
 
 
 def put_header_id(document: Document, provider: Provider, id: str | None, *, fresh: bool) -> None:
@@ -128,9 +130,9 @@ def put_header_id(document: Document, provider: Provider, id: str | None, *, fre
     if fresh and id is not None:
         place = own_part(places, provider) if places else document.first_named("id")
         if place is not None:
-            document.put(place, resembling(document.value(place), id))
+            document.set_value(place, similar_value(document.value(place), id))
     elif id is not None and places:
-        document.put(own_part(places, provider), id)
+        document.set_value(own_part(places, provider), id)
 
 
 def put_type(document: Document, provider: Provider, type: str) -> str | None:
@@ -146,39 +148,39 @@ def put_type(document: Document, provider: Provider, type: str) -> str | None:
         if place == header:
             continue
         if place in values:
-            document.put(place, values[place])
+            document.set_value(place, values[place])
         elif place.optional:
-            document.drop(place)
+            document.remove_value(place)
     return None if header is None else told[0]
 
 
-def usual_places(document: Document, provider: Provider, fact: str) -> tuple[Place, ...]:
+def usual_places(document: Document, provider: Provider, fact: str) -> tuple[Selector, ...]:
     """Where a fact is in this body, or where it would be."""
     spot = provider.spot(fact)
     possible = [] if spot is None else [one for one in spot.alternatives if document.can_hold(one)]
     return complete_places(document, provider, fact) or (possible[0] if possible else ())
 
 
-def complete_places(document: Document, provider: Provider, fact: str) -> tuple[Place, ...]:
+def complete_places(document: Document, provider: Provider, fact: str) -> tuple[Selector, ...]:
     """Where a fact is in this body."""
     spot = provider.spot(fact)
-    alternatives: Sequence[tuple[Place, ...]] = () if spot is None else spot.alternatives
+    alternatives: Sequence[tuple[Selector, ...]] = () if spot is None else spot.alternatives
     found = (
         places
         for places in alternatives
-        if document.can_hold(places) and document.together(places) is not None
+        if document.can_hold(places) and document.complete_values(places) is not None
     )
     return next(found, ())
 
 
-def own_part(places: tuple[Place, ...], provider: Provider) -> Place:
+def own_part(places: tuple[Selector, ...], provider: Provider) -> Selector:
     """The part of an id that is neither the type nor the time of the event."""
     spots = [provider.spot("type"), provider.spot("time")]
     other = {one.name for spot in spots if spot for parts in spot.alternatives for one in parts}
     return next((place for place in places if place.name not in other), places[0])
 
 
-def resembling(sample: Plain | None, seed: str) -> Plain:
+def similar_value(sample: Plain | None, seed: str) -> Plain:
     """A value that looks like the sample's, and is always the same for one seed."""
     digest = hashlib.sha256(seed.encode()).hexdigest()
     number = 10**14 + int(digest, 16) % (9 * 10**14)  # what every reader of JSON can hold

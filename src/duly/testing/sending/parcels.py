@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from duly.core.errors import Misuse, Rejected
 from duly.core.extras import needs
 from duly.webhooks.delivery import Delivery, fields_of
-from duly.webhooks.event_fields import Facts, facts_of
-from duly.webhooks.selectors import Reading
+from duly.webhooks.event_fields import EventFields, event_fields_of
+from duly.webhooks.selectors import DeliveryReader
 from duly.webhooks.sign import Signed, fitting_scheme, sign
-from duly.webhooks.strict_json import USUAL
-from duly.webhooks.wording import content, signs_time
+from duly.webhooks.strict_json import DEFAULT_LIMITS
+from duly.webhooks.wording import describe_content, signs_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.testing.sending.events import Event
+    from duly.testing.sending.events import EventToSign
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
     from duly.webhooks.secrets import Secret
@@ -33,23 +33,25 @@ LETTER_OR_DIGIT = re.compile(rb"[0-9A-Za-z]")
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class ProviderDelivery:
     """One event on its way to one URL."""
 
     provider: Provider
     secret: Secret
     url: str
-    event: Event
+    event: EventToSign
     headers: Mapping[str, str]
     manner: Manner
     age: timedelta
 
-    def attempt(self) -> Signed:
+    def sign_attempt(self) -> Signed:
         """The delivery of an attempt made now."""
-        signed = self.signed()
-        return altered(signed, self.scheme, self.provider) if self.manner == "tampered" else signed
+        signed = self.sign_genuine()
+        return (
+            tamper_body(signed, self.scheme, self.provider) if self.manner == "tampered" else signed
+        )
 
-    def signed(self) -> Signed:
+    def sign_genuine(self) -> Signed:
         """The delivery as the provider would send it."""
         with needs("crypto", "cryptography"):
             return sign(
@@ -69,7 +71,7 @@ class Parcel:
         return fitting_scheme(self.provider.schemes, self.secret)
 
     @property
-    def signed_anew(self) -> bool:
+    def signs_each_attempt(self) -> bool:
         """Whether every attempt is signed anew.
 
         Where the tolerance covers the retries, the profile expects the first attempt's time again.
@@ -78,12 +80,14 @@ class Parcel:
         repeats = tolerance is not None and timedelta(0) < horizon <= tolerance
         return signs_time(self.scheme) and not repeats
 
-    def facts(self) -> tuple[Facts, ...]:
+    def event_fields(self) -> tuple[EventFields, ...]:
         """What the receiver will read: one event, or several of a batch."""
-        return facts_of(reading_of(self.signed(), self.provider), self.provider, self.scheme)
+        return event_fields_of(
+            reading_of(self.sign_genuine(), self.provider), self.provider, self.scheme
+        )
 
 
-def staleness(provider: Provider, scheme: Scheme[Any]) -> timedelta:
+def stale_age(provider: Provider, scheme: Scheme[Any]) -> timedelta:
     """How long ago a delivery must have been signed to be refused for it."""
     if not (signs_time(scheme) or provider.sent_place) or provider.tolerance is None:
         raise Misuse(
@@ -98,15 +102,15 @@ def moment_of(age: timedelta) -> datetime:
     return datetime.now(UTC) - age
 
 
-def reading_of(signed: Signed, provider: Provider) -> Reading:
+def reading_of(signed: Signed, provider: Provider) -> DeliveryReader:
     """A delivery as its receiver will read it."""
-    return Reading(as_delivery(signed), USUAL, provider)
+    return DeliveryReader(as_delivery(signed), DEFAULT_LIMITS, provider)
 
 
-def oddness(signed: Signed, provider: Provider) -> str | None:
+def unreadable_reason(signed: Signed, provider: Provider) -> str | None:
     """Why the body is no sound JSON, where it should be."""
     reading = reading_of(signed, provider)
-    reading.parsed  # noqa: B018  # what is odd is found out by reading
+    reading.document  # noqa: B018  # what is odd is found out by reading
     return reading.odd
 
 
@@ -115,36 +119,39 @@ def as_delivery(signed: Signed) -> Delivery:
     return Delivery(fields_of(signed.headers), signed.body, signed.url, signed.method, 0.0)
 
 
-def altered(signed: Signed, scheme: Scheme[Any], provider: Provider) -> Signed:
+def tamper_body(signed: Signed, scheme: Scheme[Any], provider: Provider) -> Signed:
     """The same with one byte of its body changed, one that is signed, and the body still sound.
 
     From its end: what comes first is often the id, and an endpoint may look at that before it
     verifies. Adyen signs only some fields, so not every byte will do.
     """
-    if not content(scheme):
+    if not describe_content(scheme):
         raise Misuse(
             f"this way {provider.title} shows its token and signs nothing of the body, so that "
             "nobody can tell a changed one: use a secret that signs"
         )
-    essence, odd = scheme.essence(as_delivery(signed)), oddness(signed, provider)
+    essence, odd = scheme.dedup_content(as_delivery(signed)), unreadable_reason(signed, provider)
     for place in reversed(range(len(signed.body))):
         if not LETTER_OR_DIGIT.match(signed.body, place):
             continue
-        changed = signed._replace(body=changed_at(signed.body, place))
-        if is_told(scheme, changed, essence) and oddness(changed, provider) == odd:
+        changed = signed._replace(body=change_byte_at(signed.body, place))
+        if (
+            changes_signed_content(scheme, changed, essence)
+            and unreadable_reason(changed, provider) == odd
+        ):
             return changed
     raise Misuse("the body must hold a letter or a digit that is signed: there is none to change")
 
 
-def is_told(scheme: Scheme[Any], changed: Signed, essence: object) -> bool:
+def changes_signed_content(scheme: Scheme[Any], changed: Signed, essence: object) -> bool:
     """Whether what is signed is another thing after the change."""
     try:
-        return bool(scheme.essence(as_delivery(changed)) != essence)
+        return bool(scheme.dedup_content(as_delivery(changed)) != essence)
     except Rejected:  # Twilio's URL vouches for a JSON body, and says so at once
         return True
 
 
-def changed_at(body: bytes, place: int) -> bytes:
+def change_byte_at(body: bytes, place: int) -> bytes:
     """The body with another letter or digit at this place."""
     byte = body[place : place + 1]
     other = b"1" if byte == b"2" else b"2" if byte.isdigit() else b"b" if byte == b"a" else b"a"

@@ -34,7 +34,7 @@ MISHAPS: tuple[tuple[type[Exception], str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeliveryAnswer:
     """What one delivery met: a reply, or the reason why there was none.
 
     ``word`` is the ``status`` or ``error`` of a reply of duly, else what HTTP calls its status;
@@ -77,7 +77,7 @@ def problem_with(url: str) -> str | None:
     return None
 
 
-class Line:
+class ReceiverConnection:
     """A connection to the receiver, opened before it is used. The opener closes it."""
 
     def __init__(self, url: str, timeout: float) -> None:
@@ -86,23 +86,23 @@ class Line:
         self._connection = kind(parts.hostname or "", parts.port, timeout=timeout)
         self._timeout = timeout
 
-    def open(self) -> Answer | None:
+    def open(self) -> DeliveryAnswer | None:
         """Connect; an answer where that failed."""
         begun = time.monotonic()
         try:
             self._connection.connect()
         except (OSError, HTTPException) as problem:
-            return self._failed(problem, begun)
+            return self._failure_answer(problem, begun)
         return None
 
-    def post(self, signed: Signed) -> Answer:
+    def post(self, signed: Signed) -> DeliveryAnswer:
         """Send one delivery and wait for its reply."""
         begun = time.monotonic()
         try:
             response = self._exchange(signed)
             body = read_within(response, begun + self._timeout)
         except (OSError, HTTPException) as problem:
-            return self._failed(problem, begun)
+            return self._failure_answer(problem, begun)
         return answer_of(response.status, body, time.monotonic() - begun)
 
     def _exchange(self, signed: Signed) -> HTTPResponse:
@@ -114,9 +114,11 @@ class Line:
             self._connection.request(signed.method, path, signed.body, headers)
         return self._connection.getresponse()
 
-    def _failed(self, problem: Exception, begun: float) -> Answer:
-        reason = explained(problem, self._timeout)
-        return Answer(None, "no answer", time.monotonic() - begun, error=True, reason=reason)
+    def _failure_answer(self, problem: Exception, begun: float) -> DeliveryAnswer:
+        reason = explain_failure(problem, self._timeout)
+        return DeliveryAnswer(
+            None, "no answer", time.monotonic() - begun, error=True, reason=reason
+        )
 
     def close(self) -> None:
         """Hang up."""
@@ -133,7 +135,7 @@ def read_within(response: HTTPResponse, deadline: float) -> bytes:
     return body
 
 
-def explained(problem: Exception, timeout: float) -> str:
+def explain_failure(problem: Exception, timeout: float) -> str:
     """Why there was no reply, and nothing of what was sent."""
     if isinstance(problem, TimeoutError):
         return f"nothing came within {timeout:g} s (--timeout)"
@@ -145,7 +147,7 @@ def explained(problem: Exception, timeout: float) -> str:
     return known or "what came back is not HTTP"
 
 
-def answer_of(status: int, body: bytes, seconds: float) -> Answer:
+def answer_of(status: int, body: bytes, seconds: float) -> DeliveryAnswer:
     """A reply, with the word that duly put into it where there is one."""
     try:
         told: Any = json.loads(body)
@@ -153,13 +155,13 @@ def answer_of(status: int, body: bytes, seconds: float) -> Answer:
         told = None
     members = told if isinstance(told, dict) else {}
     known = status in HTTPStatus.__members__.values()
-    word = shown(members.get("error")) or shown(members.get("status"))
-    return Answer(
+    word = printable_text(members.get("error")) or printable_text(members.get("status"))
+    return DeliveryAnswer(
         status,
         word or (HTTPStatus(status).phrase if known else "an unknown status"),
         seconds,
-        error=bool(shown(members.get("error"))),
-        reason=shown(members.get("reason"), MOST_REASON),
+        error=bool(printable_text(members.get("error"))),
+        reason=printable_text(members.get("reason"), MOST_REASON),
         body_differs=members.get("body_differs") is True,
         too_old=is_too_old(members),
     )
@@ -171,7 +173,7 @@ def is_too_old(members: dict[str, Any]) -> bool:
     return members.get("status") == TOO_OLD or (isinstance(count, int) and count > 0)
 
 
-def shown(text: object, most: int = MOST_SHOWN) -> str:
+def printable_text(text: object, most: int = MOST_SHOWN) -> str:
     """A text from elsewhere that cannot move the cursor or fill the screen."""
     if not isinstance(text, str):
         return ""

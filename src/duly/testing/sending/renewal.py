@@ -12,16 +12,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.webhooks.delivery import Delivery
-from duly.webhooks.event_fields import items_of, moment
-from duly.webhooks.selectors import Reading
-from duly.webhooks.strict_json import USUAL
+from duly.webhooks.event_fields import items_of, parse_time
+from duly.webhooks.selectors import DeliveryReader
+from duly.webhooks.strict_json import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from duly.testing.sending.documents import Plain
     from duly.webhooks.provider import Provider
-    from duly.webhooks.selectors import Place
+    from duly.webhooks.selectors import Selector
 
 SPACE = " \t\r\n\ufeff"
 ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
@@ -29,7 +29,7 @@ DECODER = json.JSONDecoder()
 Path = tuple[str, ...]
 
 
-class Renewed(NamedTuple):
+class RenewedBody(NamedTuple):
     """A body, and the move of its latest time where one was moved."""
 
     body: bytes
@@ -37,7 +37,7 @@ class Renewed(NamedTuple):
     after: datetime | None = None
 
 
-class Dated(NamedTuple):
+class EventTime(NamedTuple):
     """Where in a body an event says when it happened, and what it says."""
 
     path: Path
@@ -45,7 +45,7 @@ class Dated(NamedTuple):
     time: datetime
 
 
-def renew_times(provider: Provider, body: bytes, now: datetime) -> Renewed:
+def renew_times(provider: Provider, body: bytes, now: datetime) -> RenewedBody:
     """Move the times of the events in a body so that the latest is now, in their own notation.
 
     Several events keep their distances, so that their order stays. A body is left alone where the
@@ -54,45 +54,47 @@ def renew_times(provider: Provider, body: bytes, now: datetime) -> Renewed:
     """
     dated = list(times_in(provider, body))
     if not dated:
-        return Renewed(body)
+        return RenewedBody(body)
     latest = max(one.time for one in dated)
     shift = timedelta(seconds=int(now.timestamp()) - int(latest.timestamp()))
     try:
-        return shifted(body, dated, latest, shift)
+        return shift_times(body, dated, latest, shift)
     except OverflowError:  # so far apart that the earliest would leave the calendar
-        return Renewed(body)
+        return RenewedBody(body)
 
 
-def shifted(body: bytes, dated: list[Dated], latest: datetime, shift: timedelta) -> Renewed:
+def shift_times(
+    body: bytes, dated: list[EventTime], latest: datetime, shift: timedelta
+) -> RenewedBody:
     """The body with all its times moved by as much."""
     text = body.decode()
     # From the end of the text to its start, so that a replacement moves no span to come.
     spans = [(span, one) for one in dated if (span := span_of(text, one.path)) is not None]
     for (start, stop), one in sorted(spans, key=lambda pair: pair[0], reverse=True):
-        text = text[:start] + json.dumps(moved(one, shift)) + text[stop:]
+        text = text[:start] + json.dumps(shift_value(one, shift)) + text[stop:]
     changed = bool(spans and shift)
-    return Renewed(text.encode(), latest, latest + shift) if changed else Renewed(body)
+    return RenewedBody(text.encode(), latest, latest + shift) if changed else RenewedBody(body)
 
 
-def times_in(provider: Provider, body: bytes) -> Iterator[Dated]:
+def times_in(provider: Provider, body: bytes) -> Iterator[EventTime]:
     """The times of the events in a JSON body."""
     spot = provider.spot("time")
-    reading = Reading(Delivery({}, body, None, "POST", 0.0), USUAL, provider)
+    reading = DeliveryReader(Delivery({}, body, None, "POST", 0.0), DEFAULT_LIMITS, provider)
     places = [] if spot is None else [one for parts in spot.alternatives for one in parts]
     if any(place.kind == "header" for place in places):
         return
-    if reading.form or reading.parsed.value is None or reading.odd:
+    if reading.form or reading.document.value is None or reading.odd:
         return
     for way, item in events_in(provider, reading):
         found = next(values_at(reading, places, item), None)
-        time = None if found is None else moment(found[1])
+        time = None if found is None else parse_time(found[1])
         if found is not None and time is not None:
-            yield Dated((*way, *found[0].path), found[1], time)
+            yield EventTime((*way, *found[0].path), found[1], time)
 
 
 def values_at(
-    reading: Reading, places: Sequence[Place], item: object
-) -> Iterator[tuple[Place, Plain]]:
+    reading: DeliveryReader, places: Sequence[Selector], item: object
+) -> Iterator[tuple[Selector, Plain]]:
     """The values that are there, at the places of the body."""
     for place in places:
         value = reading.value(place, item) if place.kind == "body" else None
@@ -100,7 +102,7 @@ def values_at(
             yield place, value
 
 
-def events_in(provider: Provider, reading: Reading) -> Iterator[tuple[Path, object]]:
+def events_in(provider: Provider, reading: DeliveryReader) -> Iterator[tuple[Path, object]]:
     """Each event of a body, with the way to it: the whole body, or the items of a batch."""
     items = [] if provider.items is None else items_of(reading, provider)
     if not items:
@@ -112,7 +114,7 @@ def events_in(provider: Provider, reading: Reading) -> Iterator[tuple[Path, obje
         yield (*start, str(number), *inner), item
 
 
-def moved(dated: Dated, shift: timedelta) -> Plain:
+def shift_value(dated: EventTime, shift: timedelta) -> Plain:
     """A time so much later, written as it was."""
     value, later = dated.value, dated.time + shift
     if isinstance(value, str) and ISO.match(value):
@@ -137,7 +139,7 @@ def as_number(value: Plain) -> int | float | None:
 
 def span_of(text: str, path: Path) -> tuple[int, int] | None:
     """Where in a JSON text the value at a path begins and ends."""
-    at: int | None = skipped(text, 0)
+    at: int | None = skip_whitespace(text, 0)
     try:
         for key in path:
             at = None if at is None else start_of(text, at, key)
@@ -154,28 +156,28 @@ def start_of(text: str, at: int, key: str) -> int | None:
     listed = text[at] == "["
     if not listed and text[at] != "{":
         return None
-    at, number, found = skipped(text, at + 1), 0, None
+    at, number, found = skip_whitespace(text, at + 1), 0, None
     while text[at] not in "}]":
         name = str(number)
         if not listed:
             name, at = DECODER.raw_decode(text, at)
-            at = skipped(text, skipped(text, at) + 1)  # behind the colon
+            at = skip_whitespace(text, skip_whitespace(text, at) + 1)  # behind the colon
         if name == key:
             found = at
         _, at = DECODER.raw_decode(text, at)
-        at, number = skipped(text, at), number + 1
+        at, number = skip_whitespace(text, at), number + 1
         if text[at] == ",":
-            at = skipped(text, at + 1)
+            at = skip_whitespace(text, at + 1)
     return found
 
 
-def skipped(text: str, at: int) -> int:
+def skip_whitespace(text: str, at: int) -> int:
     """The next place that is no white space."""
     while at < len(text) and text[at] in SPACE:
         at += 1
     return at
 
 
-def second(moment: datetime) -> str:
+def format_to_second(moment: datetime) -> str:
     """A time, to the second."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

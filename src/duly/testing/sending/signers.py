@@ -47,22 +47,22 @@ def form_of(provider: Provider) -> str:
             return "a secret of plain text, used as it stands"
 
 
-def signer_for(provider: Provider, told: str | None) -> Secret:
+def signer_for(provider: Provider, given: str | None) -> Secret:
     """The secret of this provider's source, under the name of the place where it was found."""
     variable = variable_of(provider)
-    if told is not None:
-        return Secret(told.strip(), name="--secret")
+    if given is not None:
+        return Secret(given.strip(), name="--secret")
     if os.environ.get(variable):
         return Secret(os.environ[variable].strip(), name=variable)
     if sys.stdin is not None and sys.stdin.isatty():
-        return Secret(asked(provider).strip(), name="prompt")
+        return Secret(ask_secret(provider).strip(), name="prompt")
     raise Misuse(
         f"which secret? {provider.title} signs with {form_of(provider)}. Set {variable}, or give "
         "--secret"
     )
 
 
-def asked(provider: Provider) -> str:
+def ask_secret(provider: Provider) -> str:
     """The secret as a person types it, unseen."""
     try:
         return getpass(f"Secret of {provider.title} ({form_of(provider)}): ")

@@ -12,8 +12,8 @@ from duly.testing.sending.signers import without_secret
 
 if TYPE_CHECKING:
     from duly.core.json_bytes import Json
-    from duly.testing.sending.parcels import Manner, Parcel
-    from duly.testing.sending.posting import Answer
+    from duly.testing.sending.parcels import Manner, ProviderDelivery
+    from duly.testing.sending.posting import DeliveryAnswer
 
 ACCEPTED = "accepted"
 # In a summary these come first, in this order; whatever else was said follows by its name.
@@ -46,16 +46,16 @@ FOREIGN_404 = "does duly serve this path, or another program?"
 
 
 @dataclass(slots=True)
-class Verdict:
+class DeliveryReport:
     """The answers to the copies of one event."""
 
-    parcel: Parcel
+    delivery: ProviderDelivery
     event_id: str
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[DeliveryAnswer] = field(default_factory=list)
 
-    def add(self, answer: Answer) -> str:
+    def add(self, answer: DeliveryAnswer) -> str:
         """One more answer, and the line that tells it."""
-        answer = self._safe(answer)
+        answer = self._without_secret(answer)
         self.answers.append(answer)
         status = "---" if answer.status is None else str(answer.status)
         line = f"{status} {answer.word}  {self.event_id}  {answer.seconds * 1000:.0f} ms"
@@ -66,7 +66,7 @@ class Verdict:
         """Whether the answer that came last should be seen among a thousand others."""
         last = self.answers[-1]
         return (
-            not expected(last, self.parcel)
+            not is_expected(last, self.delivery)
             or last.body_differs
             or last.word in NOTABLE
             or (last.word == ACCEPTED and self._counts()[ACCEPTED] > 1)
@@ -83,13 +83,13 @@ class Verdict:
         """What was not to be expected, if anything."""
         if any(one.too_old for one in self.answers):
             return PARKED
-        unexpected = [one for one in self.answers if not expected(one, self.parcel)]
+        unexpected = [one for one in self.answers if not is_expected(one, self.delivery)]
         if any(one.status is not None for one in unexpected):
-            hint = hint_for(unexpected) if self.parcel.manner == "genuine" else None
-            surprise = SURPRISES[self.parcel.manner]
+            hint = hint_for(unexpected) if self.delivery.manner == "genuine" else None
+            surprise = SURPRISES[self.delivery.manner]
             return f"{surprise}: {hint}" if hint else surprise
         if unexpected:
-            return unanswered(len(unexpected), len(self.answers))
+            return describe_unanswered(len(unexpected), len(self.answers))
         accepted = self._counts().get(ACCEPTED, 0)
         if accepted > 1:
             return f"one event was accepted {accepted:,} times"
@@ -98,11 +98,11 @@ class Verdict:
     def document(self) -> Json:
         """Everything, for programs."""
         return {
-            "provider": self.parcel.provider.name,
-            "url": self.parcel.url,
+            "provider": self.delivery.provider.name,
+            "url": self.delivery.url,
             "event": self.event_id,
-            "sent": self.parcel.manner,
-            "deliveries": [member(one) for one in self.answers],
+            "sent": self.delivery.manner,
+            "deliveries": [answer_json(one) for one in self.answers],
             "counts": dict(self._counts()),
             "expected": self.surprise() is None,
         }
@@ -112,15 +112,15 @@ class Verdict:
         known = [word for word in ORDER if word in counted]
         return {word: counted[word] for word in [*known, *sorted(counted.keys() - set(ORDER))]}
 
-    def _safe(self, answer: Answer) -> Answer:
+    def _without_secret(self, answer: DeliveryAnswer) -> DeliveryAnswer:
         """What the receiver said, without the secret: it may repeat what was sent to it."""
         word, reason = (
-            without_secret(text, self.parcel.secret) for text in (answer.word, answer.reason)
+            without_secret(text, self.delivery.secret) for text in (answer.word, answer.reason)
         )
         return replace(answer, word=word, reason=reason)
 
 
-def hint_for(refusals: list[Answer]) -> str | None:
+def hint_for(refusals: list[DeliveryAnswer]) -> str | None:
     """The likely mistake, where all refusals say the same."""
     if len({(one.status, one.word) for one in refusals}) != 1:
         return None
@@ -130,14 +130,14 @@ def hint_for(refusals: list[Answer]) -> str | None:
     return FOREIGN_404 if first.status == HTTPStatus.NOT_FOUND else None
 
 
-def unanswered(count: int, of: int) -> str:
+def describe_unanswered(count: int, of: int) -> str:
     """Silence says nothing about the delivery: it may have been taken, or not."""
     if of == 1:
         return "there was no answer"
     return f"{count:,} {'copy' if count == 1 else 'copies'} got no answer"
 
 
-def member(answer: Answer) -> Json:
+def answer_json(answer: DeliveryAnswer) -> Json:
     """One answer, for programs."""
     return {
         "status": answer.status,
@@ -148,12 +148,12 @@ def member(answer: Answer) -> Json:
     }
 
 
-def expected(answer: Answer, parcel: Parcel) -> bool:
+def is_expected(answer: DeliveryAnswer, delivery: ProviderDelivery) -> bool:
     """Whether a receiver that does its work answers like this."""
     if answer.status is None:
         return False
-    if parcel.manner == "genuine":
+    if delivery.manner == "genuine":
         return 200 <= answer.status < 300 and not answer.too_old
     if answer.error and answer.word in set(Code):
-        return answer.word in REASONS[parcel.manner]
-    return answer.status in REFUSALS or answer.status == parcel.provider.reject
+        return answer.word in REASONS[delivery.manner]
+    return answer.status in REFUSALS or answer.status == delivery.provider.reject

@@ -9,9 +9,9 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, quote_plus, urlencode
 
-from duly.webhooks.diagnose.json_spellings import writings
+from duly.webhooks.diagnose.json_spellings import spellings_of_json
 from duly.webhooks.selectors import FORM
-from duly.webhooks.strict_json import BYTE_ORDER_MARK, Odd, form_of, parsed
+from duly.webhooks.strict_json import BYTE_ORDER_MARK, UnreadableBody, form_of, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,33 +29,33 @@ RAW: Final = "pass the raw bytes"
 def value_of(case: Case) -> Any:
     """The body as JSON; None where it is none, or null."""
     try:
-        return parsed(case.delivery.body, case.source.limits).value
-    except Odd:
+        return parse_json(case.delivery.body, case.source.limits).value
+    except UnreadableBody:
         return None
 
 
-def written_again(case: Case) -> Iterator[bytes]:
+def rewrite_json(case: Case) -> Iterator[bytes]:
     """The value of a body in other writings."""
     value = value_of(case)
     if isinstance(value, dict | list):
-        yield from writings(value)
+        yield from spellings_of_json(value)
 
 
-def byte_order_mark(case: Case) -> Iterator[bytes]:
+def vary_byte_order_mark(case: Case) -> Iterator[bytes]:
     """With the mark, and without."""
     body = case.delivery.body
     yield body.removeprefix(BYTE_ORDER_MARK)
     yield BYTE_ORDER_MARK + body
 
 
-def end(case: Case) -> Iterator[bytes]:
+def vary_trailing_space(case: Case) -> Iterator[bytes]:
     """With and without white space at the end."""
     body = case.delivery.body
     yield from (body + b"\n", body + b"\r\n", body.removesuffix(b"\n"), body.removesuffix(b"\r\n"))
     yield from (body.rstrip(), body.strip())
 
 
-def line_ends(case: Case) -> Iterator[bytes]:
+def vary_line_ends(case: Case) -> Iterator[bytes]:
     """With the line ends of one system, and of the other."""
     plain = case.delivery.body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     yield from (plain, plain.replace(b"\n", b"\r\n"), plain.removesuffix(b"\n") + b"\r\n")
@@ -74,7 +74,7 @@ CHARSETS: Final = (
 )
 
 
-def charset(case: Case) -> Iterator[bytes]:
+def undo_charset(case: Case) -> Iterator[bytes]:
     """Each mistake with character sets, undone."""
     for (read, mercy), (write, grace) in CHARSETS:
         try:
@@ -88,13 +88,13 @@ def charset(case: Case) -> Iterator[bytes]:
         return
 
 
-def form(case: Case) -> Iterator[bytes]:
+def undo_form_decoding(case: Case) -> Iterator[bytes]:
     """The form that a decoded body was."""
     body = case.delivery.body
     field = case.source.provider.form_json
     if field is not None:
         yield from (f"{field}=".encode() + write(body).encode() for write in (quote_plus, quote))
-    told = (case.delivery.text("content-type") or FORM).partition(";")[0].strip().lower()
+    told = (case.delivery.header_text("content-type") or FORM).partition(";")[0].strip().lower()
     pairs = pairs_of(case) if told == FORM else []
     for write, safe in ((quote_plus, ""), (quote, ""), (quote_plus, "*"), (quote_plus, "*@")):
         for mercy in ("strict", "surrogatepass"):
@@ -113,25 +113,25 @@ def pairs_of(case: Case) -> list[tuple[str, str]]:
     if text.isascii() and ("%" in text or "+" in text):
         try:
             return form_of(case.delivery.body)
-        except Odd:
+        except UnreadableBody:
             return []
     return [(name, one) for name, _, one in (part.partition("=") for part in text.split("&"))]
 
 
-def wrapped(case: Case) -> Iterator[bytes]:
+def unwrap_envelope(case: Case) -> Iterator[bytes]:
     """The body inside what a gateway made of it."""
     body = case.delivery.body
-    yield from unarmoured(body)
+    yield from decode_base64(body)
     value = value_of(case)
     inner = value.get("body") if isinstance(value, dict) else value
     if isinstance(inner, str):
         raw = inner.encode("utf-8", "replace")
-        yield from (raw, *unarmoured(raw))
+        yield from (raw, *decode_base64(raw))
     if body[:2] in (b"b'", b'b"') and body[-1:] == body[1:2]:
-        yield ESCAPE.sub(unescaped, body[2:-1])
+        yield ESCAPE.sub(unescape_byte, body[2:-1])
 
 
-def unarmoured(body: bytes) -> Iterator[bytes]:
+def decode_base64(body: bytes) -> Iterator[bytes]:
     """What base64 stands for."""
     try:
         yield base64.b64decode(body, validate=True)
@@ -139,13 +139,13 @@ def unarmoured(body: bytes) -> Iterator[bytes]:
         return
 
 
-def unescaped(found: re.Match[bytes]) -> bytes:
+def unescape_byte(found: re.Match[bytes]) -> bytes:
     """One escape of a literal as the byte that it is."""
     code = found.group(1)
     return bytes.fromhex(code[1:].decode()) if code[:1] == b"x" else ESCAPED[code]
 
 
-def compressed(case: Case) -> Iterator[bytes]:
+def decompress_body(case: Case) -> Iterator[bytes]:
     """What is inside a body that is still compressed, as far as a body may be long."""
     if case.delivery.body.startswith(GZIP):
         try:
@@ -155,40 +155,43 @@ def compressed(case: Case) -> Iterator[bytes]:
 
 
 # What may have happened to a body, undone, and what to say when that makes the signature good.
-UNDOINGS: Final[tuple[tuple[Callable[[Case], Iterator[bytes]], str], ...]] = (
-    (byte_order_mark, f"gained or lost a byte order mark on its way: {RAW}"),
-    (end, f"gained or lost a line break or white space at its end: {RAW}"),
-    (line_ends, f"has other line ends than what was signed: {RAW}, and open no file as text"),
-    (written_again, f"was parsed and written again before it was verified: {RAW}"),
-    (charset, f"was decoded and encoded again in another character set: {RAW}"),
-    (form, f"is a form that was decoded before it was verified: {RAW}"),
-    (wrapped, "is still wrapped by a gateway (base64, a JSON envelope or a literal): unwrap it"),
-    (compressed, "is still compressed: decompress it before it is verified"),
+BODY_REPAIRS: Final[tuple[tuple[Callable[[Case], Iterator[bytes]], str], ...]] = (
+    (vary_byte_order_mark, f"gained or lost a byte order mark on its way: {RAW}"),
+    (vary_trailing_space, f"gained or lost a line break or white space at its end: {RAW}"),
+    (vary_line_ends, f"has other line ends than what was signed: {RAW}, and open no file as text"),
+    (rewrite_json, f"was parsed and written again before it was verified: {RAW}"),
+    (undo_charset, f"was decoded and encoded again in another character set: {RAW}"),
+    (undo_form_decoding, f"is a form that was decoded before it was verified: {RAW}"),
+    (
+        unwrap_envelope,
+        "is still wrapped by a gateway (base64, a JSON envelope or a literal): unwrap it",
+    ),
+    (decompress_body, "is still compressed: decompress it before it is verified"),
 )
 
 
-def undone(case: Case) -> Iterator[Guess]:
+def suspect_changed_body(case: Case) -> Iterator[Guess]:
     """Everything above, one after the other."""
     tried = {case.delivery.body}
-    for undo, what in UNDOINGS if any(case.meant()) else ():
+    for undo, what in BODY_REPAIRS if any(case.present_schemes()) else ():
         for body in undo(case):
             if body not in tried:
                 tried.add(body)
                 yield case.trial(f"The body {what}.", body=body)
 
 
-def empty(case: Case) -> Iterator[Guess]:
+def suspect_empty_body(case: Case) -> Iterator[Guess]:
     """Nothing is left to verify."""
-    if not case.delivery.body and any(case.meant()):
+    if not case.delivery.body and any(case.present_schemes()):
         yield (
             "The body is empty: something read it before duly did. Read it once, before any "
             f"parser or middleware, and {RAW}."
         )
 
 
-def length(case: Case) -> Iterator[Guess]:
+def suspect_body_length(case: Case) -> Iterator[Guess]:
     """Not as long as the sender says; a decompressed body is another matter."""
-    told = (case.delivery.text("content-length") or "").strip()
+    told = (case.delivery.header_text("content-length") or "").strip()
     size = len(case.delivery.body)
     plain = told.isascii() and told.isdigit() and len(told) < 16
     if plain and int(told) != size and not case.delivery.has("content-encoding"):
@@ -198,7 +201,7 @@ def length(case: Case) -> Iterator[Guess]:
         )
 
 
-def replaced(case: Case) -> Iterator[Guess]:
+def suspect_lossy_body(case: Case) -> Iterator[Guess]:
     """Characters that only a lossy decoder writes."""
     if REPLACED in case.delivery.body:
         yield (

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from duly.core.errors import Misuse, Rejected
 from duly.webhooks.delivery import Delivery, Fields
 from duly.webhooks.secrets import Secret
-from duly.webhooks.selectors import place_of
+from duly.webhooks.selectors import parse_selector
 from duly.webhooks.source import Source
 from duly.webhooks.verified import Verified
-from duly.webhooks.verify import judged
+from duly.webhooks.verify import verify_delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
 
-QUERY = place_of("query:any")
+QUERY = parse_selector("query:any")
 
 
 class Trial(NamedTuple):
@@ -66,11 +66,11 @@ class Case:
     def schemes(self) -> list[Scheme[Any]]:
         """The ways to sign that this source accepts, the one that is meant first."""
         listed = [scheme for scheme, _ in self.source.schemes]
-        return sorted(listed, key=lambda scheme: not present(scheme, self.delivery))
+        return sorted(listed, key=lambda scheme: not carries_signature(scheme, self.delivery))
 
-    def meant(self) -> Iterator[Scheme[Any]]:
+    def present_schemes(self) -> Iterator[Scheme[Any]]:
         """The scheme that is meant; nothing where there is no signature to be made good."""
-        if present(self.schemes[0], self.delivery):
+        if carries_signature(self.schemes[0], self.delivery):
             yield self.schemes[0]
 
     def trial(
@@ -94,10 +94,10 @@ class Case:
         return Trial(self.lenient, changed, sentence)
 
 
-def outcome(source: Source, delivery: Delivery) -> Verified | Rejected | None:
+def try_verify(source: Source, delivery: Delivery) -> Verified | Rejected | None:
     """The judgement; None where it needs a URL that nobody passed."""
     try:
-        return judged(source, delivery)
+        return verify_delivery(source, delivery)
     except Rejected as problem:
         return problem
     except Misuse:
@@ -106,20 +106,20 @@ def outcome(source: Source, delivery: Delivery) -> Verified | Rejected | None:
 
 def verifies(source: Source, delivery: Delivery) -> bool:
     """Whether a source takes a delivery for genuine."""
-    return isinstance(outcome(source, delivery), Verified)
+    return isinstance(try_verify(source, delivery), Verified)
 
 
-def present(scheme: Scheme[Any], delivery: Delivery) -> bool:
+def carries_signature(scheme: Scheme[Any], delivery: Delivery) -> bool:
     """Whether a signature of this kind is there; one that is there twice is there."""
     try:
-        return scheme.present(delivery)
+        return scheme.is_present(delivery)
     except Rejected:
         return True
 
 
 def signs_url(case: Case) -> bool:
     """Whether the URL is among what this source's provider signs."""
-    return any(scheme.covers(QUERY) for scheme in case.meant())
+    return any(scheme.covers(QUERY) for scheme in case.present_schemes())
 
 
 def without_end(secret: Secret) -> Secret:

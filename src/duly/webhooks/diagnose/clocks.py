@@ -7,8 +7,8 @@ import re
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
-from duly.webhooks.diagnose.case import Case, Guess, outcome, source_like
-from duly.webhooks.event_fields import iso
+from duly.webhooks.diagnose.case import Case, Guess, source_like, try_verify
+from duly.webhooks.event_fields import parse_iso_time
 from duly.webhooks.schemes.signature import Signature
 from duly.webhooks.schemes.timestamps import UNITS
 from duly.webhooks.verified import Verified
@@ -27,33 +27,33 @@ NUMBER: Final = re.compile(r"[0-9]{1,18}")
 SLIPS: Final = range(-3, 4)
 
 
-def unit(case: Case) -> Iterator[Guess]:
+def suspect_time_unit(case: Case) -> Iterator[Guess]:
     """The time counts something else than the profile says."""
-    for scheme in case.meant():
-        if not isinstance(scheme, Signature) or timely(case, case.lenient):
+    for scheme in case.present_schemes():
+        if not isinstance(scheme, Signature) or is_timely(case, case.lenient):
             continue
         for other in UNITS.keys() - {scheme.unit}:
             changed = dataclasses.replace(scheme, unit=other)
             provider = dataclasses.replace(case.source.provider, scheme=changed)
             source = source_like(case.source, provider=provider, legacy=True)
-            if source is not None and timely(case, source):
+            if source is not None and is_timely(case, source):
                 yield (
                     f"The signature is right, but its time counts {WORDS[other]} where this "
                     f"source expects {WORDS[scheme.unit]}: write unit={other!r} in the scheme."
                 )
 
 
-def timely(case: Case, source: Source) -> bool:
+def is_timely(case: Case, source: Source) -> bool:
     """Whether the signature is right and of this time."""
-    found = outcome(source, case.delivery)
+    found = try_verify(source, case.delivery)
     if not isinstance(found, Verified) or found.sent_at is None:
         return False
     return abs(case.delivery.now - found.sent_at.timestamp()) <= (case.source.tolerance or HOUR)
 
 
-def good_signature(case: Case) -> Iterator[Guess]:
+def suspect_good_signature(case: Case) -> Iterator[Guess]:
     """The signature is right; something else was refused."""
-    found = outcome(case.lenient, case.delivery)
+    found = try_verify(case.lenient, case.delivery)
     if not isinstance(found, Verified):
         return
     for secret in case.source.secrets:
@@ -103,14 +103,14 @@ def time_zone(skew: float) -> str | None:
     )
 
 
-def altered_time(case: Case) -> Iterator[Guess]:
+def suspect_changed_time(case: Case) -> Iterator[Guess]:
     """The header with the time is not as it was signed."""
-    for scheme in case.meant():
+    for scheme in case.present_schemes():
         header: str | None = getattr(scheme, "time_header", None)
         if header is None:
             continue
-        told = case.delivery.text(header) or ""
-        for candidate in likely_times(told, case.delivery.text("date") or ""):
+        told = case.delivery.header_text(header) or ""
+        for candidate in likely_times(told, case.delivery.header_text("date") or ""):
             if candidate != told:
                 yield case.trial(
                     f"The header {header} was changed on the way: the signature was made for the "
@@ -122,17 +122,17 @@ def altered_time(case: Case) -> Iterator[Guess]:
 def likely_times(told: str, date: str) -> dict[str, None]:
     """The times that a sender may have written, in seconds or in a finer unit."""
     found = [int(one) for one in NUMBER.findall(told[:100])[:3]]
-    found += [int(one) for one in (epoch(told), epoch(date)) if one is not None]
+    found += [int(one) for one in (parse_date(told), parse_date(date)) if one is not None]
     near = [one + slip for one in found for slip in SLIPS]
     near += [one // per for one in found for per in (1_000, 1_000_000)]
     near += [one * per for one in found for per in (1_000, 1_000_000)]
     return dict.fromkeys(str(one) for one in near if one >= 0)
 
 
-def epoch(text: str) -> float | None:
+def parse_date(text: str) -> float | None:
     """A written date as seconds since 1970."""
     try:
-        moment = iso(text[:100]) or parsedate_to_datetime(text[:100])
+        moment = parse_iso_time(text[:100]) or parsedate_to_datetime(text[:100])
         return moment.timestamp()
     except (ValueError, TypeError, IndexError, OverflowError, OSError):
         return None

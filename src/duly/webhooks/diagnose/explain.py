@@ -16,7 +16,7 @@ from duly.core.errors import Code, Misuse, Rejected
 from duly.core.validation import kind
 from duly.webhooks.delivery import Delivery, checked_body, fields_with_care, seconds_of
 from duly.webhooks.diagnose import SUSPICIONS
-from duly.webhooks.diagnose.case import Case, outcome, signs_url, verifies
+from duly.webhooks.diagnose.case import Case, signs_url, try_verify, verifies
 from duly.webhooks.secrets import hide
 from duly.webhooks.source import Source
 from duly.webhooks.verified import Verified
@@ -77,7 +77,7 @@ def explain(  # noqa: PLR0913  # what a request is made of, each by its name
     known = checked_others(others)
     url = trusted.url if url is None else url
     delivery = delivery_of(headers, body, url, method, now)
-    found = outcome(trusted, delivery)
+    found = try_verify(trusted, delivery)
     if isinstance(found, Verified):
         return f"Nothing is wrong: the delivery is genuine, by the secret {found.secret!r}."
     problem = found or Rejected(Code.BAD_SIGNATURE, "the URL that was signed is not known")
@@ -117,13 +117,13 @@ def diagnose(case: Case, pace: Callable[[], bool] = run_to_the_end) -> Diagnosis
             if isinstance(guess, str):
                 return Diagnosis(suspected, guess)
             if not pace():
-                return Diagnosis(UNFINISHED, unfinished(case))
+                return Diagnosis(UNFINISHED, sentence_when_unfinished(case))
             if verifies(guess.source, guess.delivery):
                 return Diagnosis(suspected, guess.sentence)
-    return Diagnosis(UNEXPLAINED, unexplained(case))
+    return Diagnosis(UNEXPLAINED, sentence_when_unexplained(case))
 
 
-def unfinished(case: Case) -> str:
+def sentence_when_unfinished(case: Case) -> str:
     """What is left to say when the search was ended."""
     return (
         f"{case.problem.reason}. The search for the cause was ended before it tried everything: "
@@ -131,7 +131,7 @@ def unfinished(case: Case) -> str:
     )
 
 
-def unexplained(case: Case) -> str:
+def sentence_when_unexplained(case: Case) -> str:
     """What is left to say when nothing fits."""
     if case.problem.code is not Code.BAD_SIGNATURE:
         return f"The delivery is not one of {case.title}: {case.problem.reason}."

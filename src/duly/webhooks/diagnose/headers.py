@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.webhooks.diagnose.case import Case, Guess, present, signs_url
+from duly.webhooks.diagnose.case import Case, Guess, carries_signature, signs_url
 from duly.webhooks.providers import provider_named, provider_names
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from duly.webhooks.provider import Provider
 
 
-def renamed(case: Case) -> Iterator[Guess]:
+def suspect_header_names(case: Case) -> Iterator[Guess]:
     """Names as a CGI environment writes them, or with underscores."""
     fields = case.delivery.fields
     cgi: Fields = {name.removeprefix("http_").replace("_", "-"): fields[name] for name in fields}
@@ -26,7 +26,7 @@ def renamed(case: Case) -> Iterator[Guess]:
         )
 
 
-def repeated(case: Case) -> Iterator[Guess]:
+def suspect_repeated_header(case: Case) -> Iterator[Guess]:
     """A header that came twice, as two or joined into one."""
     fields = case.delivery.fields
     for name, value in fields.items():
@@ -40,7 +40,7 @@ def repeated(case: Case) -> Iterator[Guess]:
 
 def halves(case: Case, name: str) -> list[str]:
     """The value of a header that is twice the same with a comma between."""
-    text = case.delivery.text(name) or ""
+    text = case.delivery.header_text(name) or ""
     for joint in (", ", ","):
         half = (len(text) - len(joint)) // 2
         if half > 0 and text == text[:half] + joint + text[:half]:
@@ -48,10 +48,10 @@ def halves(case: Case, name: str) -> list[str]:
     return []
 
 
-def dressed(case: Case) -> Iterator[Guess]:
+def suspect_header_values(case: Case) -> Iterator[Guess]:
     """White space or quotes around values."""
     fields = case.delivery.fields
-    bare: Fields = {name: undressed(value) for name, value in fields.items()}
+    bare: Fields = {name: strip_quotes(value) for name, value in fields.items()}
     if bare != fields:
         yield case.trial(
             "The headers have white space or quotes around their values: pass them as they came.",
@@ -59,19 +59,19 @@ def dressed(case: Case) -> Iterator[Guess]:
         )
 
 
-def undressed(value: Any) -> Any:
+def strip_quotes(value: Any) -> Any:
     """A value without what is around it."""
     if isinstance(value, str):
         return value.strip().strip("\"'")
     return value.strip().strip(b"\"'") if isinstance(value, bytes) else value
 
 
-def missing(case: Case) -> Iterator[Guess]:
+def suspect_missing_signature(case: Case) -> Iterator[Guess]:
     """No signature at all, or somebody else's."""
-    if any(case.meant()):
+    if any(case.present_schemes()):
         return
-    expected = case.schemes[0].where()
-    other = sender(case)
+    expected = case.schemes[0].describe_location()
+    other = likely_sender(case)
     if other is not None:
         yield (
             f"There is no signature of {case.title} ({expected} is missing), but it looks like a "
@@ -83,20 +83,22 @@ def missing(case: Case) -> Iterator[Guess]:
     )
 
 
-def sender(case: Case) -> Provider | None:
+def likely_sender(case: Case) -> Provider | None:
     """The provider whose headers these are; of several, the one that most of them name."""
     known = [provider_named(name) for name in provider_names()]
     likely = [
         one
         for one in known
         if one.name != case.source.provider.name
-        and any(present(scheme, case.delivery) for scheme in one.schemes)
+        and any(carries_signature(scheme, case.delivery) for scheme in one.schemes)
     ]
-    weighed = [(-named(one, case.delivery), len(one.schemes), one.name) for one in likely]
+    weighed = [
+        (-count_known_headers(one, case.delivery), len(one.schemes), one.name) for one in likely
+    ]
     return provider_named(min(weighed)[2]) if weighed else None
 
 
-def named(provider: Provider, delivery: Delivery) -> int:
+def count_known_headers(provider: Provider, delivery: Delivery) -> int:
     """How many of the headers that hold a provider's facts are there."""
     places = {
         place.name
@@ -108,7 +110,7 @@ def named(provider: Provider, delivery: Delivery) -> int:
     return sum(delivery.has(name) for name in places)
 
 
-def no_url(case: Case) -> Iterator[Guess]:
+def suspect_missing_url(case: Case) -> Iterator[Guess]:
     """Nothing can be said without the URL."""
     if case.delivery.url is None and signs_url(case):
         yield (

@@ -28,7 +28,7 @@ ESCAPES: Final[tuple[tuple[tuple[str, str], ...], ...]] = (
 ENDS: Final = ("", "\n")
 
 
-def writings(value: Any) -> Iterator[bytes]:
+def spellings_of_json(value: Any) -> Iterator[bytes]:
     """Each way once, the usual ones first."""
     for order, layout, plain in product(SORTED, LAYOUTS, ASCII):
         text = json.dumps(value, ensure_ascii=plain, sort_keys=order, **layout)

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from duly.core.errors import Code, Misuse
-from duly.webhooks.diagnose.case import Case, Guess, Trial, present, source_like, without_end
+from duly.webhooks.diagnose.case import (
+    Case,
+    Guess,
+    Trial,
+    carries_signature,
+    source_like,
+    without_end,
+)
 from duly.webhooks.providers import provider_named, provider_names
 from duly.webhooks.schemes.encodings import lenient_base64, lenient_hex
 from duly.webhooks.secrets import Secret
@@ -17,7 +24,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "whsec_"
 QUOTES: Final = "\"'`"
 # How the tokens begin that call an API; none of them signs a webhook.
-CALLERS: Final = (
+API_KEY_PREFIXES: Final = (
     "sk_", "rk_", "pk_", "xoxb-", "xoxp-", "xapp-", "ghp_", "github_pat_", "glpat-", "shpat_",
 )  # fmt: skip
 
@@ -36,7 +43,7 @@ def changed_text(change: Callable[[str], str | bytes | None]) -> Callable[[Any],
 
 
 # What may have happened to a secret, undone; each answers None where it cannot have.
-TURNS: Final[tuple[tuple[Callable[[Any], Any], str], ...]] = (
+SECRET_TRANSFORMS: Final[tuple[tuple[Callable[[Any], Any], str], ...]] = (
     (
         changed_text(lambda text: text.strip(QUOTES)),
         "has quotes around it: take them off in your settings",
@@ -78,17 +85,17 @@ TURNS: Final[tuple[tuple[Callable[[Any], Any], str], ...]] = (
 )
 
 
-def form(case: Case) -> Iterator[Guess]:
+def suspect_secret_form(case: Case) -> Iterator[Guess]:
     """The right secret in the wrong form."""
     for secret in case.lenient.secrets:
-        for turn, what in TURNS:
-            changed = turned(secret, turn)
+        for turn, what in SECRET_TRANSFORMS:
+            changed = transform_secret(secret, turn)
             source = None if changed is None else source_like(case.source, [changed])
             if source is not None:
                 yield Trial(source, case.delivery, f"The secret {secret.name!r} {what}.")
 
 
-def turned(secret: Secret, turn: Callable[[Any], Any]) -> Secret | None:
+def transform_secret(secret: Secret, turn: Callable[[Any], Any]) -> Secret | None:
     """A secret in another form; silent, so that no frame that raises holds the value."""
     try:
         value = turn(secret.reveal())
@@ -99,7 +106,7 @@ def turned(secret: Secret, turn: Callable[[Any], Any]) -> Secret | None:
         return None
 
 
-def key_id(case: Case) -> Iterator[Guess]:
+def suspect_key_id(case: Case) -> Iterator[Guess]:
     """The right key, under another id than the delivery names."""
     if case.problem.code is not Code.UNKNOWN_KEY:
         return
@@ -119,7 +126,7 @@ def without_key_id(secret: Secret) -> Secret:
     return Secret(secret.reveal(), name=secret.name)
 
 
-def legacy(case: Case) -> Iterator[Guess]:
+def suspect_legacy_scheme(case: Case) -> Iterator[Guess]:
     """Signed in a way that this source has switched off."""
     source = None if case.source.legacy else source_like(case.source, legacy=True)
     if source is not None:
@@ -127,11 +134,11 @@ def legacy(case: Case) -> Iterator[Guess]:
             source,
             case.delivery,
             f"The delivery was signed the older way, which legacy=False refuses: have {case.title} "
-            f"send {case.schemes[0].where()}, or make the source with legacy=True.",
+            f"send {case.schemes[0].describe_location()}, or make the source with legacy=True.",
         )
 
 
-def other_source(case: Case) -> Iterator[Guess]:
+def suspect_other_source(case: Case) -> Iterator[Guess]:
     """Meant for another source, or signed with its secret."""
     for other in case.others:
         lenient = source_like(other, legacy=True)
@@ -153,12 +160,12 @@ def other_source(case: Case) -> Iterator[Guess]:
                 )
 
 
-def other_provider(case: Case) -> Iterator[Guess]:
+def suspect_other_provider(case: Case) -> Iterator[Guess]:
     """The right secret, but another provider's way to sign."""
     for name in provider_names():
         provider = provider_named(name)
         if name == case.source.provider.name or not any(
-            present(scheme, case.delivery) for scheme in provider.schemes
+            carries_signature(scheme, case.delivery) for scheme in provider.schemes
         ):
             continue
         source = source_like(case.source, provider=provider, legacy=True)
@@ -171,7 +178,7 @@ def other_provider(case: Case) -> Iterator[Guess]:
             )
 
 
-def unknown_key(case: Case) -> Iterator[Guess]:
+def suspect_unknown_key(case: Case) -> Iterator[Guess]:
     """A key id that is nowhere in this source."""
     if case.problem.code is Code.UNKNOWN_KEY:
         known = ", ".join(sorted(repr(one.key_id) for one in case.source.secrets)[:8])
@@ -181,17 +188,17 @@ def unknown_key(case: Case) -> Iterator[Guess]:
         )
 
 
-def calls_an_api(case: Case) -> Iterator[Guess]:
+def suspect_api_key(case: Case) -> Iterator[Guess]:
     """A secret that is plainly something else."""
     for secret in case.source.secrets:
-        if begins_like_a_caller(secret):
+        if looks_like_api_key(secret):
             yield (
                 f"The secret {secret.name!r} looks like a key that calls the API of {case.title}, "
                 "not like the signing secret of a webhook: copy that one from its settings."
             )
 
 
-def begins_like_a_caller(secret: Secret) -> bool:
+def looks_like_api_key(secret: Secret) -> bool:
     """Whether a secret begins like the token of an API."""
     value = secret.reveal()
-    return isinstance(value, str) and value.startswith(CALLERS)
+    return isinstance(value, str) and value.startswith(API_KEY_PREFIXES)

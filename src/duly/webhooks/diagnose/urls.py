@@ -29,7 +29,7 @@ MOST: Final = 1500
 LONGEST: Final = 200
 
 
-def url(case: Case) -> Iterator[Guess]:
+def suspect_changed_url(case: Case) -> Iterator[Guess]:
     """Another URL than the one that was signed."""
     if case.delivery.url is None or not signs_url(case):
         return
@@ -38,13 +38,13 @@ def url(case: Case) -> Iterator[Guess]:
     for candidate in dict.fromkeys(every):
         yield case.trial(
             f"The URL was changed on the way: the signature was made for "
-            f"{shown(candidate, case.source.secrets)}. Pass that as url=, or have the proxy "
+            f"{redact_url(candidate, case.source.secrets)}. Pass that as url=, or have the proxy "
             "hand on the host and the protocol.",
             url=candidate,
         )
 
 
-def method(case: Case) -> Iterator[Guess]:
+def suspect_changed_method(case: Case) -> Iterator[Guess]:
     """Another method than the one that was signed."""
     for one in METHODS:
         if one != case.delivery.method.upper():
@@ -72,33 +72,36 @@ def unique(texts: Iterable[str | None]) -> list[str]:
     return list(dict.fromkeys(text for text in texts if text))
 
 
-def first(delivery: Delivery, name: str) -> str:
+def first_value(delivery: Delivery, name: str) -> str:
     """The first of the values that proxies have added one behind the other."""
-    return (delivery.text(name) or "").partition(",")[0].strip()
+    return (delivery.header_text(name) or "").partition(",")[0].strip()
 
 
-def forwarded(delivery: Delivery, wanted: str) -> list[str]:
+def forwarded_values(delivery: Delivery, wanted: str) -> list[str]:
     """What the standard header for proxies says."""
-    told = FORWARDED.findall((delivery.text("forwarded") or "")[:2000])
+    told = FORWARDED.findall((delivery.header_text("forwarded") or "")[:2000])
     return [value for name, value in told if name.lower() == wanted]
 
 
 def protocols(delivery: Delivery) -> list[str]:
     """The protocols that proxies say the sender used."""
-    return [first(delivery, "x-forwarded-proto").lower(), *forwarded(delivery, "proto")]
+    return [
+        first_value(delivery, "x-forwarded-proto").lower(),
+        *forwarded_values(delivery, "proto"),
+    ]
 
 
 def own_hosts(delivery: Delivery, parts: SplitResult) -> list[str]:
     """The names that the endpoint may have."""
-    told = [first(delivery, name) for name in HOSTS]
+    told = [first_value(delivery, name) for name in HOSTS]
     own = [parts.netloc, parts.netloc.rpartition("@")[2]]
-    return unique([*own, *told, *forwarded(delivery, "host")])
+    return unique([*own, *told, *forwarded_values(delivery, "host")])
 
 
 def ports(host: str, delivery: Delivery) -> list[str]:
     """A host with and without a port."""
     name = re.sub(r":[0-9]*$", "", host)
-    numbers = unique(["443", "80", first(delivery, "x-forwarded-port")])
+    numbers = unique(["443", "80", first_value(delivery, "x-forwarded-port")])
     return [name, host, name.lower(), *(f"{name}:{number}" for number in numbers)]
 
 
@@ -107,7 +110,7 @@ def own_targets(delivery: Delivery, parts: SplitResult) -> Iterator[str]:
     query = f"?{parts.query}" if parts.query else ""
     yield parts.path + query
     for name in TARGETS:
-        told = first(delivery, name)
+        told = first_value(delivery, name)
         target = "/" + told.split("://", 1)[1].partition("/")[2] if "://" in told else told
         yield from (target, target + query)
     for path in likely_paths(delivery, parts.path):
@@ -118,7 +121,7 @@ def likely_paths(delivery: Delivery, path: str) -> Iterator[str]:
     """The path with and without its last slash, a prefix, its first parts, and its escapes."""
     yield from (path, path.rstrip("/"), path.rstrip("/") + "/")
     for name in PREFIXES:
-        told = first(delivery, name).rstrip("/")
+        told = first_value(delivery, name).rstrip("/")
         yield from (told + path, told + path.rstrip("/"))
     for place in (match.start() for match in islice(re.finditer("/", path), 1, 6)):
         yield path[place:]
@@ -126,9 +129,9 @@ def likely_paths(delivery: Delivery, path: str) -> Iterator[str]:
     yield from (unquote(path), quote(plain, safe="/%"), quote(plain))
 
 
-def shown(text: str, secrets: Iterable[Secret]) -> str:
+def redact_url(text: str, secrets: Iterable[Secret]) -> str:
     """A URL for people: no user, no values of its query, and nothing at all if it is secret."""
-    if any(within(secret, text) for secret in secrets):
+    if any(shows_secret(secret, text) for secret in secrets):
         return "a URL that holds the secret"
     whole, mark, query = text.partition("?")
     whole = re.sub(r"://[^/]*@", "://…@", whole)
@@ -137,7 +140,7 @@ def shown(text: str, secrets: Iterable[Secret]) -> str:
     return plain if len(plain) <= LONGEST else plain[:LONGEST] + "…"
 
 
-def within(secret: Secret, text: str) -> bool:
+def shows_secret(secret: Secret, text: str) -> bool:
     """Whether a text shows a secret."""
     value = secret.reveal()
     if isinstance(value, bytes):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.webhooks.schemes.encodings import ENCODERS, decoded
+from duly.webhooks.schemes.encodings import ENCODERS, decode_signature
 from duly.webhooks.schemes.public_keys import (
     ecdsa_private,
     ecdsa_public,
@@ -14,7 +14,7 @@ from duly.webhooks.schemes.public_keys import (
     ed25519_public,
 )
 from duly.webhooks.schemes.signature import Signature
-from duly.webhooks.secrets import begins
+from duly.webhooks.secrets import starts_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,21 +36,21 @@ class Ed25519(Signature["Ed25519PublicKey"]):
         return ed25519_public(secret)
 
     def only_verifies(self, secret: Secret) -> bool:
-        return not begins(secret, "whsk_")
+        return not starts_with(secret, "whsk_")
 
     def matches(
         self, key: Ed25519PublicKey, contents: Sequence[bytes], candidates: Sequence[bytes]
     ) -> bool:
-        signatures = [decoded(self.encoding, one) for one in candidates]
+        signatures = [decode_signature(self.encoding, one) for one in candidates]
         tried = [
-            ed25519_good(key, signature, content)
+            is_valid_ed25519(key, signature, content)
             for content in contents
             for signature in signatures
             if signature is not None
         ]
         return any(tried)
 
-    def made(self, secret: Secret, content: bytes) -> bytes:
+    def make_signature(self, secret: Secret, content: bytes) -> bytes:
         signature = ed25519_private(secret).sign(content)
         return self.prefix.encode() + ENCODERS[self.encoding](signature)
 
@@ -75,16 +75,16 @@ class Ecdsa(Signature["EllipticCurvePublicKey"]):
     def matches(
         self, key: EllipticCurvePublicKey, contents: Sequence[bytes], candidates: Sequence[bytes]
     ) -> bool:
-        signatures = [decoded(self.encoding, one) for one in candidates]
+        signatures = [decode_signature(self.encoding, one) for one in candidates]
         tried = [
-            ecdsa_good(key, signature, content, self.digest)
+            is_valid_ecdsa(key, signature, content, self.digest)
             for content in contents
             for signature in signatures
             if signature is not None
         ]
         return any(tried)
 
-    def made(self, secret: Secret, content: bytes) -> bytes:
+    def make_signature(self, secret: Secret, content: bytes) -> bytes:
         key = ecdsa_private(secret)  # first: it says what to install where that is missing
         from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 
@@ -92,7 +92,7 @@ class Ecdsa(Signature["EllipticCurvePublicKey"]):
         return self.prefix.encode() + ENCODERS[self.encoding](signature)
 
 
-def ed25519_good(key: Ed25519PublicKey, signature: bytes, content: bytes) -> bool:
+def is_valid_ed25519(key: Ed25519PublicKey, signature: bytes, content: bytes) -> bool:
     """Whether a signature is the key's over this content."""
     from cryptography.exceptions import InvalidSignature
 
@@ -103,7 +103,9 @@ def ed25519_good(key: Ed25519PublicKey, signature: bytes, content: bytes) -> boo
     return True
 
 
-def ecdsa_good(key: EllipticCurvePublicKey, signature: bytes, content: bytes, digest: str) -> bool:
+def is_valid_ecdsa(
+    key: EllipticCurvePublicKey, signature: bytes, content: bytes, digest: str
+) -> bool:
     """The same for ECDSA; bytes that are no DER are as wrong as a wrong signature."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA

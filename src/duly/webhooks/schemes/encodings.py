@@ -36,7 +36,7 @@ ENCODERS: Final[dict[str, Callable[[bytes], bytes]]] = {
 }
 
 
-def decoded(encoding: str, text: bytes) -> bytes | None:
+def decode_signature(encoding: str, text: bytes) -> bytes | None:
     """The bytes of a signature, or None where the text is not what the encoder would write."""
     try:
         if encoding == "hex":

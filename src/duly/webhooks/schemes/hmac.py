@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from duly.webhooks.delivery import Delivery
-    from duly.webhooks.schemes.scheme import Held, Match
+    from duly.webhooks.schemes.scheme import LoadedKey, Match
     from duly.webhooks.secrets import Secret
 
 
@@ -151,7 +151,7 @@ class Hmac(Signature[SharedKey]):
                     matched |= compare_digest(expected, candidate)
         return matched
 
-    def made(self, secret: Secret, content: bytes) -> bytes:
+    def make_signature(self, secret: Secret, content: bytes) -> bytes:
         digest, prefix = self.prefixes[0]
         return prefix + self.encoded(self.key(secret).mac(content, digest))
 
@@ -166,7 +166,7 @@ class PlainDigest(Signature[SharedKey]):
 
     digest: str = "sha256"
 
-    def check(self, delivery: Delivery, keys: Sequence[Held[SharedKey]]) -> Match:
+    def check(self, delivery: Delivery, keys: Sequence[LoadedKey[SharedKey]]) -> Match:
         # The signature of a longer template, taken for that of the body alone, would make a body
         # of the method and the URL.
         if METHOD_AND_URL.match(delivery.body):
@@ -185,17 +185,17 @@ class PlainDigest(Signature[SharedKey]):
     ) -> bool:
         matched = False
         for content in filter(is_text, contents):
-            expected = self.expected(key, content)
+            expected = self.expected_digest(key, content)
             for candidate in candidates:
                 matched |= compare_digest(expected, candidate)
         return matched
 
-    def expected(self, key: SharedKey, content: bytes) -> bytes:
+    def expected_digest(self, key: SharedKey, content: bytes) -> bytes:
         raw = hashlib.new(self.digest, key.raw + content).digest()
         return self.encoded(raw)
 
-    def made(self, secret: Secret, content: bytes) -> bytes:
-        return self.prefix.encode() + self.expected(self.key(secret), content)
+    def make_signature(self, secret: Secret, content: bytes) -> bytes:
+        return self.prefix.encode() + self.expected_digest(self.key(secret), content)
 
 
 def is_text(content: bytes) -> bool:

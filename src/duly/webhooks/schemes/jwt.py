@@ -14,20 +14,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import Code, Misuse, Rejected
-from duly.webhooks.schemes.encodings import base64url_text, checked_digest, decoded
+from duly.webhooks.schemes.encodings import base64url_text, checked_digest, decode_signature
 from duly.webhooks.schemes.hmac import shared_key
-from duly.webhooks.schemes.jwt_algorithms import ALGORITHMS, SHARED, good, made
+from duly.webhooks.schemes.jwt_algorithms import (
+    ALGORITHMS,
+    SHARED,
+    is_valid_signature,
+    make_signature,
+)
 from duly.webhooks.schemes.kid import with_key_id
 from duly.webhooks.schemes.public_keys import any_private, any_public
-from duly.webhooks.schemes.scheme import Draft, Held, Match, Scheme
-from duly.webhooks.strict_json import Odd, parsed
+from duly.webhooks.schemes.scheme import Draft, LoadedKey, Match, Scheme
+from duly.webhooks.strict_json import UnreadableBody, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.webhooks.delivery import Delivery
     from duly.webhooks.secrets import Secret
-    from duly.webhooks.selectors import Place
+    from duly.webhooks.selectors import Selector
 
 # How far the clocks of the two sides may be apart when a token begins or ends.
 LEEWAY = 60
@@ -88,38 +93,42 @@ class Jwt(Scheme[Any]):
     def only_verifies(self, secret: Secret) -> bool:  # noqa: ARG002
         return not self.is_shared
 
-    def present(self, delivery: Delivery) -> bool:
+    def is_present(self, delivery: Delivery) -> bool:
         return delivery.has(self.header.lower())
 
-    def check(self, delivery: Delivery, keys: Sequence[Held[Any]]) -> Match:
+    def check(self, delivery: Delivery, keys: Sequence[LoadedKey[Any]]) -> Match:
         token = self.token(delivery)
         algorithm = token.header.get("alg")
         if algorithm not in self.algorithms:
             raise Rejected(Code.BAD_SIGNATURE, "the token names an algorithm that is not accepted")
         key_id = token.header.get("kid")
         fitting = with_key_id(keys, key_id if isinstance(key_id, str) else None)
-        found = [one for one in fitting if good(algorithm, one.key, token.signature, token.signed)]
+        found = [
+            one
+            for one in fitting
+            if is_valid_signature(algorithm, one.key, token.signature, token.signed)
+        ]
         if not found:
             raise Rejected(Code.BAD_SIGNATURE, "the token matches no key of this source")
-        self.judge(token.claims, delivery)
-        return found[0].secret.name, issued(token.claims)
+        self.check_claims(token.claims, delivery)
+        return found[0].secret.name, issued_at(token.claims)
 
     def token(self, delivery: Delivery) -> Token:
         """The token of a delivery, taken apart."""
-        header = delivery.one(self.header.lower())
+        header = delivery.header_bytes(self.header.lower())
         if header is None:
             raise Rejected(Code.MISSING_SIGNATURE, f"the header {self.header} is missing")
         prefix = self.prefix.encode()
         if not header.startswith(prefix) or len(header) > LONGEST:
             raise Rejected(Code.MALFORMED, f"the header {self.header} holds no token")
-        return taken_apart(header[len(prefix) :])
+        return parse_token(header[len(prefix) :])
 
-    def judge(self, claims: Mapping[str, Any], delivery: Delivery) -> None:
+    def check_claims(self, claims: Mapping[str, Any], delivery: Delivery) -> None:
         """Whether genuine claims are about this delivery, for us, and now."""
         for name, expected in self.claims.items():
             if claims.get(name) != expected:
                 raise Rejected(Code.BAD_SIGNATURE, f"the token's claim {name} is another one")
-        if not within(claims, delivery.now):
+        if not is_current(claims, delivery.now):
             raise Rejected(Code.STALE_TIMESTAMP, "the token is not valid at this time")
         if self.body_claim is not None:
             expected_digest = hashlib.new(self.digest, delivery.body).hexdigest().encode()
@@ -134,34 +143,34 @@ class Jwt(Scheme[Any]):
         claims = {"iat": draft.timestamp, "jti": draft.id, **self.claims}
         if self.body_claim is not None:
             claims[self.body_claim] = hashlib.new(self.digest, draft.body).hexdigest()
-        signed = base64url_text(compact(header)) + b"." + base64url_text(compact(claims))
-        signature = made(self.algorithms[0], self.signing_key(secret), signed)
-        draft.put(self.header, self.prefix + (signed + b"." + signature).decode())
+        signed = base64url_text(compact_json(header)) + b"." + base64url_text(compact_json(claims))
+        signature = make_signature(self.algorithms[0], self.signing_key(secret), signed)
+        draft.set_header(self.header, self.prefix + (signed + b"." + signature).decode())
 
-    def covers(self, place: Place) -> bool:
+    def covers(self, place: Selector) -> bool:
         return self.body_claim is not None and place.kind in ("body", "form")
 
-    def where(self) -> str:
+    def describe_location(self) -> str:
         return f"the header {self.header}"
 
 
-def taken_apart(token: bytes) -> Token:
+def parse_token(token: bytes) -> Token:
     """The three parts of a token, decoded strictly."""
     malformed = Rejected(Code.MALFORMED, "the token is not three parts of base64url JSON")
     parts = token.split(b".")
-    raw = [decoded("base64url", part) for part in parts]
+    raw = [decode_signature("base64url", part) for part in parts]
     if len(raw) != 3 or any(one is None for one in raw):
         raise malformed
     try:
-        header, claims = (parsed(one or b"").value for one in raw[:2])
-    except Odd:
+        header, claims = (parse_json(one or b"").value for one in raw[:2])
+    except UnreadableBody:
         raise malformed from None
     if not isinstance(header, dict) or not isinstance(claims, dict) or "crit" in header:
         raise malformed
     return Token(header, claims, parts[0] + b"." + parts[1], raw[2] or b"")
 
 
-def within(claims: Mapping[str, Any], now: float) -> bool:
+def is_current(claims: Mapping[str, Any], now: float) -> bool:
     """Whether a token has begun and has not ended."""
     ends, begins = claims.get("exp"), claims.get("nbf")
     times = [one for one in (ends, begins) if one is not None]
@@ -170,12 +179,12 @@ def within(claims: Mapping[str, Any], now: float) -> bool:
     return (ends is None or now <= ends + LEEWAY) and (begins is None or now >= begins - LEEWAY)
 
 
-def issued(claims: Mapping[str, Any]) -> float | None:
+def issued_at(claims: Mapping[str, Any]) -> float | None:
     """When a token was made, where it says so in whole or broken seconds."""
     told = claims.get("iat")
     return float(told) if isinstance(told, int | float) and abs(told) < 1e12 else None
 
 
-def compact(value: Mapping[str, object]) -> bytes:
+def compact_json(value: Mapping[str, object]) -> bytes:
     """JSON without a space."""
     return json.dumps(value, separators=(",", ":")).encode()

@@ -6,7 +6,7 @@ import hmac
 from typing import Any, Final
 
 from duly.core.errors import Misuse
-from duly.webhooks.schemes.asymmetric import ed25519_good, hash_named
+from duly.webhooks.schemes.asymmetric import hash_named, is_valid_ed25519
 from duly.webhooks.schemes.encodings import base64url_text
 from duly.webhooks.schemes.hmac import SharedKey
 
@@ -21,22 +21,22 @@ CURVES: Final = {
 ALGORITHMS: Final = (*SHARED, *RSA, *CURVES, "EdDSA")
 
 
-def good(algorithm: str, key: Any, signature: bytes, signed: bytes) -> bool:
+def is_valid_signature(algorithm: str, key: Any, signature: bytes, signed: bytes) -> bool:
     """Whether the signature is this key's; a key of another kind never fits."""
     if algorithm in SHARED:
         return isinstance(key, SharedKey) and hmac.compare_digest(
             hmac.digest(key.raw, signed, SHARED[algorithm]), signature
         )
     if algorithm in RSA:
-        return rsa_good(key, signature, signed, RSA[algorithm])
+        return is_valid_rsa(key, signature, signed, RSA[algorithm])
     if algorithm in CURVES:
-        return curve_good(algorithm, key, signature, signed)
+        return is_valid_ecdsa(algorithm, key, signature, signed)
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    return isinstance(key, Ed25519PublicKey) and ed25519_good(key, signature, signed)
+    return isinstance(key, Ed25519PublicKey) and is_valid_ed25519(key, signature, signed)
 
 
-def rsa_good(key: Any, signature: bytes, signed: bytes, digest: str) -> bool:
+def is_valid_rsa(key: Any, signature: bytes, signed: bytes, digest: str) -> bool:
     """RSA with PKCS #1 v1.5, as tokens use it."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
@@ -51,12 +51,12 @@ def rsa_good(key: Any, signature: bytes, signed: bytes, digest: str) -> bool:
     return True
 
 
-def curve_good(algorithm: str, key: Any, signature: bytes, signed: bytes) -> bool:
+def is_valid_ecdsa(algorithm: str, key: Any, signature: bytes, signed: bytes) -> bool:
     """ECDSA with its two numbers side by side, as tokens carry it."""
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-    from duly.webhooks.schemes.asymmetric import ecdsa_good
+    from duly.webhooks.schemes.asymmetric import is_valid_ecdsa
 
     curve, digest, size = CURVES[algorithm]
     if not isinstance(key, EllipticCurvePublicKey) or key.curve.name != curve:
@@ -64,18 +64,18 @@ def curve_good(algorithm: str, key: Any, signature: bytes, signed: bytes) -> boo
     if len(signature) != 2 * size:
         return False
     first, second = (int.from_bytes(half, "big") for half in (signature[:size], signature[size:]))
-    return ecdsa_good(key, encode_dss_signature(first, second), signed, digest)
+    return is_valid_ecdsa(key, encode_dss_signature(first, second), signed, digest)
 
 
-def made(algorithm: str, key: Any, signed: bytes) -> bytes:
+def make_signature(algorithm: str, key: Any, signed: bytes) -> bytes:
     """A signature in base64url, with a shared secret or a private key of the right kind."""
     try:
-        return base64url_text(made_raw(algorithm, key, signed))
+        return base64url_text(make_raw_signature(algorithm, key, signed))
     except (AttributeError, TypeError) as problem:
         raise Misuse(f"{algorithm} must be signed with a private key of its kind") from problem
 
 
-def made_raw(algorithm: str, key: Any, signed: bytes) -> bytes:
+def make_raw_signature(algorithm: str, key: Any, signed: bytes) -> bytes:
     """The same as bytes."""
     if algorithm in SHARED:
         return hmac.digest(key.raw, signed, SHARED[algorithm])
@@ -85,12 +85,12 @@ def made_raw(algorithm: str, key: Any, signed: bytes) -> bytes:
         signature: bytes = key.sign(signed, PKCS1v15(), hash_named(RSA[algorithm]))
         return signature
     if algorithm in CURVES:
-        return made_on_curve(algorithm, key, signed)
+        return make_ecdsa_signature(algorithm, key, signed)
     made_by_edwards: bytes = key.sign(signed)
     return made_by_edwards
 
 
-def made_on_curve(algorithm: str, key: Any, signed: bytes) -> bytes:
+def make_ecdsa_signature(algorithm: str, key: Any, signed: bytes) -> bytes:
     """The two numbers of a signature side by side."""
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature

@@ -9,10 +9,10 @@ from duly.core.errors import Code, Rejected
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.webhooks.schemes.scheme import Held, Key
+    from duly.webhooks.schemes.scheme import Key, LoadedKey
 
 
-def with_key_id(keys: Sequence[Held[Key]], key_id: str | None) -> Sequence[Held[Key]]:
+def with_key_id(keys: Sequence[LoadedKey[Key]], key_id: str | None) -> Sequence[LoadedKey[Key]]:
     """The keys of this id; where no key of the source has an id, all of them."""
     if key_id is None:
         return keys

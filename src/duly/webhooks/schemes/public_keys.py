@@ -34,17 +34,17 @@ SAFE_RSA = 2048
 CURVES = {"P-256": "SECP256R1", "P-384": "SECP384R1", "P-521": "SECP521R1"}
 
 
-def found_key(secret: Secret, read: Callable[[Any], Found | None], form: str) -> Found:
+def load_key(secret: Secret, read: Callable[[Any], Found | None], form: str) -> Found:
     """The key behind a secret, or what it must look like; no frame that raises holds the value."""
     with needs("crypto", WHAT):
         import cryptography  # noqa: F401
-    key = silently(secret, read)
+    key = try_load_key(secret, read)
     if key is None:
         raise Misuse(f"the key {secret.name!r} must be {form}: copy it again from its settings")
     return key
 
 
-def silently(secret: Secret, read: Callable[[Any], Found | None]) -> Found | None:
+def try_load_key(secret: Secret, read: Callable[[Any], Found | None]) -> Found | None:
     """The key, or nothing."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
@@ -56,36 +56,36 @@ def silently(secret: Secret, read: Callable[[Any], Found | None]) -> Found | Non
 
 def ed25519_public(secret: Secret) -> Ed25519PublicKey:
     """The key to verify Ed25519 with."""
-    return found_key(
+    return load_key(
         secret, read_ed25519_public, "an Ed25519 public key: whpk_ and base64, hex, PEM or a JWK"
     )
 
 
 def ed25519_private(secret: Secret) -> Ed25519PrivateKey:
     """The key to sign Ed25519 with."""
-    return found_key(
+    return load_key(
         secret, read_ed25519_private, "an Ed25519 private key: whsk_ and base64, hex or PEM"
     )
 
 
 def ecdsa_public(secret: Secret) -> EllipticCurvePublicKey:
     """The key to verify ECDSA with."""
-    return found_key(secret, read_ecdsa_public, "an ECDSA public key: base64 DER, PEM or a JWK")
+    return load_key(secret, read_ecdsa_public, "an ECDSA public key: base64 DER, PEM or a JWK")
 
 
 def ecdsa_private(secret: Secret) -> EllipticCurvePrivateKey:
     """The key to sign ECDSA with."""
-    return found_key(secret, read_ecdsa_private, "an ECDSA private key: base64 DER or PEM")
+    return load_key(secret, read_ecdsa_private, "an ECDSA private key: base64 DER or PEM")
 
 
 def any_public(secret: Secret) -> Any:
     """A public key of any kind, for tokens that name their own algorithm."""
-    return found_key(secret, read_any_public, "a public key: PEM, base64 DER or a JWK")
+    return load_key(secret, read_any_public, "a public key: PEM, base64 DER or a JWK")
 
 
 def any_private(secret: Secret) -> Any:
     """A private key of any kind."""
-    return found_key(secret, read_any_private, "a private key: PEM or base64 DER")
+    return load_key(secret, read_any_private, "a private key: PEM or base64 DER")
 
 
 def read_ed25519_public(value: Any) -> Ed25519PublicKey | None:
@@ -153,7 +153,7 @@ def read_any_public(value: Any) -> Any:
 
     if isinstance(value, Mapping):
         return public_of_jwk(value)
-    raw = armoured(value)
+    raw = key_file_bytes(value)
     key = load_pem_public_key(raw) if raw.startswith(b"-----") else load_der_public_key(raw)
     if getattr(key, "key_size", SAFE_RSA) < SAFE_RSA and key.__class__.__name__.startswith("RSA"):
         raise ValueError
@@ -167,13 +167,13 @@ def read_any_private(value: Any) -> Any:
         load_pem_private_key,
     )
 
-    raw = armoured(value)
+    raw = key_file_bytes(value)
     if raw.startswith(b"-----"):
         return load_pem_private_key(raw, password=None)
     return load_der_private_key(raw, password=None)
 
 
-def armoured(value: Any) -> bytes:
+def key_file_bytes(value: Any) -> bytes:
     """The bytes of a key file: PEM as it is, base64 decoded, bytes untouched."""
     if isinstance(value, bytes):
         return value
@@ -193,16 +193,16 @@ def public_of_jwk(jwk: Mapping[str, Any]) -> Any:
         raise ValueError
     match jwk.get("kty"):
         case "OKP":
-            return okp(jwk)
+            return okp_key(jwk)
         case "EC":
-            return elliptic(jwk)
+            return ec_key(jwk)
         case "RSA":
-            return rsa_numbers(jwk)
+            return rsa_key(jwk)
         case _:
             raise ValueError
 
 
-def okp(jwk: Mapping[str, Any]) -> Any:
+def okp_key(jwk: Mapping[str, Any]) -> Any:
     """An Ed25519 key."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -211,7 +211,7 @@ def okp(jwk: Mapping[str, Any]) -> Any:
     return Ed25519PublicKey.from_public_bytes(octets(jwk, "x"))
 
 
-def elliptic(jwk: Mapping[str, Any]) -> Any:
+def ec_key(jwk: Mapping[str, Any]) -> Any:
     """A key on one of the curves of the standard."""
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -222,7 +222,7 @@ def elliptic(jwk: Mapping[str, Any]) -> Any:
     return ec.EllipticCurvePublicNumbers(number(jwk, "x"), number(jwk, "y"), curve).public_key()
 
 
-def rsa_numbers(jwk: Mapping[str, Any]) -> Any:
+def rsa_key(jwk: Mapping[str, Any]) -> Any:
     """An RSA key of a size that is still safe."""
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 

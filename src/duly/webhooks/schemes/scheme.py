@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from duly.webhooks.delivery import Delivery
     from duly.webhooks.secrets import Secret
-    from duly.webhooks.selectors import Place
-    from duly.webhooks.strict_json import Parsed
+    from duly.webhooks.selectors import Selector
+    from duly.webhooks.strict_json import JsonDocument
 
 Key = TypeVar("Key")
 
@@ -22,7 +22,7 @@ MOST_CANDIDATES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Held(Generic[Key]):
+class LoadedKey(Generic[Key]):
     """A secret made ready for one scheme. Its key is not shown."""
 
     secret: Secret
@@ -44,7 +44,7 @@ class Draft:
     method: str
     headers: dict[str, str]
 
-    def put(self, name: str, value: str) -> None:
+    def set_header(self, name: str, value: str) -> None:
         """Set a header, whatever case the caller wrote it in."""
         self.headers = {one: v for one, v in self.headers.items() if one.lower() != name.lower()}
         self.headers[name] = value
@@ -65,11 +65,11 @@ class Scheme(ABC, Generic[Key]):
         """The secret made ready; `Misuse` where it is not of the form that the scheme needs."""
 
     @abstractmethod
-    def present(self, delivery: Delivery) -> bool:
+    def is_present(self, delivery: Delivery) -> bool:
         """Whether a delivery carries a signature of this kind, right or wrong."""
 
     @abstractmethod
-    def check(self, delivery: Delivery, keys: Sequence[Held[Key]]) -> Match:
+    def check(self, delivery: Delivery, keys: Sequence[LoadedKey[Key]]) -> Match:
         """The secret that matches, or `Rejected`."""
 
     @abstractmethod
@@ -77,11 +77,11 @@ class Scheme(ABC, Generic[Key]):
         """Make the draft a genuine delivery."""
 
     @abstractmethod
-    def covers(self, place: Place) -> bool:
+    def covers(self, place: Selector) -> bool:
         """Whether a place cannot be changed without breaking the signature."""
 
     @abstractmethod
-    def where(self) -> str:
+    def describe_location(self) -> str:
         """Where the signature is looked for, as a person would say it."""
 
     def secret_headers(self) -> tuple[str, ...]:
@@ -92,10 +92,10 @@ class Scheme(ABC, Generic[Key]):
         """Whether the secret of a source is a public key, with which nothing can be signed."""
         return False
 
-    def essence(self, delivery: Delivery) -> bytes:
+    def dedup_content(self, delivery: Delivery) -> bytes:
         """What makes two deliveries the same one; not what varies from attempt to attempt."""
         return delivery.body
 
-    def essence_of_item(self, body: Parsed, item: Any) -> bytes:  # noqa: ARG002
+    def dedup_content_of_item(self, body: JsonDocument, item: Any) -> bytes:  # noqa: ARG002
         """The same for one item of a batch."""
         return json.dumps(item, sort_keys=True).encode()

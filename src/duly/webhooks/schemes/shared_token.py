@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Code, Misuse, Rejected
-from duly.webhooks.schemes.encodings import base64_text, decoded
+from duly.webhooks.schemes.encodings import base64_text, decode_signature
 from duly.webhooks.schemes.hmac import SharedKey, shared_key
-from duly.webhooks.schemes.scheme import Draft, Held, Match, Scheme
-from duly.webhooks.secrets import begins
-from duly.webhooks.selectors import Place, Reading, place_of
-from duly.webhooks.strict_json import USUAL
+from duly.webhooks.schemes.scheme import Draft, LoadedKey, Match, Scheme
+from duly.webhooks.secrets import starts_with
+from duly.webhooks.selectors import DeliveryReader, Selector, parse_selector
+from duly.webhooks.strict_json import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,47 +37,49 @@ class SharedToken(Scheme[SharedKey]):
     place: str
     refuse: str | None = None
     legacy: bool = False
-    spot: Place = field(init=False, repr=False, compare=False)
+    spot: Selector = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        spot = place_of(self.place)
+        spot = parse_selector(self.place)
         if spot.kind not in ("header", "query"):
             raise Misuse("a token must be in a header or in the query of the URL")
         object.__setattr__(self, "spot", spot)
 
     def key(self, secret: Secret) -> SharedKey:
-        if self.refuse is not None and begins(secret, self.refuse):
+        if self.refuse is not None and starts_with(secret, self.refuse):
             raise Misuse(f"the secret {secret.name!r} must not begin with {self.refuse}")
         return shared_key(secret, "text")
 
-    def present(self, delivery: Delivery) -> bool:
-        return self.told(delivery) is not None
+    def is_present(self, delivery: Delivery) -> bool:
+        return self.sent_token(delivery) is not None
 
-    def told(self, delivery: Delivery) -> bytes | None:
+    def sent_token(self, delivery: Delivery) -> bytes | None:
         """The token as it was sent."""
         if self.spot.kind == "header":
-            return delivery.one(self.spot.name)
-        value = Reading(delivery, USUAL).value(self.spot)
+            return delivery.header_bytes(self.spot.name)
+        value = DeliveryReader(delivery, DEFAULT_LIMITS).value(self.spot)
         return value.encode("utf-8", "replace") if isinstance(value, str) else None
 
-    def check(self, delivery: Delivery, keys: Sequence[Held[SharedKey]]) -> Match:
-        found = matching(self.told(delivery), keys)
+    def check(self, delivery: Delivery, keys: Sequence[LoadedKey[SharedKey]]) -> Match:
+        found = matching_secrets(self.sent_token(delivery), keys)
         if found is None:
             raise Rejected(Code.MISSING_SIGNATURE, f"the token in {self.place} is missing")
-        return judged(found)
+        return require_match(found)
 
     def sign(self, draft: Draft, secret: Secret) -> None:
         if self.spot.kind != "header":
             raise Misuse("a token in the URL is part of the URL you send to: write it there")
-        draft.put(self.place.partition(":")[2], shared_key(secret, "text").raw.decode("latin-1"))
+        draft.set_header(
+            self.place.partition(":")[2], shared_key(secret, "text").raw.decode("latin-1")
+        )
 
-    def covers(self, place: Place) -> bool:  # noqa: ARG002
+    def covers(self, place: Selector) -> bool:  # noqa: ARG002
         return False
 
     def secret_headers(self) -> tuple[str, ...]:
         return (self.spot.name,) if self.spot.kind == "header" else ()
 
-    def where(self) -> str:
+    def describe_location(self) -> str:
         return f"the token in {self.place}"
 
 
@@ -92,41 +94,41 @@ class BasicAuth(Scheme[SharedKey]):
             raise Misuse(f"the secret {secret.name!r} must be written as 'user:password'")
         return shared_key(secret, "text")
 
-    def present(self, delivery: Delivery) -> bool:
+    def is_present(self, delivery: Delivery) -> bool:
         return delivery.has("authorization")
 
-    def check(self, delivery: Delivery, keys: Sequence[Held[SharedKey]]) -> Match:
+    def check(self, delivery: Delivery, keys: Sequence[LoadedKey[SharedKey]]) -> Match:
         if not delivery.has("authorization"):
             raise Rejected(Code.MISSING_SIGNATURE, "the header Authorization is missing")
-        found = matching(credentials(delivery), keys)
+        found = matching_secrets(credentials(delivery), keys)
         if found is None:
             raise Rejected(Code.MALFORMED, "the header Authorization is not basic authentication")
-        return judged(found)
+        return require_match(found)
 
     def sign(self, draft: Draft, secret: Secret) -> None:
-        draft.put("Authorization", "Basic " + base64_text(self.key(secret).raw).decode())
+        draft.set_header("Authorization", "Basic " + base64_text(self.key(secret).raw).decode())
 
-    def covers(self, place: Place) -> bool:  # noqa: ARG002
+    def covers(self, place: Selector) -> bool:  # noqa: ARG002
         return False
 
-    def where(self) -> str:
+    def describe_location(self) -> str:
         return "the header Authorization"
 
 
 def credentials(delivery: Delivery) -> bytes | None:
     """The name and the password of a delivery, as they were sent."""
-    header = delivery.one("authorization") or b""
-    return decoded("base64", header[6:]) if header[:6].lower() == b"basic " else None
+    header = delivery.header_bytes("authorization") or b""
+    return decode_signature("base64", header[6:]) if header[:6].lower() == b"basic " else None
 
 
-def matching(told: bytes | None, keys: Sequence[Held[SharedKey]]) -> list[str] | None:
+def matching_secrets(token: bytes | None, keys: Sequence[LoadedKey[SharedKey]]) -> list[str] | None:
     """The names of the secrets that were told; all are compared. Raises nothing: it holds them."""
-    if told is None:
+    if token is None:
         return None
-    return [held.secret.name for held in keys if hmac.compare_digest(held.key.raw, told)]
+    return [held.secret.name for held in keys if hmac.compare_digest(held.key.raw, token)]
 
 
-def judged(found: list[str]) -> Match:
+def require_match(found: list[str]) -> Match:
     """The first secret that matched."""
     if not found:
         raise Rejected(Code.BAD_SIGNATURE, "the token is not one of this source's secrets")

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Generic
 from duly.core.errors import Code, Misuse, Rejected
 from duly.core.validation import kind
 from duly.webhooks.schemes.encodings import ENCODERS, checked_encoding
-from duly.webhooks.schemes.scheme import MOST_CANDIDATES, Draft, Held, Key, Match, Scheme
-from duly.webhooks.schemes.template import Content, content_of, drafted, needed
-from duly.webhooks.schemes.timestamps import checked_unit, seconds, written
+from duly.webhooks.schemes.scheme import MOST_CANDIDATES, Draft, Key, LoadedKey, Match, Scheme
+from duly.webhooks.schemes.template import Content, content_of, delivery_of_draft, required_header
+from duly.webhooks.schemes.timestamps import checked_unit, format_timestamp, parse_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from duly.webhooks.delivery import Delivery
     from duly.webhooks.secrets import Secret
-    from duly.webhooks.selectors import Place
+    from duly.webhooks.selectors import Selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class NamedFields:
         names = (self.signature.encode(), time_name, self.separator.encode())
         object.__setattr__(self, "names", names)
 
-    def read(self, header: bytes) -> tuple[list[bytes], bytes | None]:
+    def parse(self, header: bytes) -> tuple[list[bytes], bytes | None]:
         """The signatures and the timestamp. Fields of other names, versions among them, pass."""
         signature_name, time_name, separator = self.names
         signatures: list[bytes] = []
@@ -117,18 +117,25 @@ class Signature(Scheme[Key], Generic[Key]):
         """Whether any candidate is the signature of any of the contents; all are tried."""
 
     @abstractmethod
-    def made(self, secret: Secret, content: bytes) -> bytes:
+    def make_signature(self, secret: Secret, content: bytes) -> bytes:
         """The signature of the content, encoded, with its prefix."""
 
-    def present(self, delivery: Delivery) -> bool:
-        if self.only_if is not None and delivery.text(self.only_if[0].lower()) != self.only_if[1]:
+    def is_present(self, delivery: Delivery) -> bool:
+        if (
+            self.only_if is not None
+            and delivery.header_text(self.only_if[0].lower()) != self.only_if[1]
+        ):
             return False
         return any(name in delivery.fields for name in self.names)
 
-    def check(self, delivery: Delivery, keys: Sequence[Held[Key]]) -> Match:
-        candidates, timestamp = self.read(delivery)
-        signed_at = None if timestamp is None else seconds(timestamp, self.unit)
-        if timestamp is not None and timestamp.startswith(b"0") and self.content.crowded:
+    def check(self, delivery: Delivery, keys: Sequence[LoadedKey[Key]]) -> Match:
+        candidates, timestamp = self.read_candidates(delivery)
+        signed_at = None if timestamp is None else parse_timestamp(timestamp, self.unit)
+        if (
+            timestamp is not None
+            and timestamp.startswith(b"0")
+            and self.content.has_adjacent_timestamp
+        ):
             raise Rejected(Code.MALFORMED, "the timestamp begins with a zero")
         contents = self.content.variants(delivery, timestamp or b"")
         found = [one.secret.name for one in keys if self.matches(one.key, contents, candidates)]
@@ -136,16 +143,16 @@ class Signature(Scheme[Key], Generic[Key]):
             raise Rejected(Code.BAD_SIGNATURE, "no signature matches any secret of this source")
         return found[0], signed_at
 
-    def read(self, delivery: Delivery) -> tuple[list[bytes], bytes | None]:
+    def read_candidates(self, delivery: Delivery) -> tuple[list[bytes], bytes | None]:
         """The signatures that could match, and the timestamp as it was written."""
         header = self.signature_header(delivery)
         timestamp: bytes | None = None
         if self.fields is None:
             candidates = self.after_prefix(header)
         else:
-            candidates, timestamp = self.fields.read(header)
+            candidates, timestamp = self.fields.parse(header)
         if self.time_header is not None:
-            timestamp = needed(delivery, self.time_header)
+            timestamp = required_header(delivery, self.time_header)
         if not candidates:
             raise Rejected(Code.MALFORMED, f"the header {self.header} holds no known signature")
         if len(candidates) > MOST_CANDIDATES:
@@ -161,9 +168,9 @@ class Signature(Scheme[Key], Generic[Key]):
 
     def signature_header(self, delivery: Delivery) -> bytes:
         """The header under any of its names, but only one of them."""
-        if len(self.names) == 1 and (only := delivery.one(self.names[0])) is not None:
+        if len(self.names) == 1 and (only := delivery.header_bytes(self.names[0])) is not None:
             return only
-        found = [value for name in self.names if (value := delivery.one(name)) is not None]
+        found = [value for name in self.names if (value := delivery.header_bytes(name)) is not None]
         if not found:
             raise Rejected(Code.MISSING_SIGNATURE, f"the header {self.header} is missing")
         if len(set(found)) > 1:
@@ -171,23 +178,25 @@ class Signature(Scheme[Key], Generic[Key]):
         return found[0]
 
     def sign(self, draft: Draft, secret: Secret) -> None:
-        timestamp = written(draft.timestamp, self.unit)
+        timestamp = format_timestamp(draft.timestamp, self.unit)
         self.content.prepare(draft)
         if self.only_if is not None:
-            draft.put(self.only_if[0], self.only_if[1])
+            draft.set_header(self.only_if[0], self.only_if[1])
         if self.timestamp is not None:
-            draft.put(self.timestamp, timestamp.decode())
-        signature = self.made(secret, self.content.to_sign(drafted(draft), timestamp))
+            draft.set_header(self.timestamp, timestamp.decode())
+        signature = self.make_signature(
+            secret, self.content.to_sign(delivery_of_draft(draft), timestamp)
+        )
         whole = signature if self.fields is None else self.fields.write(signature, timestamp)
-        draft.put(self.header, whole.decode())
+        draft.set_header(self.header, whole.decode())
 
-    def covers(self, place: Place) -> bool:
+    def covers(self, place: Selector) -> bool:
         return self.content.covers(place)
 
-    def essence(self, delivery: Delivery) -> bytes:
-        return self.content.essence(delivery)
+    def dedup_content(self, delivery: Delivery) -> bytes:
+        return self.content.dedup_content(delivery)
 
-    def where(self) -> str:
+    def describe_location(self) -> str:
         return f"the header {self.header}"
 
 

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from duly.core.errors import Code, Misuse, Rejected
 from duly.webhooks.schemes.encodings import base64_text
 from duly.webhooks.schemes.hmac import SharedKey, shared_key
-from duly.webhooks.schemes.scheme import Draft, Held, Match, Scheme
+from duly.webhooks.schemes.scheme import Draft, LoadedKey, Match, Scheme
 from duly.webhooks.selectors import text_of
-from duly.webhooks.strict_json import Odd, Parsed, parsed
+from duly.webhooks.strict_json import JsonDocument, UnreadableBody, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.webhooks.delivery import Delivery
     from duly.webhooks.secrets import Secret
-    from duly.webhooks.selectors import Place
+    from duly.webhooks.selectors import Selector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,48 +55,50 @@ class SignedFields(Scheme[SharedKey]):
     def key(self, secret: Secret) -> SharedKey:
         return shared_key(secret, self.secret)
 
-    def present(self, delivery: Delivery) -> bool:
+    def is_present(self, delivery: Delivery) -> bool:
         if self.unless is not None and delivery.has(self.unless.lower()):
             return False
         return self.signature.rpartition(".")[2].encode() in delivery.body
 
-    def check(self, delivery: Delivery, keys: Sequence[Held[SharedKey]]) -> Match:
+    def check(self, delivery: Delivery, keys: Sequence[LoadedKey[SharedKey]]) -> Match:
         try:
-            body = parsed(delivery.body)
-        except Odd as problem:
+            body = parse_json(delivery.body)
+        except UnreadableBody as problem:
             raise Rejected(Code.MALFORMED, f"the body cannot be read: {problem}") from None
         items = items_of(body.value, self.items)
         if not items:
             raise Rejected(Code.MALFORMED, "the body holds nothing that is signed")
-        signers = [self.signer(body, item, keys) for item in items]
+        signers = [self.secret_of_item(body, item, keys) for item in items]
         if len({self.content(body, item) for item in items}) < len(items):
             raise Rejected(Code.MALFORMED, "the body holds one item twice")
         return signers[0], None
 
-    def signer(self, body: Parsed, item: Any, keys: Sequence[Held[SharedKey]]) -> str:
+    def secret_of_item(
+        self, body: JsonDocument, item: Any, keys: Sequence[LoadedKey[SharedKey]]
+    ) -> str:
         """The secret that one item is signed with."""
         told = text_at(body, item, self.signature)
         if not told:
             raise Rejected(Code.MISSING_SIGNATURE, f"{self.signature} is missing in the body")
         content = self.content(body, item)
         candidate = told.encode("utf-8", "replace")
-        found = [held for held in keys if self.good(held.key, content, candidate)]
+        found = [held for held in keys if self.is_valid(held.key, content, candidate)]
         if not found:
             raise Rejected(Code.BAD_SIGNATURE, "no signature matches any secret of this source")
         return found[0].secret.name
 
-    def content(self, body: Parsed, item: Any) -> bytes:
+    def content(self, body: JsonDocument, item: Any) -> bytes:
         """The signed bytes of one item."""
         values = {path: text_at(body, item, path) for path in self.fields}
         if any(self.separator in text for path, text in values.items() if path != self.free):
             raise Rejected(Code.MALFORMED, f"{self.separator!r} stands where it could mislead")
         return self.separator.join(values.values()).encode("utf-8", "replace")
 
-    def good(self, key: SharedKey, content: bytes, candidate: bytes) -> bool:
+    def is_valid(self, key: SharedKey, content: bytes, candidate: bytes) -> bool:
         expected = base64_text(hmac.digest(key.raw, content, self.digest))
         return hmac.compare_digest(expected, candidate)
 
-    def made(self, key: SharedKey, body: Parsed, item: Any) -> str:
+    def make_item_signature(self, key: SharedKey, body: JsonDocument, item: Any) -> str:
         """The signature of one item."""
         try:
             content = self.content(body, item)
@@ -106,8 +108,8 @@ class SignedFields(Scheme[SharedKey]):
 
     def sign(self, draft: Draft, secret: Secret) -> None:
         try:
-            body = parsed(draft.body)
-        except Odd as problem:
+            body = parse_json(draft.body)
+        except UnreadableBody as problem:
             raise Misuse(f"the body must be JSON to be signed: {problem}") from None
         key = self.key(secret)
         for item in items_of(body.value, self.items):
@@ -119,25 +121,25 @@ class SignedFields(Scheme[SharedKey]):
                 node = node.setdefault(name, {})
                 if not isinstance(node, dict):
                     raise Misuse(f"{self.signature} must have room: {name} is no object")
-            node[last] = self.made(key, body, item)
+            node[last] = self.make_item_signature(key, body, item)
         draft.body = json.dumps(body.value, ensure_ascii=False, separators=(",", ":")).encode()
 
-    def covers(self, place: Place) -> bool:
+    def covers(self, place: Selector) -> bool:
         return place.kind == "body" and place.name in self.fields
 
-    def essence_of_item(self, body: Parsed, item: Any) -> bytes:
+    def dedup_content_of_item(self, body: JsonDocument, item: Any) -> bytes:
         return self.content(body, item)
 
-    def where(self) -> str:
+    def describe_location(self) -> str:
         return f"{self.signature} in the body"
 
-    def essence(self, delivery: Delivery) -> bytes:
+    def dedup_content(self, delivery: Delivery) -> bytes:
         # Not the raw body: what is not signed in it can be changed at will.
         try:
-            body = parsed(delivery.body)
+            body = parse_json(delivery.body)
             items = items_of(body.value, self.items)
             return b"\n".join(self.content(body, item) for item in items)
-        except (Odd, Rejected):
+        except (UnreadableBody, Rejected):
             return delivery.body
 
 
@@ -149,7 +151,7 @@ def items_of(value: Any, where: tuple[str, str]) -> list[Any]:
     return [value]
 
 
-def text_at(body: Parsed, item: Any, path: str) -> str:
+def text_at(body: JsonDocument, item: Any, path: str) -> str:
     """A field as it is signed; a field that is not there is signed as nothing."""
     node = item
     for key in path.split("."):

@@ -12,15 +12,15 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from duly.core.errors import Code, Misuse, Rejected
-from duly.webhooks.schemes.asymmetric import ed25519_good
-from duly.webhooks.schemes.encodings import base64_text, decoded, is_key_file
+from duly.webhooks.schemes.asymmetric import is_valid_ed25519
+from duly.webhooks.schemes.encodings import base64_text, decode_signature, is_key_file
 from duly.webhooks.schemes.hmac import SharedKey, shared_key
 from duly.webhooks.schemes.kid import with_key_id
 from duly.webhooks.schemes.public_keys import ed25519_private, ed25519_public
-from duly.webhooks.schemes.scheme import MOST_CANDIDATES, Draft, Held, Match, Scheme
-from duly.webhooks.schemes.template import needed
-from duly.webhooks.schemes.timestamps import seconds
-from duly.webhooks.secrets import begins
+from duly.webhooks.schemes.scheme import MOST_CANDIDATES, Draft, LoadedKey, Match, Scheme
+from duly.webhooks.schemes.template import required_header
+from duly.webhooks.schemes.timestamps import parse_timestamp
+from duly.webhooks.secrets import starts_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from duly.webhooks.delivery import Delivery
     from duly.webhooks.secrets import Secret
-    from duly.webhooks.selectors import Place
+    from duly.webhooks.selectors import Selector
 
 EitherKey: TypeAlias = "SharedKey | Ed25519PublicKey"
 
@@ -62,32 +62,36 @@ class StandardWebhooks(Scheme[EitherKey]):
         for name in ("id", "timestamp", "signature"):
             slot = "time_header" if name == "timestamp" else f"{name}_header"
             object.__setattr__(self, slot, self.prefix.lower() + name)
-        object.__setattr__(self, "pattern", compiled(self.key_id))
+        object.__setattr__(self, "pattern", compile_key_id(self.key_id))
 
     def key(self, secret: Secret) -> EitherKey:
-        return ed25519_public(secret) if asymmetric(secret) else self.shared(secret)
+        return ed25519_public(secret) if is_asymmetric(secret) else self.v1_key(secret)
 
-    def shared(self, secret: Secret) -> SharedKey:
+    def v1_key(self, secret: Secret) -> SharedKey:
         """The key of v1."""
-        if self.must_begin and not begins(secret, self.must_begin):
+        if self.must_begin and not starts_with(secret, self.must_begin):
             raise Misuse(f"the secret {secret.name!r} must begin with {self.must_begin}")
         return shared_key(secret, "whsec")
 
     def only_verifies(self, secret: Secret) -> bool:
-        return asymmetric(secret) and not begins(secret, "whsk_")
+        return is_asymmetric(secret) and not starts_with(secret, "whsk_")
 
-    def present(self, delivery: Delivery) -> bool:
+    def is_present(self, delivery: Delivery) -> bool:
         return self.signature_header in delivery.fields
 
-    def check(self, delivery: Delivery, keys: Sequence[Held[EitherKey]]) -> Match:
+    def check(self, delivery: Delivery, keys: Sequence[LoadedKey[EitherKey]]) -> Match:
         header, identifier, timestamp = self.headers(delivery)
-        signed_at = seconds(timestamp, "s")
+        signed_at = parse_timestamp(timestamp, "s")
         if not is_id(identifier):
             raise Rejected(Code.MALFORMED, f"the header {self.id_header} is not an id")
         candidates = candidates_of(header)
         content = b"%b.%b.%b" % (identifier, timestamp, delivery.body)
-        fitting = keys if self.pattern is None else self.fitting(identifier, keys)
-        found = [one.secret.name for one in fitting if good(one.key, candidates, content)]
+        fitting = keys if self.pattern is None else self.keys_for_message(identifier, keys)
+        found = [
+            one.secret.name
+            for one in fitting
+            if any_signature_matches(one.key, candidates, content)
+        ]
         if not found:
             raise Rejected(Code.BAD_SIGNATURE, "no signature matches any secret of this source")
         return found[0], signed_at
@@ -106,14 +110,18 @@ class StandardWebhooks(Scheme[EitherKey]):
 
     def headers_with_care(self, delivery: Delivery) -> tuple[bytes, bytes, bytes]:
         """The same where one is missing, is bytes, or was sent more than once."""
-        header = delivery.one(self.signature_header)
+        header = delivery.header_bytes(self.signature_header)
         if header is None:
             raise Rejected(Code.MISSING_SIGNATURE, f"the header {self.signature_header} is missing")
-        return header, needed(delivery, self.id_header), needed(delivery, self.time_header)
+        return (
+            header,
+            required_header(delivery, self.id_header),
+            required_header(delivery, self.time_header),
+        )
 
-    def fitting(
-        self, identifier: bytes, keys: Sequence[Held[EitherKey]]
-    ) -> Sequence[Held[EitherKey]]:
+    def keys_for_message(
+        self, identifier: bytes, keys: Sequence[LoadedKey[EitherKey]]
+    ) -> Sequence[LoadedKey[EitherKey]]:
         """The keys that this message may be signed with."""
         named = None if self.pattern is None else self.pattern.match(identifier.decode())
         return with_key_id(keys, None if named is None else named.group(1))
@@ -122,22 +130,22 @@ class StandardWebhooks(Scheme[EitherKey]):
         if not is_id(draft.id.encode()):
             raise Misuse("id must be 1 to 256 visible characters, not ending in a dot and digits")
         content = b"%b.%d.%b" % (draft.id.encode(), draft.timestamp, draft.body)
-        draft.put(self.id_header, draft.id)
-        draft.put(self.time_header, str(draft.timestamp))
-        draft.put(self.signature_header, self.made(secret, content).decode())
+        draft.set_header(self.id_header, draft.id)
+        draft.set_header(self.time_header, str(draft.timestamp))
+        draft.set_header(self.signature_header, self.make_signature(secret, content).decode())
 
-    def made(self, secret: Secret, content: bytes) -> bytes:
+    def make_signature(self, secret: Secret, content: bytes) -> bytes:
         """One signature with its version."""
-        if asymmetric(secret):
+        if is_asymmetric(secret):
             return b"v1a," + base64_text(ed25519_private(secret).sign(content))
-        return b"v1," + base64_text(self.shared(secret).mac(content, "sha256"))
+        return b"v1," + base64_text(self.v1_key(secret).mac(content, "sha256"))
 
-    def covers(self, place: Place) -> bool:
+    def covers(self, place: Selector) -> bool:
         if place.kind == "header":
             return place.name in (self.id_header, self.time_header)
         return place.kind in ("body", "form")
 
-    def where(self) -> str:
+    def describe_location(self) -> str:
         return f"the header {self.signature_header}"
 
 
@@ -162,7 +170,9 @@ def candidates_of(header: bytes) -> tuple[list[bytes], list[bytes]]:
     return symmetric, edwards
 
 
-def good(key: EitherKey, candidates: tuple[list[bytes], list[bytes]], content: bytes) -> bool:
+def any_signature_matches(
+    key: EitherKey, candidates: tuple[list[bytes], list[bytes]], content: bytes
+) -> bool:
     """Whether any of the signatures is this key's; all are tried."""
     symmetric, edwards = candidates
     if isinstance(key, SharedKey):
@@ -171,11 +181,11 @@ def good(key: EitherKey, candidates: tuple[list[bytes], list[bytes]], content: b
         for candidate in symmetric:
             matched |= compare_digest(expected, candidate)
         return matched
-    signatures = [decoded("base64", one) for one in edwards]
-    return any([ed25519_good(key, one, content) for one in signatures if one is not None])
+    signatures = [decode_signature("base64", one) for one in edwards]
+    return any([is_valid_ed25519(key, one, content) for one in signatures if one is not None])
 
 
-def asymmetric(secret: Secret) -> bool:
+def is_asymmetric(secret: Secret) -> bool:
     """Whether a secret is a key of v1a rather than of v1."""
     value = secret.reveal()
     if isinstance(value, str):
@@ -183,7 +193,7 @@ def asymmetric(secret: Secret) -> bool:
     return not isinstance(value, bytes) or is_key_file(value)
 
 
-def compiled(pattern: Any) -> re.Pattern[str] | None:
+def compile_key_id(pattern: Any) -> re.Pattern[str] | None:
     """The pattern that finds a key id."""
     if pattern is None:
         return None

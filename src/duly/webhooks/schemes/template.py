@@ -13,7 +13,7 @@ from duly.webhooks.delivery import Delivery, fields_of
 
 if TYPE_CHECKING:
     from duly.webhooks.schemes.scheme import Draft
-    from duly.webhooks.selectors import Place
+    from duly.webhooks.selectors import Selector
 
 PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 
@@ -31,10 +31,10 @@ class Content(ABC):
         """The signed bytes; several where a sender is known to write them in more than one way."""
 
     @abstractmethod
-    def covers(self, place: Place) -> bool:
+    def covers(self, place: Selector) -> bool:
         """Whether a place is among what is signed."""
 
-    def essence(self, delivery: Delivery) -> bytes:
+    def dedup_content(self, delivery: Delivery) -> bytes:
         """What makes two deliveries the same one."""
         return delivery.body
 
@@ -43,7 +43,7 @@ class Content(ABC):
         return self.variants(delivery, timestamp)[0]
 
     @property
-    def crowded(self) -> bool:
+    def has_adjacent_timestamp(self) -> bool:
         """Whether something stands right before the timestamp, and could lend it a zero."""
         return False
 
@@ -74,7 +74,7 @@ class Template(Content):
     def variants(self, delivery: Delivery, timestamp: bytes) -> list[bytes]:
         contents = [self.render(delivery, timestamp)]
         if self.unescaped and delivery.url is not None and "%" in delivery.url:
-            plain = delivery.at(unescaped(delivery.url, self.unescaped))
+            plain = delivery.with_url(unescape_characters(delivery.url, self.unescaped))
             contents.append(self.render(plain, timestamp))
         return contents
 
@@ -82,10 +82,10 @@ class Template(Content):
         return self.variants(delivery, timestamp)[-1]
 
     @property
-    def crowded(self) -> bool:
+    def has_adjacent_timestamp(self) -> bool:
         return "}{timestamp}" in self.text
 
-    def covers(self, place: Place) -> bool:
+    def covers(self, place: Selector) -> bool:
         match place.kind:
             case "header":
                 return place.name in self.headers
@@ -108,7 +108,7 @@ def renderer(text: str, names: list[str]) -> Part:
     return lambda delivery, timestamp: pattern % tuple([one(delivery, timestamp) for one in parts])
 
 
-def unescaped(url: str, characters: str) -> str:
+def unescape_characters(url: str, characters: str) -> str:
     """A URL with these characters, and no others, written plainly."""
     for one in characters:
         escaped = f"%{ord(one):02X}"
@@ -133,7 +133,7 @@ def part_of(name: str, end: bytes) -> Part:
     """The function behind one placeholder, and the character that ends it."""
     if name.startswith("header:") and name[7:]:
         header = name[7:].lower()
-        return lambda delivery, _: ended(delivery, header, end)
+        return lambda delivery, _: delimited_header(delivery, header, end)
     if name not in PARTS:
         known = ", ".join(f"{{{one}}}" for one in (*PARTS, "header:Name"))
         raise Misuse(f"a template must use {known}, not {{{name:.40}}}")
@@ -153,22 +153,22 @@ def method_of(delivery: Delivery) -> bytes:
 PARTS: Final[dict[str, Part]] = {
     "timestamp": lambda _, timestamp: timestamp,
     "body": lambda delivery, _: delivery.body,
-    "url": lambda delivery, _: delivery.needed_url(),
+    "url": lambda delivery, _: delivery.required_url(),
     "method": lambda delivery, _: method_of(delivery),
 }
 
 
-def ended(delivery: Delivery, header: str, end: bytes) -> bytes:
+def delimited_header(delivery: Delivery, header: str, end: bytes) -> bytes:
     """A header that is signed, and does not hold the character that ends it."""
-    value = needed(delivery, header)
+    value = required_header(delivery, header)
     if end and end in value:
         raise Rejected(Code.MALFORMED, f"the header {header} holds what stands behind it")
     return value
 
 
-def needed(delivery: Delivery, header: str) -> bytes:
+def required_header(delivery: Delivery, header: str) -> bytes:
     """A header without which nothing can be checked."""
-    value = delivery.one(header)
+    value = delivery.header_bytes(header)
     if value is None:
         raise Rejected(Code.MALFORMED, f"the header {header} is missing")
     return value
@@ -179,6 +179,6 @@ def content_of(signed: str | Content) -> Content:
     return Template(signed) if isinstance(signed, str) else signed
 
 
-def drafted(draft: Draft) -> Delivery:
+def delivery_of_draft(draft: Draft) -> Delivery:
     """A draft as the receiver will see it."""
     return Delivery(fields_of(draft.headers), draft.body, draft.url, draft.method, 0.0)

@@ -15,7 +15,7 @@ def checked_unit(unit: str) -> str:
     return unit
 
 
-def seconds(timestamp: bytes, unit: str) -> float:
+def parse_timestamp(timestamp: bytes, unit: str) -> float:
     """A timestamp as seconds since 1970. No signs, spaces, dots, underscores or exponents."""
     per_second, digits = UNITS[unit]
     if not timestamp.isdigit() or len(timestamp) > digits:
@@ -23,6 +23,6 @@ def seconds(timestamp: bytes, unit: str) -> float:
     return int(timestamp) / per_second
 
 
-def written(timestamp: int, unit: str) -> bytes:
+def format_timestamp(timestamp: int, unit: str) -> bytes:
     """Whole seconds as this sender writes them."""
     return str(timestamp * UNITS[unit][0]).encode()

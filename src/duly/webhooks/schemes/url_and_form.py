@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Code, Rejected
-from duly.webhooks.schemes.template import Content, drafted
+from duly.webhooks.schemes.template import Content, delivery_of_draft
 from duly.webhooks.selectors import FORM, JSON_STARTS
-from duly.webhooks.strict_json import Odd, form_of
+from duly.webhooks.strict_json import UnreadableBody, form_of
 
 if TYPE_CHECKING:
     from duly.webhooks.delivery import Delivery
     from duly.webhooks.schemes.scheme import Draft
-    from duly.webhooks.selectors import Place
+    from duly.webhooks.selectors import Selector
 
 # Whoever logs in, the host (in brackets if it is an IPv6 address), and its port.
 HOST = re.compile(
@@ -33,29 +33,29 @@ class UrlAndForm(Content):
     """The URL and the sorted fields."""
 
     def variants(self, delivery: Delivery, timestamp: bytes) -> list[bytes]:  # noqa: ARG002
-        url = delivery.needed_url().decode()
+        url = delivery.required_url().decode()
         fields = sorted_fields(delivery)
-        return [one.encode() + fields for one in spellings(url)]
+        return [one.encode() + fields for one in url_spellings(url)]
 
     def prepare(self, draft: Draft) -> None:
-        is_form = drafted(draft).text("content-type") == FORM
+        is_form = delivery_of_draft(draft).header_text("content-type") == FORM
         if is_form and draft.body[:1] in JSON_STARTS:
-            draft.put("Content-Type", "application/json")
+            draft.set_header("Content-Type", "application/json")
             is_form = False
         if not is_form and draft.url is not None and "bodySHA256=" not in draft.url:
             joint = "&" if "?" in draft.url else "?"
             draft.url += f"{joint}bodySHA256={hashlib.sha256(draft.body).hexdigest()}"
 
-    def covers(self, place: Place) -> bool:
+    def covers(self, place: Selector) -> bool:
         # The fields of a form are signed without anything between them, so that they can be cut
         # apart in other places; a JSON body is vouched for as a whole.
         return place.kind in ("body", "query")
 
-    def essence(self, delivery: Delivery) -> bytes:
+    def dedup_content(self, delivery: Delivery) -> bytes:
         # Not the raw body: its fields can be put in another order, or escaped in another way,
         # without breaking the signature.
-        url = delivery.needed_url().decode()
-        whole = min(spellings(url)).encode() + sorted_fields(delivery)
+        url = delivery.required_url().decode()
+        whole = min(url_spellings(url)).encode() + sorted_fields(delivery)
         return whole.replace(b"'", b"%27")  # wherever the URL ends and the fields begin
 
 
@@ -64,7 +64,7 @@ def sorted_fields(delivery: Delivery) -> bytes:
     if "bodySHA256=" in (delivery.url or ""):
         expected = b"bodySHA256=" + hashlib.sha256(delivery.body).hexdigest().encode()
         # Only at its end: what somebody wrote in a message can stand anywhere else in a URL.
-        last = re.split(rb"[?&]", delivery.needed_url())[-1]
+        last = re.split(rb"[?&]", delivery.required_url())[-1]
         if not hmac.compare_digest(expected, last):
             raise Rejected(Code.BAD_SIGNATURE, "the URL vouches for another body")
         return b""
@@ -72,12 +72,12 @@ def sorted_fields(delivery: Delivery) -> bytes:
         raise Rejected(Code.BAD_SIGNATURE, "the URL does not vouch for this JSON body")
     try:
         fields = form_of(delivery.body)
-    except Odd:
+    except UnreadableBody:
         raise Rejected(Code.MALFORMED, "the body is neither a form nor vouched for") from None
     return "".join(name + value for name, value in sorted(set(fields))).encode()
 
 
-def spellings(url: str) -> list[str]:
+def url_spellings(url: str) -> list[str]:
     """A URL in every way that Twilio may have signed it: ports and quotes are not kept as sent."""
     quotes = (url, url.replace("%27", "'"), url.replace("'", "%27"))
     return list(dict.fromkeys(one for quoted in quotes for one in (quoted, *ports(quoted))))

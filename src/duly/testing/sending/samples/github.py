@@ -24,11 +24,11 @@ def make_body(type: str, seed: Seed) -> Object:
     """The body of an event such as ``issues.opened`` or ``push``."""
     event, dot, action = type.partition(".")
     start: Object = {"action": action} if dot else {}
-    make = EVENTS.get(event, other)
-    return {**start, **make(seed._replace(action=action)), **everywhere(seed)}
+    make = EVENTS.get(event, other_event)
+    return {**start, **make(seed._replace(action=action)), **common_fields(seed)}
 
 
-def everywhere(seed: Seed) -> Object:
+def common_fields(seed: Seed) -> Object:
     """What nearly every event has."""
     return {
         "repository": {
@@ -172,7 +172,7 @@ def ping(seed: Seed) -> Object:
     return {"zen": "Each event takes effect once.", "hook_id": number, "hook": hook}
 
 
-def other(seed: Seed) -> Object:
+def other_event(seed: Seed) -> Object:
     """An event that is not among these: what nearly every one has, and a number of its own."""
     return {"id": seed.number("other", 10), "updated_at": seed.iso}
 

@@ -37,11 +37,11 @@ def make_body(type: str, seed: Seed) -> Object:
         "default_branch": "main",
     }
     start: Object = {"object_kind": kind, "event_type": kind, "project": project}
-    about = pushed(kind, seed) if kind in PUSHES else attributes(kind, seed)
+    about = push_fields(kind, seed) if kind in PUSHES else attributes(kind, seed)
     return {**start, **about}
 
 
-def pushed(kind: str, seed: Seed) -> Object:
+def push_fields(kind: str, seed: Seed) -> Object:
     """One commit on the default branch, or a tag."""
     after = seed.commit("after")
     commit: Object = {

@@ -49,6 +49,6 @@ class Seed(NamedTuple):
         return hashlib.sha256(f"{name} {self.id}".encode()).hexdigest()
 
 
-def fixed(prefix: str, length: int = 14) -> str:
+def fixed_id(prefix: str, length: int = 14) -> str:
     """The id of something that is the same in every event, such as the customer."""
     return prefix + hashlib.sha256(prefix.encode()).hexdigest()[:length]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.testing.sending.samples.seeds import Seed, fixed
+from duly.testing.sending.samples.seeds import Seed, fixed_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 API_VERSION = "2025-03-31.basil"
 AMOUNT, CURRENCY = 2000, "eur"
-CUSTOMER = fixed("cus_")
+CUSTOMER = fixed_id("cus_")
 EMAIL, NAME = "customer@example.com", "A. Customer"
 
 
@@ -143,7 +143,7 @@ def invoice(seed: Seed) -> Object:
         "currency": CURRENCY,
         "customer": CUSTOMER,
         "customer_email": EMAIL,
-        "lines": listed(
+        "lines": list_object(
             {
                 "id": seed.token("il_"),
                 "object": "line_item",
@@ -191,17 +191,17 @@ def subscription(seed: Seed) -> Object:
         "currency": CURRENCY,
         "customer": CUSTOMER,
         "ended_at": None,
-        "items": listed(
+        "items": list_object(
             {
                 "id": seed.token("si_", 14),
                 "object": "subscription_item",
                 "current_period_end": seed.in_days(30),
                 "current_period_start": seed.seconds,
                 "price": {
-                    "id": fixed("price_", 24),
+                    "id": fixed_id("price_", 24),
                     "object": "price",
                     "currency": CURRENCY,
-                    "product": fixed("prod_"),
+                    "product": fixed_id("prod_"),
                     "recurring": {"interval": "month", "interval_count": 1},
                     "unit_amount": AMOUNT,
                 },
@@ -236,7 +236,7 @@ def checkout_session(seed: Seed) -> Object:
     }
 
 
-def listed(*items: Object) -> Object:
+def list_object(*items: Object) -> Object:
     """A list as Stripe writes it."""
     return {"object": "list", "data": [*items], "has_more": False}
 
