@@ -10,6 +10,7 @@ import pytest
 from starlette.applications import Starlette
 
 import duly
+from duly import prove
 from duly.cli import main
 from duly.prove.asserting import assert_effectively_once
 from tests.prove.test_assert import EVENT, SECRET, right, shop
@@ -148,8 +149,7 @@ def test_a_program_is_told_in_json_why_nothing_was_proved(
     assert "duly: what should be proved?" in told.err
 
 
-def test_the_names_of_the_package_are_the_public_ones() -> None:
-    names = dir(duly)
-    assert "assert_effectively_once" in names
-    assert set(duly.__all__) < set(names)
-    assert not {"Any", "TYPE_CHECKING"} & set(names)
+def test_the_proof_in_a_test_is_had_from_its_own_package_and_its_old_place_says_so() -> None:
+    assert prove.__all__ == ["assert_effectively_once"]
+    with pytest.raises(AttributeError, match=r"is now duly\.prove\.assert_effectively_once"):
+        duly.assert_effectively_once  # type: ignore[attr-defined]  # noqa: B018

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.outbox.receivers import Receiver
-from tests.receiver.faults.conftest import url  # noqa: F401  # pytest finds it here
+from tests.receiver.faults.conftest import url, wire  # noqa: F401  # pytest finds them here
 from tests.relay.faults.posts import Post
 
 if TYPE_CHECKING:

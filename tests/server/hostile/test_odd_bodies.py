@@ -11,7 +11,7 @@ import pytest
 
 from tests.server.hostile.crowds import sent
 from tests.server.hostile.servers import serving
-from tests.server.hostile.wire import delivery
+from tests.server.hostile.wire import PATIENCE, delivery
 from tests.webhooks.hostile import BODIES, VALUES, raw
 
 if TYPE_CHECKING:
@@ -38,16 +38,25 @@ PATHS = ["/hooks", "/inline"]
 
 
 async def delivered(server: Server, path: str) -> list[Answer | None]:
-    """The answers to all of them, sent at the same time."""
+    """The answers to all of them, sent at the same time, and again where a sender must come again.
+
+    On a busy machine a commit may take longer than the server waits for it.
+    """
     parts = [delivery(f"odd_{number}", body, path=path) for number, body in enumerate(ODD)]
-    return await asyncio.gather(*[sent(server.address, part) for part in parts])
+    found = await asyncio.gather(*[sent(server.address, part) for part in parts])
+    async with asyncio.timeout(PATIENCE):
+        while again := [n for n, answer in enumerate(found) if answer and answer.status == 503]:
+            for number in again:
+                found[number] = await sent(server.address, parts[number])
+    return found
 
 
 def deliver_all(server: Server, path: str) -> None:
     """Every body is taken once and known the second time."""
-    for said in ("accepted", "duplicate"):
-        found = asyncio.run(delivered(server, path))
-        assert {answer and (answer.status, answer.said) for answer in found} == {(200, said)}
+    first = asyncio.run(delivered(server, path))
+    assert {answer and answer.status for answer in first} == {200}
+    known = asyncio.run(delivered(server, path))
+    assert {answer and (answer.status, answer.said) for answer in known} == {(200, "duplicate")}
     server.check_alive()
 
 
