@@ -1,8 +1,8 @@
 """Reading a body that has been verified: strict about JSON, and never an exception.
 
-What cannot be read with certainty is `UnreadableBody`: too deep, too large, numbers beyond any use, NaN, text
-that is no UTF-8 or that could not be written again. The event is kept all the same, since its
-sender would only send the same bytes again; its ``json`` is None.
+What cannot be read with certainty is an `UnreadableBody`: too deep, too large, numbers beyond any
+use, NaN, text that is no UTF-8 or that could not be written again. The event is kept all the same,
+since its sender would only send the same bytes again; its ``json`` is None.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A session on PostgreSQL, written once over a `PostgresAdapter`: psycopg blocking or awaited, or asyncpg."""
+"""A session on PostgreSQL over a `PostgresAdapter`: psycopg sync or async, or asyncpg."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session on SQLite, written once over a `SqliteAdapter`: sqlite3 blocking, or aiosqlite awaited."""
+"""A session on SQLite over a `SqliteAdapter`: sqlite3, or aiosqlite awaited."""
 
 from __future__ import annotations
 
