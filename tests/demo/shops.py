@@ -17,8 +17,8 @@ import duly
 from duly.demo.books import FIRST, SENT, SenderLog
 from duly.demo.crew import Faults
 from duly.demo.databases import SqliteDatabase
-from duly.demo.deliveries import PlannedDelivery, Writer
-from duly.demo.downstream import DownstreamConnection, Receiver
+from duly.demo.deliveries import DeliveryWriter, PlannedDelivery
+from duly.demo.downstream import DownstreamConnection, DownstreamReceiver
 from duly.demo.events import HUB_SOURCE, Catalog, EventKind, StormEvent
 from duly.demo.evidence import gather_evidence
 from duly.demo.journal import Journal
@@ -93,7 +93,7 @@ class SmallShop:
     def deliver(self, app: duly.Duly, delivery: PlannedDelivery) -> None:
         """Deliver, and enter it into the books as the sender does."""
         event, sort = delivery
-        reply = app.receive(event.source, *read(Writer(SEED).request(delivery)))
+        reply = app.receive(event.source, *read(DeliveryWriter(SEED).request(delivery)))
         told = json.loads(reply.body)["status"]
         self.books.deliveries += 1
         self.books.answers[told] += 1
@@ -109,7 +109,7 @@ class SmallShop:
         async def listen() -> None:
             loops.append(asyncio.get_running_loop())
             with closing(
-                Receiver(self.settings, shared, self.folder / "downstream.db")
+                DownstreamReceiver(self.settings, shared, self.folder / "downstream.db")
             ) as receiver:
                 server = await loops[0].create_server(
                     lambda: DownstreamConnection(receiver), sock=listener

@@ -14,8 +14,8 @@ import pytest
 
 import duly
 from duly.demo.crew import Faults, ProcessState, Role, Slot
-from duly.demo.databases import Progress
-from duly.demo.deliveries import DeliveryKind, PlannedDelivery, Writer
+from duly.demo.databases import StormProgress
+from duly.demo.deliveries import DeliveryKind, DeliveryWriter, PlannedDelivery
 from duly.demo.display import Phase, PlainDisplay, Snapshot, display_for
 from duly.demo.events import HUB_SOURCE, SHARES, SHOP, WHOLE, Catalog, EventKind
 from duly.demo.ledger import LedgerLine, Unit
@@ -24,7 +24,7 @@ from duly.demo.settings import Settings
 from duly.demo.shared import CounterIndex, SharedCounters
 from duly.demo.shop import key_of, secret_of
 from duly.demo.traffic import Traffic
-from duly.demo.wires import DeliveryAnswer, SenderConnection
+from duly.demo.wires import SenderAnswer, SenderConnection
 from tests.demo.shops import read
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ HUB = duly.Source("github", key_of(SEED, HUB_SOURCE).hex())
 )  # fmt: skip
 def test_a_delivery_is_what_it_is_said_to_be(sort: DeliveryKind, genuine: bool) -> None:
     event = one_of(EventKind.CHANGED)
-    headers, body = read(Writer(SEED).request(PlannedDelivery(event, sort)))
+    headers, body = read(DeliveryWriter(SEED).request(PlannedDelivery(event, sort)))
 
     if not genuine:
         with pytest.raises(duly.Rejected):
@@ -90,7 +90,7 @@ def test_a_conflict_has_the_same_id_and_a_replay_the_same_body() -> None:
     event = one_of(EventKind.CONFLICT, HUB_SOURCE)
     found = {}
     for sort in (DeliveryKind.GENUINE, DeliveryKind.CONFLICT, DeliveryKind.REPLAYED):
-        headers, body = read(Writer(SEED).request(PlannedDelivery(event, sort)))
+        headers, body = read(DeliveryWriter(SEED).request(PlannedDelivery(event, sort)))
         found[sort] = (duly.verify(HUB, headers, body).id, body)
 
     assert found[DeliveryKind.CONFLICT][0] == found[DeliveryKind.GENUINE][0] == event.id
@@ -127,13 +127,13 @@ class Told:
     """Whoever has a connection, and what it was told."""
 
     def __init__(self) -> None:
-        self.answers: list[DeliveryAnswer | None] = []
+        self.answers: list[SenderAnswer | None] = []
         self.freed = 0
 
     def on_connection_free(self, wire: SenderConnection) -> None:
         self.freed += 1
 
-    def on_answer(self, delivery: PlannedDelivery, answer: DeliveryAnswer | None) -> None:
+    def on_answer(self, delivery: PlannedDelivery, answer: SenderAnswer | None) -> None:
         self.answers.append(answer)
 
     def on_connection_lost(self, wire: SenderConnection) -> None:
@@ -153,7 +153,7 @@ def test_an_answer_counts_once_it_is_whole() -> None:
         assert told.answers == []
         wire.data_received(REPLY[cut:])
 
-        assert told.answers == [DeliveryAnswer(200, "accepted")]
+        assert told.answers == [SenderAnswer(200, "accepted")]
         assert told.freed == 1
 
 
@@ -179,7 +179,7 @@ def scene(phase: Phase = Phase.STORM, *, number: int = 1_234_567) -> Snapshot:
     slots[0].state, slots[1].state = ProcessState.STOPPED, ProcessState.ENDING
     faults = Faults(kills=12_345, fallen=12_345, stops=12_345, restarts=12_345)
     return Snapshot(
-        phase, 9_999.0, settings, slots, shared, 12_345.0, faults, Progress(number, number)
+        phase, 9_999.0, settings, slots, shared, 12_345.0, faults, StormProgress(number, number)
     )
 
 

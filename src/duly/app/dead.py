@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from duly.core.json_bytes import Storable
     from duly.jobs.dead import DeadLetter
-    from duly.jobs.resolve import Finding
+    from duly.jobs.resolve import EffectFinding
     from duly.jobs.stats import Stats
     from duly.ledger.replay import Replayed
     from duly.service.wakeup import Wakeup
@@ -189,7 +189,9 @@ def job_to_discard(job_id: object) -> str:
     return job
 
 
-def finding_to_record(job_id: object, effect: object, *, done: object, result: object) -> Finding:
+def finding_to_record(
+    job_id: object, effect: object, *, done: object, result: object
+) -> EffectFinding:
     """What to write, where that may be done."""
     finding = finding_of(checked_id(job_id), effect, done=done, result=result)
     refuse_inside("app.resolve", INSTEAD)

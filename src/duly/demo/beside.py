@@ -10,9 +10,9 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from duly.demo.downstream import DownstreamConnection, Receiver
+from duly.demo.downstream import DownstreamConnection, DownstreamReceiver
 from duly.demo.proxy import ClientEnd, Proxy
-from duly.demo.sender import Sender
+from duly.demo.sender import StormSender
 from duly.demo.shared import CounterIndex
 from duly.demo.world import FAILED, StormContext
 from duly.server.shutdown import leave_at_once
@@ -31,7 +31,7 @@ def run_sender(context: StormContext) -> int:
     port = context.ingress.getsockname()[1]
 
     async def main() -> int:
-        books = await Sender(context.settings, context.shared, port).run()
+        books = await StormSender(context.settings, context.shared, port).run()
         books.save(context.file("sender.json"))
         context.shared[CounterIndex.SENDER_DONE] = 1
         return 0
@@ -41,7 +41,7 @@ def run_sender(context: StormContext) -> int:
 
 def run_downstream(context: StormContext) -> int:
     """Receive messages downstream."""
-    receiver = Receiver(context.settings, context.shared, context.file("downstream.db"))
+    receiver = DownstreamReceiver(context.settings, context.shared, context.file("downstream.db"))
     return run_loop(
         context,
         serve_until_signal(context.downstream, lambda: DownstreamConnection(receiver)),

@@ -47,7 +47,7 @@ class PlannedDelivery(NamedTuple):
     sort: DeliveryKind = DeliveryKind.GENUINE
 
 
-class Writer:
+class DeliveryWriter:
     """Writes deliveries as requests of HTTP."""
 
     def __init__(self, seed: int) -> None:

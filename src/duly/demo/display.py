@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.demo.crew import Faults, Slot
-    from duly.demo.databases import Progress
+    from duly.demo.databases import StormProgress
     from duly.demo.settings import Settings
     from duly.demo.shared import SharedCounters
 
@@ -39,7 +39,7 @@ class Snapshot:
     numbers: SharedCounters
     rate: float
     faults: Faults
-    seen: Progress | None
+    seen: StormProgress | None
 
     @property
     def share(self) -> float:

@@ -35,7 +35,7 @@ LATER = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 
 FORGED = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"
 
 
-class Receiver:
+class DownstreamReceiver:
     """The journal, and whoever waits for it."""
 
     def __init__(self, settings: Settings, shared: SharedCounters, journal: Path) -> None:
@@ -80,7 +80,7 @@ class Receiver:
 class DownstreamConnection(asyncio.Protocol):
     """One connection of a relay."""
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: DownstreamReceiver) -> None:
         self._receiver = receiver
         self._received = b""
         self._transport: asyncio.Transport | None = None

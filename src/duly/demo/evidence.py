@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly.demo.journal import Note, read_journal
+from duly.demo.journal import JournalNote, read_journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -156,7 +156,7 @@ def read_wrapped(found: Evidence, wrapped: dict[str, str], journals: list[Path])
         line.job
         for path in journals
         for line in read_journal(path)
-        if line.note == Note.THROUGH and line.job in wrapped
+        if line.note == JournalNote.THROUGH and line.job in wrapped
     }
     for job in through:
         found.seen_through.count_event(wrapped[job])
@@ -211,10 +211,10 @@ def read_journals(
     for (job, epoch), notes in runs.items():
         if epoch < newest[job]:
             last = "".join(runs.get((job, newest[job]), {}).values())
-            ended = kept[job] != epoch if job in kept else Note.LOST not in last
+            ended = kept[job] != epoch if job in kept else JournalNote.LOST not in last
             told = f"{job} (lease {epoch} of {newest[job]})"
             for process, noted in notes.items():
-                if Note.THROUGH in noted:
+                if JournalNote.THROUGH in noted:
                     classify_late_run(late, noted, told, refused=ended, killed=process in killed)
     return late
 
@@ -225,9 +225,9 @@ def classify_late_run(
     """One run that came to its end after its lease was lost."""
     if not refused:
         late.accepted.append(told)
-    elif Note.AGAIN in noted:
+    elif JournalNote.AGAIN in noted:
         late.given_back += 1
-    elif killed and Note.LOST not in noted:
+    elif killed and JournalNote.LOST not in noted:
         late.cut_off += 1
     else:
         late.refused += 1

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Note(StrEnum):
+class JournalNote(StrEnum):
     """What is noted of a run."""
 
     THROUGH = "T"  # the handler is through: next its end is written, under the fence of its lease
@@ -37,8 +37,8 @@ class JournalEntry(NamedTuple):
 REMEMBERED = 5000
 # How duly's log begins what it says of a run that has ended.
 SAID = {
-    "the lease on job %s ": Note.LOST,
-    "job %s (%s) failed ": Note.AGAIN,
+    "the lease on job %s ": JournalNote.LOST,
+    "job %s (%s) failed ": JournalNote.AGAIN,
 }
 
 
@@ -60,11 +60,11 @@ class Journal(logging.Handler):
             del self._running[next(iter(self._running))]
         if job in self._lost:
             self._lost.discard(job)
-            self._write(Note.LOST, job, epoch)
+            self._write(JournalNote.LOST, job, epoch)
 
     def record_end(self, job: str, epoch: int) -> None:
         """A handler has done its work."""
-        self._write(Note.THROUGH, job, epoch)
+        self._write(JournalNote.THROUGH, job, epoch)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Note what is said of a run."""
@@ -73,10 +73,10 @@ class Journal(logging.Handler):
                 job = str(record.args[0])
                 if job in self._running:
                     self._write(note, job, self._running[job])
-                elif note is Note.LOST:
+                elif note is JournalNote.LOST:
                     self._lost.add(job)
 
-    def _write(self, note: Note, job: str, epoch: int) -> None:
+    def _write(self, note: JournalNote, job: str, epoch: int) -> None:
         os.write(self._file, f"{note} {self._process} {job} {epoch}\n".encode())
 
 

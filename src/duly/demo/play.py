@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from duly.demo.books import SenderLog
     from duly.demo.crew import Faults
-    from duly.demo.databases import Progress, SqliteDatabase
+    from duly.demo.databases import SqliteDatabase, StormProgress
     from duly.demo.display import Display
     from duly.demo.evidence import Evidence
     from duly.demo.ledger import LedgerLine
@@ -89,7 +89,7 @@ class Orchestrator:
         self._begun = 0.0
         self._looked = 0.0
         self._moved = 0.0
-        self._seen: Progress | None = None
+        self._seen: StormProgress | None = None
         self._left: Remaining | None = None
         self._samples: deque[tuple[float, int]] = deque()
         self._replayed = 0

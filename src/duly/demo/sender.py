@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from duly.demo.books import ACKNOWLEDGED, FIRST, REPLAYED, SECOND, SENT, SenderLog
-from duly.demo.deliveries import TAKEN, DeliveryKind, PlannedDelivery, Writer
+from duly.demo.deliveries import TAKEN, DeliveryKind, DeliveryWriter, PlannedDelivery
 from duly.demo.events import Catalog
 from duly.demo.shared import CounterIndex
 from duly.demo.traffic import Traffic
-from duly.demo.wires import DeliveryAnswer, SenderConnection
+from duly.demo.wires import SenderAnswer, SenderConnection
 
 if TYPE_CHECKING:
     from duly.demo.settings import Settings
@@ -47,7 +47,7 @@ COUNTED = {
 }
 
 
-class Sender:
+class StormSender:
     """Sends until every event is acknowledged."""
 
     def __init__(self, settings: Settings, shared: SharedCounters, port: int) -> None:
@@ -58,7 +58,7 @@ class Sender:
         self._dice = settings.dice("sender")
         self._catalog = Catalog(settings.seed)
         self._traffic = Traffic(self._catalog, settings.dice("traffic"), later=later)
-        self._writer = Writer(settings.seed)
+        self._writer = DeliveryWriter(settings.seed)
         self._wires: set[SenderConnection] = set()
         self._free: list[SenderConnection] = []
         self._owed: set[tuple[int, DeliveryKind]] = set()
@@ -112,7 +112,7 @@ class Sender:
             self._free.remove(wire)
         self._connect()
 
-    def on_answer(self, delivery: PlannedDelivery, answer: DeliveryAnswer | None) -> None:
+    def on_answer(self, delivery: PlannedDelivery, answer: SenderAnswer | None) -> None:
         """Take note of what became of a delivery, and plan another where it was not taken."""
         told = word_of(answer)
         self.books.answers[told] += 1
@@ -188,14 +188,14 @@ def is_allowed_answer(sort: DeliveryKind, told: str, *, taken: bool) -> bool:
     return told in TAKEN[sort] if taken else sort not in FLAGS
 
 
-def word_of(answer: DeliveryAnswer | None) -> str:
+def word_of(answer: SenderAnswer | None) -> str:
     """What was answered, in one word."""
     if answer is None:
         return "no reply"
     return answer.said or str(answer.code)
 
 
-def place_of(answer: DeliveryAnswer | None) -> CounterIndex:
+def place_of(answer: SenderAnswer | None) -> CounterIndex:
     """Where an answer that is no success is counted."""
     if answer is None:
         return CounterIndex.NO_REPLY

@@ -13,7 +13,7 @@ LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 STATUS = re.compile(rb'"status": "(\w+)"')
 
 
-class DeliveryAnswer(NamedTuple):
+class SenderAnswer(NamedTuple):
     """What was answered: the status of HTTP, and the word of duly's edge."""
 
     code: int
@@ -26,7 +26,7 @@ class ConnectionOwner(Protocol):
     def on_connection_free(self, wire: SenderConnection) -> None:
         """The connection can take another request."""
 
-    def on_answer(self, delivery: PlannedDelivery, answer: DeliveryAnswer | None) -> None:
+    def on_answer(self, delivery: PlannedDelivery, answer: SenderAnswer | None) -> None:
         """What became of a delivery; None where there was no answer."""
 
     def on_connection_lost(self, wire: SenderConnection) -> None:
@@ -69,7 +69,7 @@ class SenderConnection(asyncio.Protocol):
         self._received = b""
         said = STATUS.search(received, end)
         delivery, self.delivery = self.delivery, None
-        answer = DeliveryAnswer(int(received[9:12]), said.group(1).decode() if said else "")
+        answer = SenderAnswer(int(received[9:12]), said.group(1).decode() if said else "")
         if delivery is not None:
             self._owner.on_answer(delivery, answer)
         if b"\r\nconnection: close" in received[: end + 2]:

@@ -54,7 +54,7 @@ def effects_digest(scope: str, job: str, event_id: str | None, handler: str) -> 
     return digest(b"effect", *owner_parts(scope, job, event_id, handler))
 
 
-class Step(NamedTuple):
+class EffectStep(NamedTuple):
     """One external step of one job."""
 
     leased: LeasedJob
@@ -130,7 +130,7 @@ def refuse_parameters(call: Callable[..., Any]) -> None:
         return
 
 
-async def perform(runner: Runner, step: Step, how: EffectOptions) -> Json:
+async def perform(runner: Runner, step: EffectStep, how: EffectOptions) -> Json:
     """Take a step unless its outcome is known."""
     known = await record_intent(runner, step)
     if known is not None and known["state"] == "done":
@@ -153,7 +153,7 @@ async def perform(runner: Runner, step: Step, how: EffectOptions) -> Json:
     return await record_done(runner, step, result)
 
 
-def stored_result(step: Step, stored: bytes | None) -> Json:
+def stored_result(step: EffectStep, stored: bytes | None) -> Json:
     """The result of a step that was taken before."""
     if stored is None:
         return None
@@ -166,7 +166,7 @@ def stored_result(step: Step, stored: bytes | None) -> Json:
     return json_bytes.decode(stored)
 
 
-async def record_failed_step(session: Session, step: Step, *, certain: bool) -> None:
+async def record_failed_step(session: Session, step: EffectStep, *, certain: bool) -> None:
     """Write that nobody knows whether the step was taken; or forget it, if it certainly was not."""
     if certain:
         await delete_intent(session, step)
@@ -174,7 +174,7 @@ async def record_failed_step(session: Session, step: Step, *, certain: bool) -> 
         await write_outcome(session, step, "unknown", None)
 
 
-async def resolve_unknown(step: Step, how: EffectOptions) -> Any:
+async def resolve_unknown(step: EffectStep, how: EffectOptions) -> Any:
     """What a step led to whose outcome is unknown; None where it is to be taken again."""
     if how.unknown == "park":
         raise Dead(
@@ -189,7 +189,7 @@ async def resolve_unknown(step: Step, how: EffectOptions) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-async def record_done(runner: Runner, step: Step, result: Any) -> Json:
+async def record_done(runner: Runner, step: EffectStep, result: Any) -> Json:
     """Record that the step was taken. A result that cannot be kept does not undo it."""
     unstorable: NotStorable | None = None
     try:
@@ -205,7 +205,7 @@ async def record_done(runner: Runner, step: Step, result: Any) -> Json:
     return kept
 
 
-async def record_intent(runner: Runner, step: Step) -> Row | None:
+async def record_intent(runner: Runner, step: EffectStep) -> Row | None:
     """Write the intent, however busy the database is, for up to half of the handler's time.
 
     The other half is for whatever comes after it: a run that took too long would be an error.
@@ -214,7 +214,7 @@ async def record_intent(runner: Runner, step: Step) -> Row | None:
     return await run_waiting_for_lock(runner, step, IntentWriter(step), min(left / 2, BEFORE))
 
 
-async def write_with_retries(runner: Runner, step: Step, operation: Operation[None]) -> None:
+async def write_with_retries(runner: Runner, step: EffectStep, operation: Operation[None]) -> None:
     """Write an outcome, and not give up at the first try: the step was taken.
 
     A lock that somebody else has is waited for as long as the handler may run.
@@ -232,7 +232,7 @@ async def write_with_retries(runner: Runner, step: Step, operation: Operation[No
 
 
 async def run_waiting_for_lock(
-    runner: Runner, step: Step, operation: Operation[T], seconds: float
+    runner: Runner, step: EffectStep, operation: Operation[T], seconds: float
 ) -> T:
     """Write although somebody else has the lock; `Held` after that time names the job's lease."""
     until = time.monotonic() + seconds
@@ -249,7 +249,7 @@ async def run_waiting_for_lock(
 class IntentWriter:
     """Writes the intent, and knows its own after a COMMIT whose reply was lost."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: EffectStep) -> None:
         self._step = step
         self._made = False
 
@@ -263,7 +263,7 @@ class IntentWriter:
         return known
 
 
-async def write_intent(session: Session, step: Step) -> Row | None:
+async def write_intent(session: Session, step: EffectStep) -> Row | None:
     """Write the intent; or what is known of the step, if somebody wrote it before."""
     made = await session.rows(EFFECTS_INTEND, **step.name_values(), **step.fence(), key=step.key)
     if made:
@@ -276,7 +276,9 @@ async def write_intent(session: Session, step: Step) -> Row | None:
     return known
 
 
-async def write_outcome(session: Session, step: Step, state: str, result: bytes | None) -> None:
+async def write_outcome(
+    session: Session, step: EffectStep, state: str, result: bytes | None
+) -> None:
     """Write an outcome."""
     rows = await session.rows(
         EFFECTS_WRITE, **step.name_values(), **step.fence(), state=state, result=result
@@ -288,7 +290,7 @@ async def write_outcome(session: Session, step: Step, state: str, result: bytes 
         raise lease_lost_error(step.leased)
 
 
-async def delete_intent(session: Session, step: Step) -> None:
+async def delete_intent(session: Session, step: EffectStep) -> None:
     """It certainly did not happen: the next attempt starts from nothing."""
     if not await session.rows(EFFECTS_UNDO, **step.name_values(), **step.fence()):
         [known] = await session.rows(EFFECTS_READ, **step.name_values(), **step.fence())

@@ -14,7 +14,7 @@ from duly.core.onestep import finish
 from duly.core.validation import checked_scope, kind
 from duly.jobs.effects import (
     EffectOptions,
-    Step,
+    EffectStep,
     checked_options,
     effects_digest,
     owner_parts,
@@ -97,14 +97,14 @@ class BaseJob:
     def _effect_owner(self) -> tuple[str, str, str | None, str]:
         return self._leased.scope, self.id, self.event_id, self._handler
 
-    def _step(self, name: str) -> Step:
+    def _step(self, name: str) -> EffectStep:
         refuse_inside(
             "job.effect",
             "an effect is recorded in transactions of its own. Make it a job of its own with "
             "tx.enqueue, or a handler without tx",
         )
         key = self.key(name)
-        return Step(self._leased, effects_digest(*self._effect_owner), name, key, self._until)
+        return EffectStep(self._leased, effects_digest(*self._effect_owner), name, key, self._until)
 
     def refuse_unkept(self) -> None:
         """Refuse a handler that forgot an ``await``; what blocks cannot be forgotten."""

@@ -25,7 +25,7 @@ class UnknownEffect(NamedTuple):
     key: str
 
 
-class Finding(NamedTuple):
+class EffectFinding(NamedTuple):
     """What a person found out about an effect: its result, or None where it did not happen."""
 
     job: str
@@ -33,7 +33,7 @@ class Finding(NamedTuple):
     result: bytes | None
 
 
-def finding_of(job: str, effect: object, *, done: object, result: object) -> Finding:
+def finding_of(job: str, effect: object, *, done: object, result: object) -> EffectFinding:
     """What a caller said, checked."""
     if not isinstance(effect, str):
         raise Misuse(f"effect must be the name that job.effect was called with, not {kind(effect)}")
@@ -41,10 +41,10 @@ def finding_of(job: str, effect: object, *, done: object, result: object) -> Fin
         raise Misuse("done must be True where the effect happened, and False where it did not")
     if not done and result is not None:
         raise Misuse("an effect that did not happen has no result: leave it out, or set done=True")
-    return Finding(job, checked_scope(effect), json_bytes.encode(result) if done else None)
+    return EffectFinding(job, checked_scope(effect), json_bytes.encode(result) if done else None)
 
 
-async def resolve(runner: Runner, finding: Finding) -> None:
+async def resolve(runner: Runner, finding: EffectFinding) -> None:
     """Settle an unknown effect by hand, so that the next run of its job knows."""
     # A second run after a lost reply could not tell its own work from a name that was mistyped.
     await runner.run(
@@ -52,7 +52,7 @@ async def resolve(runner: Runner, finding: Finding) -> None:
     )
 
 
-async def resolve_in_transaction(session: Session, finding: Finding) -> None:
+async def resolve_in_transaction(session: Session, finding: EffectFinding) -> None:
     """Write what is known, if nobody works on the job."""
     found = await session.rows(JOBS_LOCK, id=finding.job)
     if not found:
@@ -77,7 +77,7 @@ async def resolve_in_transaction(session: Session, finding: Finding) -> None:
         refuse_known(await session.rows(EFFECTS_OF, **named), finding)
 
 
-def refuse_known(effects: Sequence[Row], finding: Finding) -> None:
+def refuse_known(effects: Sequence[Row], finding: EffectFinding) -> None:
     """Say why nothing was resolved, unless it is known already in just this way."""
     known = {effect["name"]: effect for effect in effects}
     one = known.get(finding.effect)

@@ -19,7 +19,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from duly.webhooks.diagnose.case import Case
+from duly.webhooks.diagnose.case import RejectedCase
 from duly.webhooks.diagnose.explain import Diagnosis, delivery_of, diagnose
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Rejections:
         try:
             others = [one for one in self._sources() if one is not source][:OTHERS]
             delivery = delivery_of(headers, body, url or None, method, now)
-            return diagnose(Case(source, delivery, problem, tuple(others)), pace)
+            return diagnose(RejectedCase(source, delivery, problem, tuple(others)), pace)
         except Exception as failure:  # the thread must live, and no traceback may show a body
             sentence = f"{problem.reason} (its diagnosis failed: {type(failure).__name__})"
             return Diagnosis(FAILED, sentence)

@@ -70,7 +70,7 @@ class Destination:
         return max(self._closed_until - time.monotonic(), 0.0)
 
     @property
-    def held(self) -> int:
+    def leased_count(self) -> int:
         """How many messages of it this relay has."""
         return len(self.waiting) + len(self.running)
 
@@ -78,7 +78,7 @@ class Destination:
     def forgettable(self) -> bool:
         """Whether nothing is lost if the relay forgets this lane."""
         recent = time.monotonic() - self._failed_at < CLOSED.cap.total_seconds()
-        return not self.held and not self.more and not recent and not self.closed
+        return not self.leased_count and not self.more and not recent and not self.closed
 
     @property
     def _limit(self) -> int:
@@ -89,7 +89,7 @@ class Destination:
         """How many more can be taken."""
         if self.closed:
             return 0
-        return max((1 if self._probing else AHEAD * self._most) - self.held, 0)
+        return max((1 if self._probing else AHEAD * self._most) - self.leased_count, 0)
 
     @property
     def needs_fetch(self) -> bool:

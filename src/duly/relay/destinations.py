@@ -29,14 +29,14 @@ class Destinations:
         self._sending = 0
 
     @property
-    def held(self) -> int:
+    def leased_count(self) -> int:
         """How many messages this relay has."""
         return self._waiting + self._sending
 
     @property
     def room(self) -> int:
         """How many more can be taken."""
-        return AHEAD * self._settings.concurrency - self.held
+        return AHEAD * self._settings.concurrency - self.leased_count
 
     @property
     def free(self) -> int:

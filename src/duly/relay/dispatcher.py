@@ -82,7 +82,7 @@ class Dispatcher:
     @property
     def busy(self) -> bool:
         """Whether it has any message, or an end that is not written yet."""
-        return self.destinations.held > 0 or self._completer.pending > 0
+        return self.destinations.leased_count > 0 or self._completer.pending > 0
 
     @property
     def full(self) -> bool:

@@ -68,7 +68,7 @@ class MessageFetcher:
         wants = self._destinations.wants()
         if wants:  # to its end: what the database has leased must not be forgotten
             begun += await shield_then_cancel(self._fetch_batch(wants))
-        elif not self._destinations.held:
+        elif not self._destinations.leased_count:
             self._poller.poll_next_round()  # nothing is known to be left
             return begun or 1
         return begun + self._dispatcher.start()

@@ -1,6 +1,6 @@
 """The database of a storm as whoever runs it sees it: made, looked at, struck, cleared."""
 
-from duly.demo.databases.asked import Progress, Remaining, Unreachable
+from duly.demo.databases.asked import Remaining, StormProgress, Unreachable
 from duly.demo.databases.choosing import database_of
 from duly.demo.databases.postgres import PostgresDatabase
 from duly.demo.databases.servers import Server, server_pid
@@ -8,7 +8,7 @@ from duly.demo.databases.sqlite import SqliteDatabase
 
 __all__ = [
     "PostgresDatabase",
-    "Progress",
+    "StormProgress",
     "Remaining",
     "Server",
     "SqliteDatabase",

@@ -22,7 +22,7 @@ LOOK = "SELECT sum(n), (SELECT count(*) FROM {jobs} WHERE state = 'dead') FROM {
 LEFT = "SELECT (SELECT count(*) FROM {jobs} WHERE state <> 'dead'), (SELECT count(*) FROM {outbox})"
 
 
-class Progress(NamedTuple):
+class StormProgress(NamedTuple):
     """How far everything is."""
 
     handled: int
@@ -59,9 +59,9 @@ class StormDatabase(ABC):
         """A statement with the names that the tables have."""
         return statement.format(**self._names)
 
-    def read_progress(self) -> Progress:
+    def read_progress(self) -> StormProgress:
         """See how far everything is, and hurry; raises `Unreachable` where it cannot be seen."""
-        return Progress(*map(int, self.fetch_progress_row()))
+        return StormProgress(*map(int, self.fetch_progress_row()))
 
     def count_remaining(self) -> Remaining:
         """Count what is still to be done: not to be asked often while there is much."""

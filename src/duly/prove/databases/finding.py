@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from duly.prove.databases.files import hold_list
-from duly.prove.databases.sqlite import SqliteStore
+from duly.prove.databases.sqlite import SqliteUnderProof
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,10 +39,10 @@ def file_of(url: str) -> Path:
 def store_of(url: str, names: Names) -> Any:
     """Duly's own tables, wherever they are."""
     if is_sqlite(url):
-        return SqliteStore(url, file_of(url), names)
-    from duly.prove.databases.postgres import PostgresStore
+        return SqliteUnderProof(url, file_of(url), names)
+    from duly.prove.databases.postgres import PostgresUnderProof
 
-    return PostgresStore(url, names)
+    return PostgresUnderProof(url, names)
 
 
 @contextmanager

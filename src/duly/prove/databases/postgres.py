@@ -196,7 +196,7 @@ class RestorablePostgres:
             )
 
 
-class PostgresStore:
+class PostgresUnderProof:
     """duly's own tables: for the end of leases, and for what is left."""
 
     def __init__(self, url: str, names: Names) -> None:

@@ -122,7 +122,7 @@ class RestorableSqlite:
             )
 
 
-class SqliteStore:
+class SqliteUnderProof:
     """duly's own tables in a file: for the end of leases, and for what is left."""
 
     def __init__(self, url: str, path: Path, names: Names) -> None:

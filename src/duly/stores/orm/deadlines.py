@@ -134,7 +134,7 @@ class AsyncDeadline(TransactionDeadline):
         self._plan_cut(self._timeout.when())
 
     @property
-    def passed(self) -> bool:
+    def is_over(self) -> bool:
         """True once the task was cancelled: the server may never answer on this connection."""
         return self._timeout.expired()
 
@@ -156,7 +156,7 @@ class AsyncDeadline(TransactionDeadline):
             raise self._timeout_error() from raised[1]
 
     def _set_deadline(self, seconds: float | None) -> None:
-        if self.passed:  # the handler swallowed its cancellation
+        if self.is_over:  # the handler swallowed its cancellation
             raise self._timeout_error()
         until = None if seconds is None else asyncio.get_running_loop().time() + seconds
         self._timeout.reschedule(until)
@@ -188,7 +188,7 @@ class SyncDeadline(TransactionDeadline):
         self._set_deadline(self._bounds.opening)
 
     @property
-    def passed(self) -> bool:
+    def is_over(self) -> bool:
         """True once the line was cut: the connection is of no more use."""
         return self._revocable is not None and self._revocable.revoked
 
@@ -207,12 +207,12 @@ class SyncDeadline(TransactionDeadline):
         self.stop()
         if not isinstance(problem, Exception):
             return
-        if self.passed or (self._overdue and is_connection_lost(problem)):
+        if self.is_over or (self._overdue and is_connection_lost(problem)):
             raise self._timeout_error() from problem
 
     def _set_deadline(self, seconds: float | None) -> None:
         self._stop_alarm()
-        if self.passed:
+        if self.is_over:
             raise self._timeout_error()
         if seconds is not None and self._revocable is not None:
             self._alarm = WATCHDOG.call_after(seconds, self._revocable.revoke)

@@ -221,7 +221,7 @@ def commit_in_time(connection: Any, deadline: SyncDeadline) -> Iterator[None]:
             refuse_unseen_commit(driver)
         finally:
             deadline.stop()
-            if deadline.passed or must_throw_away(driver):
+            if deadline.is_over or must_throw_away(driver):
                 connection.close()
             if connection.in_atomic_block or connection.atomic_blocks:
                 # The handler left a block open. Django would take the next one for a part of it.

@@ -185,7 +185,7 @@ def connect(session: Any, deadline: SyncDeadline) -> Iterator[tuple[Connection, 
         raise
     finally:
         deadline.stop()
-        if deadline.passed or must_throw_away(driver):
+        if deadline.is_over or must_throw_away(driver):
             connection.invalidate()
         connection.close()
 
@@ -217,7 +217,7 @@ async def connect_async(
         yield connection, driver
     except BaseException:
         deadline.stop()
-        if deadline.passed:
+        if deadline.is_over:
             cut_connection(driver)
         await shield_to_end(roll_back(session, connection, driver))
         raise

@@ -16,7 +16,7 @@ from duly.webhooks.strict_json import BYTE_ORDER_MARK, UnreadableBody, form_of, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from duly.webhooks.diagnose.case import Case, Guess
+    from duly.webhooks.diagnose.case import Guess, RejectedCase
 
 # The escapes of a Python bytes literal.
 ESCAPE: Final = re.compile(rb"\\(x[0-9a-f]{2}|[\\'nrt])")
@@ -26,7 +26,7 @@ GZIP: Final = b"\x1f\x8b"
 RAW: Final = "pass the raw bytes"
 
 
-def value_of(case: Case) -> Any:
+def value_of(case: RejectedCase) -> Any:
     """The body as JSON; None where it is none, or null."""
     try:
         return parse_json(case.delivery.body, case.source.limits).value
@@ -34,28 +34,28 @@ def value_of(case: Case) -> Any:
         return None
 
 
-def rewrite_json(case: Case) -> Iterator[bytes]:
+def rewrite_json(case: RejectedCase) -> Iterator[bytes]:
     """The value of a body in other writings."""
     value = value_of(case)
     if isinstance(value, dict | list):
         yield from spellings_of_json(value)
 
 
-def vary_byte_order_mark(case: Case) -> Iterator[bytes]:
+def vary_byte_order_mark(case: RejectedCase) -> Iterator[bytes]:
     """With the mark, and without."""
     body = case.delivery.body
     yield body.removeprefix(BYTE_ORDER_MARK)
     yield BYTE_ORDER_MARK + body
 
 
-def vary_trailing_space(case: Case) -> Iterator[bytes]:
+def vary_trailing_space(case: RejectedCase) -> Iterator[bytes]:
     """With and without white space at the end."""
     body = case.delivery.body
     yield from (body + b"\n", body + b"\r\n", body.removesuffix(b"\n"), body.removesuffix(b"\r\n"))
     yield from (body.rstrip(), body.strip())
 
 
-def vary_line_ends(case: Case) -> Iterator[bytes]:
+def vary_line_ends(case: RejectedCase) -> Iterator[bytes]:
     """With the line ends of one system, and of the other."""
     plain = case.delivery.body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     yield from (plain, plain.replace(b"\n", b"\r\n"), plain.removesuffix(b"\n") + b"\r\n")
@@ -74,7 +74,7 @@ CHARSETS: Final = (
 )
 
 
-def undo_charset(case: Case) -> Iterator[bytes]:
+def undo_charset(case: RejectedCase) -> Iterator[bytes]:
     """Each mistake with character sets, undone."""
     for (read, mercy), (write, grace) in CHARSETS:
         try:
@@ -88,7 +88,7 @@ def undo_charset(case: Case) -> Iterator[bytes]:
         return
 
 
-def undo_form_decoding(case: Case) -> Iterator[bytes]:
+def undo_form_decoding(case: RejectedCase) -> Iterator[bytes]:
     """The form that a decoded body was."""
     body = case.delivery.body
     field = case.source.provider.form_json
@@ -104,7 +104,7 @@ def undo_form_decoding(case: Case) -> Iterator[bytes]:
                 continue
 
 
-def pairs_of(case: Case) -> list[tuple[str, str]]:
+def pairs_of(case: RejectedCase) -> list[tuple[str, str]]:
     """The fields of a form that was decoded as a whole, taken apart, or turned into JSON."""
     value = value_of(case)
     if isinstance(value, dict):
@@ -118,7 +118,7 @@ def pairs_of(case: Case) -> list[tuple[str, str]]:
     return [(name, one) for name, _, one in (part.partition("=") for part in text.split("&"))]
 
 
-def unwrap_envelope(case: Case) -> Iterator[bytes]:
+def unwrap_envelope(case: RejectedCase) -> Iterator[bytes]:
     """The body inside what a gateway made of it."""
     body = case.delivery.body
     yield from decode_base64(body)
@@ -145,7 +145,7 @@ def unescape_byte(found: re.Match[bytes]) -> bytes:
     return bytes.fromhex(code[1:].decode()) if code[:1] == b"x" else ESCAPED[code]
 
 
-def decompress_body(case: Case) -> Iterator[bytes]:
+def decompress_body(case: RejectedCase) -> Iterator[bytes]:
     """What is inside a body that is still compressed, as far as a body may be long."""
     if case.delivery.body.startswith(GZIP):
         try:
@@ -155,7 +155,7 @@ def decompress_body(case: Case) -> Iterator[bytes]:
 
 
 # What may have happened to a body, undone, and what to say when that makes the signature good.
-BODY_REPAIRS: Final[tuple[tuple[Callable[[Case], Iterator[bytes]], str], ...]] = (
+BODY_REPAIRS: Final[tuple[tuple[Callable[[RejectedCase], Iterator[bytes]], str], ...]] = (
     (vary_byte_order_mark, f"gained or lost a byte order mark on its way: {RAW}"),
     (vary_trailing_space, f"gained or lost a line break or white space at its end: {RAW}"),
     (vary_line_ends, f"has other line ends than what was signed: {RAW}, and open no file as text"),
@@ -170,7 +170,7 @@ BODY_REPAIRS: Final[tuple[tuple[Callable[[Case], Iterator[bytes]], str], ...]] =
 )
 
 
-def suspect_changed_body(case: Case) -> Iterator[Guess]:
+def suspect_changed_body(case: RejectedCase) -> Iterator[Guess]:
     """Everything above, one after the other."""
     tried = {case.delivery.body}
     for undo, what in BODY_REPAIRS if any(case.present_schemes()) else ():
@@ -180,7 +180,7 @@ def suspect_changed_body(case: Case) -> Iterator[Guess]:
                 yield case.trial(f"The body {what}.", body=body)
 
 
-def suspect_empty_body(case: Case) -> Iterator[Guess]:
+def suspect_empty_body(case: RejectedCase) -> Iterator[Guess]:
     """Nothing is left to verify."""
     if not case.delivery.body and any(case.present_schemes()):
         yield (
@@ -189,7 +189,7 @@ def suspect_empty_body(case: Case) -> Iterator[Guess]:
         )
 
 
-def suspect_body_length(case: Case) -> Iterator[Guess]:
+def suspect_body_length(case: RejectedCase) -> Iterator[Guess]:
     """Not as long as the sender says; a decompressed body is another matter."""
     told = (case.delivery.header_text("content-length") or "").strip()
     size = len(case.delivery.body)
@@ -201,7 +201,7 @@ def suspect_body_length(case: Case) -> Iterator[Guess]:
         )
 
 
-def suspect_lossy_body(case: Case) -> Iterator[Guess]:
+def suspect_lossy_body(case: RejectedCase) -> Iterator[Guess]:
     """Characters that only a lossy decoder writes."""
     if REPLACED in case.delivery.body:
         yield (

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 QUERY = parse_selector("query:any")
 
 
-class Trial(NamedTuple):
+class VerifyAttempt(NamedTuple):
     """What might have been meant, and what to say if it was."""
 
     source: Source
@@ -35,12 +35,12 @@ class Trial(NamedTuple):
     sentence: str
 
 
-Guess: TypeAlias = "Trial | str"
-Suspicion: TypeAlias = "Callable[[Case], Iterable[Guess]]"
+Guess: TypeAlias = "VerifyAttempt | str"
+Suspicion: TypeAlias = "Callable[[RejectedCase], Iterable[Guess]]"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class RejectedCase:
     """A delivery that was rejected, and everything that is known about it.
 
     ``lenient`` is the source without its limits of time and taste: what it verifies has a good
@@ -81,7 +81,7 @@ class Case:
         body: bytes | None = None,
         url: str | None = None,
         method: str | None = None,
-    ) -> Trial:
+    ) -> VerifyAttempt:
         """The same source, and a delivery that differs."""
         given = self.delivery
         changed = Delivery(
@@ -91,7 +91,7 @@ class Case:
             given.method if method is None else method,
             given.now,
         )
-        return Trial(self.lenient, changed, sentence)
+        return VerifyAttempt(self.lenient, changed, sentence)
 
 
 def try_verify(source: Source, delivery: Delivery) -> Verified | Rejected | None:
@@ -117,7 +117,7 @@ def carries_signature(scheme: Scheme[Any], delivery: Delivery) -> bool:
         return True
 
 
-def signs_url(case: Case) -> bool:
+def signs_url(case: RejectedCase) -> bool:
     """Whether the URL is among what this source's provider signs."""
     return any(scheme.covers(QUERY) for scheme in case.present_schemes())
 

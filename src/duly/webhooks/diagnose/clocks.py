@@ -7,7 +7,7 @@ import re
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
-from duly.webhooks.diagnose.case import Case, Guess, source_like, try_verify
+from duly.webhooks.diagnose.case import Guess, RejectedCase, source_like, try_verify
 from duly.webhooks.event_fields import parse_iso_time
 from duly.webhooks.schemes.signature import Signature
 from duly.webhooks.schemes.timestamps import UNITS
@@ -27,7 +27,7 @@ NUMBER: Final = re.compile(r"[0-9]{1,18}")
 SLIPS: Final = range(-3, 4)
 
 
-def suspect_time_unit(case: Case) -> Iterator[Guess]:
+def suspect_time_unit(case: RejectedCase) -> Iterator[Guess]:
     """The time counts something else than the profile says."""
     for scheme in case.present_schemes():
         if not isinstance(scheme, Signature) or is_timely(case, case.lenient):
@@ -43,7 +43,7 @@ def suspect_time_unit(case: Case) -> Iterator[Guess]:
                 )
 
 
-def is_timely(case: Case, source: Source) -> bool:
+def is_timely(case: RejectedCase, source: Source) -> bool:
     """Whether the signature is right and of this time."""
     found = try_verify(source, case.delivery)
     if not isinstance(found, Verified) or found.sent_at is None:
@@ -51,7 +51,7 @@ def is_timely(case: Case, source: Source) -> bool:
     return abs(case.delivery.now - found.sent_at.timestamp()) <= (case.source.tolerance or HOUR)
 
 
-def suspect_good_signature(case: Case) -> Iterator[Guess]:
+def suspect_good_signature(case: RejectedCase) -> Iterator[Guess]:
     """The signature is right; something else was refused."""
     found = try_verify(case.lenient, case.delivery)
     if not isinstance(found, Verified):
@@ -103,7 +103,7 @@ def time_zone(skew: float) -> str | None:
     )
 
 
-def suspect_changed_time(case: Case) -> Iterator[Guess]:
+def suspect_changed_time(case: RejectedCase) -> Iterator[Guess]:
     """The header with the time is not as it was signed."""
     for scheme in case.present_schemes():
         header: str | None = getattr(scheme, "time_header", None)

@@ -16,7 +16,7 @@ from duly.core.errors import Code, Misuse, Rejected
 from duly.core.validation import kind
 from duly.webhooks.delivery import Delivery, checked_body, fields_with_care, seconds_of
 from duly.webhooks.diagnose import SUSPICIONS
-from duly.webhooks.diagnose.case import Case, signs_url, try_verify, verifies
+from duly.webhooks.diagnose.case import RejectedCase, signs_url, try_verify, verifies
 from duly.webhooks.secrets import hide
 from duly.webhooks.source import Source
 from duly.webhooks.verified import Verified
@@ -81,7 +81,7 @@ def explain(  # noqa: PLR0913  # what a request is made of, each by its name
     if isinstance(found, Verified):
         return f"Nothing is wrong: the delivery is genuine, by the secret {found.secret!r}."
     problem = found or Rejected(Code.BAD_SIGNATURE, "the URL that was signed is not known")
-    return diagnose(Case(trusted, delivery, problem, known)).sentence
+    return diagnose(RejectedCase(trusted, delivery, problem, known)).sentence
 
 
 def delivery_of(
@@ -107,7 +107,7 @@ def checked_others(others: object) -> tuple[Source, ...]:
     return found
 
 
-def diagnose(case: Case, pace: Callable[[], bool] = run_to_the_end) -> Diagnosis:
+def diagnose(case: RejectedCase, pace: Callable[[], bool] = run_to_the_end) -> Diagnosis:
     """The first guess that is evident, or that makes the signature good.
 
     ``pace`` is called before each guess; the search ends where it returns False.
@@ -123,7 +123,7 @@ def diagnose(case: Case, pace: Callable[[], bool] = run_to_the_end) -> Diagnosis
     return Diagnosis(UNEXPLAINED, sentence_when_unexplained(case))
 
 
-def sentence_when_unfinished(case: Case) -> str:
+def sentence_when_unfinished(case: RejectedCase) -> str:
     """What is left to say when the search was ended."""
     return (
         f"{case.problem.reason}. The search for the cause was ended before it tried everything: "
@@ -131,7 +131,7 @@ def sentence_when_unfinished(case: Case) -> str:
     )
 
 
-def sentence_when_unexplained(case: Case) -> str:
+def sentence_when_unexplained(case: RejectedCase) -> str:
     """What is left to say when nothing fits."""
     if case.problem.code is not Code.BAD_SIGNATURE:
         return f"The delivery is not one of {case.title}: {case.problem.reason}."

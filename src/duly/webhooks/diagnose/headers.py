@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.webhooks.diagnose.case import Case, Guess, carries_signature, signs_url
+from duly.webhooks.diagnose.case import Guess, RejectedCase, carries_signature, signs_url
 from duly.webhooks.providers import provider_named, provider_names
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from duly.webhooks.provider import Provider
 
 
-def suspect_header_names(case: Case) -> Iterator[Guess]:
+def suspect_header_names(case: RejectedCase) -> Iterator[Guess]:
     """Names as a CGI environment writes them, or with underscores."""
     fields = case.delivery.fields
     cgi: Fields = {name.removeprefix("http_").replace("_", "-"): fields[name] for name in fields}
@@ -26,7 +26,7 @@ def suspect_header_names(case: Case) -> Iterator[Guess]:
         )
 
 
-def suspect_repeated_header(case: Case) -> Iterator[Guess]:
+def suspect_repeated_header(case: RejectedCase) -> Iterator[Guess]:
     """A header that came twice, as two or joined into one."""
     fields = case.delivery.fields
     for name, value in fields.items():
@@ -38,7 +38,7 @@ def suspect_repeated_header(case: Case) -> Iterator[Guess]:
             )
 
 
-def halves(case: Case, name: str) -> list[str]:
+def halves(case: RejectedCase, name: str) -> list[str]:
     """The value of a header that is twice the same with a comma between."""
     text = case.delivery.header_text(name) or ""
     for joint in (", ", ","):
@@ -48,7 +48,7 @@ def halves(case: Case, name: str) -> list[str]:
     return []
 
 
-def suspect_header_values(case: Case) -> Iterator[Guess]:
+def suspect_header_values(case: RejectedCase) -> Iterator[Guess]:
     """White space or quotes around values."""
     fields = case.delivery.fields
     bare: Fields = {name: strip_quotes(value) for name, value in fields.items()}
@@ -66,7 +66,7 @@ def strip_quotes(value: Any) -> Any:
     return value.strip().strip(b"\"'") if isinstance(value, bytes) else value
 
 
-def suspect_missing_signature(case: Case) -> Iterator[Guess]:
+def suspect_missing_signature(case: RejectedCase) -> Iterator[Guess]:
     """No signature at all, or somebody else's."""
     if any(case.present_schemes()):
         return
@@ -83,7 +83,7 @@ def suspect_missing_signature(case: Case) -> Iterator[Guess]:
     )
 
 
-def likely_sender(case: Case) -> Provider | None:
+def likely_sender(case: RejectedCase) -> Provider | None:
     """The provider whose headers these are; of several, the one that most of them name."""
     known = [provider_named(name) for name in provider_names()]
     likely = [
@@ -110,7 +110,7 @@ def count_known_headers(provider: Provider, delivery: Delivery) -> int:
     return sum(delivery.has(name) for name in places)
 
 
-def suspect_missing_url(case: Case) -> Iterator[Guess]:
+def suspect_missing_url(case: RejectedCase) -> Iterator[Guess]:
     """Nothing can be said without the URL."""
     if case.delivery.url is None and signs_url(case):
         yield (

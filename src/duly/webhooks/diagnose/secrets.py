@@ -7,9 +7,9 @@ from urllib.parse import unquote
 
 from duly.core.errors import Code, Misuse
 from duly.webhooks.diagnose.case import (
-    Case,
     Guess,
-    Trial,
+    RejectedCase,
+    VerifyAttempt,
     carries_signature,
     source_like,
     without_end,
@@ -85,14 +85,14 @@ SECRET_TRANSFORMS: Final[tuple[tuple[Callable[[Any], Any], str], ...]] = (
 )
 
 
-def suspect_secret_form(case: Case) -> Iterator[Guess]:
+def suspect_secret_form(case: RejectedCase) -> Iterator[Guess]:
     """The right secret in the wrong form."""
     for secret in case.lenient.secrets:
         for turn, what in SECRET_TRANSFORMS:
             changed = transform_secret(secret, turn)
             source = None if changed is None else source_like(case.source, [changed])
             if source is not None:
-                yield Trial(source, case.delivery, f"The secret {secret.name!r} {what}.")
+                yield VerifyAttempt(source, case.delivery, f"The secret {secret.name!r} {what}.")
 
 
 def transform_secret(secret: Secret, turn: Callable[[Any], Any]) -> Secret | None:
@@ -106,14 +106,14 @@ def transform_secret(secret: Secret, turn: Callable[[Any], Any]) -> Secret | Non
         return None
 
 
-def suspect_key_id(case: Case) -> Iterator[Guess]:
+def suspect_key_id(case: RejectedCase) -> Iterator[Guess]:
     """The right key, under another id than the delivery names."""
     if case.problem.code is not Code.UNKNOWN_KEY:
         return
     for secret in case.lenient.secrets:
         source = source_like(case.source, [without_key_id(secret)])
         if source is not None:
-            yield Trial(
+            yield VerifyAttempt(
                 source,
                 case.delivery,
                 f"The key {secret.name!r} made this signature, but the delivery names another id "
@@ -126,11 +126,11 @@ def without_key_id(secret: Secret) -> Secret:
     return Secret(secret.reveal(), name=secret.name)
 
 
-def suspect_legacy_scheme(case: Case) -> Iterator[Guess]:
+def suspect_legacy_scheme(case: RejectedCase) -> Iterator[Guess]:
     """Signed in a way that this source has switched off."""
     source = None if case.source.legacy else source_like(case.source, legacy=True)
     if source is not None:
-        yield Trial(
+        yield VerifyAttempt(
             source,
             case.delivery,
             f"The delivery was signed the older way, which legacy=False refuses: have {case.title} "
@@ -138,12 +138,12 @@ def suspect_legacy_scheme(case: Case) -> Iterator[Guess]:
         )
 
 
-def suspect_other_source(case: Case) -> Iterator[Guess]:
+def suspect_other_source(case: RejectedCase) -> Iterator[Guess]:
     """Meant for another source, or signed with its secret."""
     for other in case.others:
         lenient = source_like(other, legacy=True)
         if lenient is not None:
-            yield Trial(
+            yield VerifyAttempt(
                 lenient,
                 case.delivery,
                 f"It is a genuine delivery of the source {other.name!r}: was it sent to the path "
@@ -152,7 +152,7 @@ def suspect_other_source(case: Case) -> Iterator[Guess]:
         for secret in other.secrets:
             source = source_like(case.source, [without_end(secret)])
             if source is not None:
-                yield Trial(
+                yield VerifyAttempt(
                     source,
                     case.delivery,
                     f"The delivery was signed with the secret {secret.name!r} of the source "
@@ -160,7 +160,7 @@ def suspect_other_source(case: Case) -> Iterator[Guess]:
                 )
 
 
-def suspect_other_provider(case: Case) -> Iterator[Guess]:
+def suspect_other_provider(case: RejectedCase) -> Iterator[Guess]:
     """The right secret, but another provider's way to sign."""
     for name in provider_names():
         provider = provider_named(name)
@@ -170,7 +170,7 @@ def suspect_other_provider(case: Case) -> Iterator[Guess]:
             continue
         source = source_like(case.source, provider=provider, legacy=True)
         if source is not None:
-            yield Trial(
+            yield VerifyAttempt(
                 source,
                 case.delivery,
                 f"The secret is right, but the delivery is signed the way of "
@@ -178,7 +178,7 @@ def suspect_other_provider(case: Case) -> Iterator[Guess]:
             )
 
 
-def suspect_unknown_key(case: Case) -> Iterator[Guess]:
+def suspect_unknown_key(case: RejectedCase) -> Iterator[Guess]:
     """A key id that is nowhere in this source."""
     if case.problem.code is Code.UNKNOWN_KEY:
         known = ", ".join(sorted(repr(one.key_id) for one in case.source.secrets)[:8])
@@ -188,7 +188,7 @@ def suspect_unknown_key(case: Case) -> Iterator[Guess]:
         )
 
 
-def suspect_api_key(case: Case) -> Iterator[Guess]:
+def suspect_api_key(case: RejectedCase) -> Iterator[Guess]:
     """A secret that is plainly something else."""
     for secret in case.source.secrets:
         if looks_like_api_key(secret):

@@ -7,7 +7,7 @@ from itertools import islice, product
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from duly.webhooks.diagnose.case import Case, Guess, signs_url
+from duly.webhooks.diagnose.case import Guess, RejectedCase, signs_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ MOST: Final = 1500
 LONGEST: Final = 200
 
 
-def suspect_changed_url(case: Case) -> Iterator[Guess]:
+def suspect_changed_url(case: RejectedCase) -> Iterator[Guess]:
     """Another URL than the one that was signed."""
     if case.delivery.url is None or not signs_url(case):
         return
@@ -44,7 +44,7 @@ def suspect_changed_url(case: Case) -> Iterator[Guess]:
         )
 
 
-def suspect_changed_method(case: Case) -> Iterator[Guess]:
+def suspect_changed_method(case: RejectedCase) -> Iterator[Guess]:
     """Another method than the one that was signed."""
     for one in METHODS:
         if one != case.delivery.method.upper():
