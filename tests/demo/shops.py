@@ -14,8 +14,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import duly
-from duly.demo.books import FIRST, SENT, SenderLog
-from duly.demo.crew import Faults
 from duly.demo.databases import SqliteDatabase
 from duly.demo.deliveries import DeliveryWriter, PlannedDelivery
 from duly.demo.downstream import DownstreamConnection, DownstreamReceiver
@@ -23,9 +21,11 @@ from duly.demo.events import HUB_SOURCE, Catalog, EventKind, StormEvent
 from duly.demo.evidence import gather_evidence
 from duly.demo.journal import Journal
 from duly.demo.ledger import audit_ledger
+from duly.demo.processes import Faults
 from duly.demo.sender import FLAGS
+from duly.demo.sender_log import FIRST, SENT, SenderLog
 from duly.demo.settings import Settings, file_url
-from duly.demo.shared import CounterIndex, SharedCounters
+from duly.demo.shared_counters import CounterIndex, SharedCounters
 from duly.demo.shop import ShopHandlers, shop
 from duly.demo.traffic import SECOND
 

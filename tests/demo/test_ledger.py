@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.demo import shop
-from duly.demo.books import ACKNOWLEDGED
 from duly.demo.databases import SqliteDatabase
 from duly.demo.events import EventKind
 from duly.demo.operator import replay_victims
+from duly.demo.sender_log import ACKNOWLEDGED
 from tests.demo.shops import AT_ONCE, SmallShop, events
 
 if TYPE_CHECKING:

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.demo.crew import Faults, ProcessState, Role, Slot
 from duly.demo.databases import StormProgress
 from duly.demo.deliveries import DeliveryKind, DeliveryWriter, PlannedDelivery
 from duly.demo.display import Phase, PlainDisplay, Snapshot, display_for
 from duly.demo.events import HUB_SOURCE, SHARES, SHOP, WHOLE, Catalog, EventKind
 from duly.demo.ledger import LedgerLine, Unit
+from duly.demo.processes import Faults, ProcessState, Role, Slot
 from duly.demo.report import marks, row, verdict
+from duly.demo.sender_connection import SenderAnswer, SenderConnection
 from duly.demo.settings import Settings
-from duly.demo.shared import CounterIndex, SharedCounters
+from duly.demo.shared_counters import CounterIndex, SharedCounters
 from duly.demo.shop import key_of, secret_of
 from duly.demo.traffic import Traffic
-from duly.demo.wires import SenderAnswer, SenderConnection
 from tests.demo.shops import read
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from duly.app.loading import load_app
 from duly.core.defaults import names
 from duly.prove.asks import EventAsk
-from duly.prove.playing import ProofRequest
+from duly.prove.case_runner import ProofRequest
+from duly.prove.loader import Subject, load_site
+from duly.prove.prover import ProofOptions, prove_handler
 from duly.prove.recording import by_http_client, by_httpx, by_outbox, by_smtplib  # noqa: F401
 from duly.prove.trace import names_by_statement
-from duly.prove.trial import ProofOptions, prove_handler
-from duly.prove.where import Subject, load_site
 
 if TYPE_CHECKING:
+    from duly.prove.loader import Load
     from duly.prove.proof import Verdict
-    from duly.prove.where import Load
 
 # Read and imported once, before the forks.
 names_by_statement(names())

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from duly.prove.asserting import assert_effectively_once
+from duly.prove.assertion import assert_effectively_once
 from duly.receiver.integrations import starlette
 from tests.prove.test_assert import EVENT, SECRET, failure, right, shop
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from duly.prove.call_diff import CallMasks
 from duly.prove.calls import Call, changed_repeats, effective_calls
-from duly.prove.talks import CallMasks
 
 pytestmark = pytest.mark.slow
 

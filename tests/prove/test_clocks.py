@@ -17,12 +17,12 @@ from sqlalchemy.orm import sessionmaker
 
 import duly
 from duly.prove.asks import EventAsk
-from duly.prove.asserting import assert_effectively_once
+from duly.prove.assertion import assert_effectively_once
+from duly.prove.case_runner import ProofRequest
 from duly.prove.clocks import ProofTime, time_for
-from duly.prove.moments import Span, is_moment
-from duly.prove.playing import ProofRequest
-from duly.prove.trial import ProofOptions, prove_handler
-from duly.prove.where import Subject
+from duly.prove.loader import Subject
+from duly.prove.prover import ProofOptions, prove_handler
+from duly.prove.timestamp_masking import Span, is_moment
 from duly.testing import HandClock, isolated, test_database
 from tests.prove.test_assert import EVENT, SECRET, failure, right, shop
 

@@ -16,7 +16,7 @@ import pytest
 
 import duly
 from duly.cli import main
-from duly.prove.databases.files import LIST
+from duly.prove.databases.file_list import LIST
 from duly.prove.databases.sqlite import COPY_SUFFIX
 from tests.prove.proofs import EVENTS, EXAMPLE
 

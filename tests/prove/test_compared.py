@@ -17,10 +17,10 @@ import pytest
 
 import duly
 from duly.prove.asks import EventAsk
-from duly.prove.asserting import assert_effectively_once
-from duly.prove.playing import ProofRequest
-from duly.prove.trial import ProofOptions, prove_handler
-from duly.prove.where import Subject
+from duly.prove.assertion import assert_effectively_once
+from duly.prove.case_runner import ProofRequest
+from duly.prove.loader import Subject
+from duly.prove.prover import ProofOptions, prove_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,11 +10,11 @@ import pytest
 
 from duly.prove import mistakes as known
 from duly.prove.asks import EventAsk
+from duly.prove.case_runner import ProofRequest
 from duly.prove.databases import UnfinishedWork
-from duly.prove.parking import waits_for_person
-from duly.prove.playing import ProofRequest
-from duly.prove.trial import ProofOptions, prove_handler
-from duly.prove.where import Subject
+from duly.prove.loader import Subject
+from duly.prove.parked_jobs import waits_for_person
+from duly.prove.prover import ProofOptions, prove_handler
 from tests.prove.test_assert import EVENT, shop
 from tests.prove.test_stories import mail
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import duly
-from duly.prove.asserting import assert_effectively_once
+from duly.prove.assertion import assert_effectively_once
 from duly.prove.mistakes import MARK_FIRST
 
 if TYPE_CHECKING:

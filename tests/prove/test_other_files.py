@@ -14,12 +14,12 @@ import pytest
 
 import duly
 from duly.prove.asks import EventAsk
-from duly.prove.databases import using
-from duly.prove.databases.files import LIST
+from duly.prove.case_runner import ProofRequest
+from duly.prove.databases import open_by_others
+from duly.prove.databases.file_list import LIST
 from duly.prove.databases.sqlite import COPY_SUFFIX
-from duly.prove.playing import ProofRequest
-from duly.prove.trial import ProofOptions, prove_handler
-from duly.prove.where import from_object
+from duly.prove.loader import from_object
+from duly.prove.prover import ProofOptions, prove_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -215,7 +215,7 @@ def auditing(folder: Path) -> Callable[..., None]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(using, "GOING", 0.1)
+    monkeypatch.setattr(open_by_others, "GOING", 0.1)
 
 
 @SEEN

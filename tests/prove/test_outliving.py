@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 import duly
-from duly.prove import outliving
-from duly.prove.asserting import assert_effectively_once
+from duly.prove import leftover_threads
+from duly.prove.assertion import assert_effectively_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +106,7 @@ def failure(app: duly.Duly) -> str:
 def test_a_thread_that_goes_on_for_ever_is_refused_by_its_name(
     app: duly.Duly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outliving, "LONGEST", 0.1)
+    monkeypatch.setattr(leftover_threads, "LONGEST", 0.1)
 
     @app.job(name="order", attempts=3)
     def order(tx: duly.Tx) -> None:
@@ -120,7 +120,7 @@ def test_a_thread_that_goes_on_for_ever_is_refused_by_its_name(
 def test_a_task_that_goes_on_for_ever_is_refused_by_its_name(
     app: duly.Duly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outliving, "LONGEST", 0.1)
+    monkeypatch.setattr(leftover_threads, "LONGEST", 0.1)
     tasks = set()
 
     async def listen() -> None:

@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import duly
 from duly.core.defaults import names
-from duly.prove.asserting import assert_effectively_once
+from duly.prove.assertion import assert_effectively_once
 from duly.prove.databases.postgres import RestorablePostgres, aside_name
 from tests.prove.expected import MISTAKES, RIGHT, Mistaken
 from tests.prove.proofs import APPS, EVENTS, proof, shop

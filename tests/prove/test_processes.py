@@ -12,11 +12,11 @@ import pytest
 
 import duly
 from duly.prove.asks import EventAsk
-from duly.prove.fresh import ImportableApp
+from duly.prove.case_runner import ProofRequest
+from duly.prove.clean_interpreter import ImportableApp
+from duly.prove.loader import by_name, from_object
 from duly.prove.mistakes import DELTA, NEW_KEY
-from duly.prove.playing import ProofRequest
-from duly.prove.trial import ProofOptions, prove_handler
-from duly.prove.where import by_name, from_object
+from duly.prove.prover import ProofOptions, prove_handler
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 import duly
-from duly.prove.asserting import assert_effectively_once
+from duly.prove.assertion import assert_effectively_once
 from duly.prove.recording import NetworkGuard
 
 if TYPE_CHECKING:

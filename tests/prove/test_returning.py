@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 import duly
 from duly.core.defaults import names
-from duly.prove.asserting import assert_effectively_once
+from duly.prove.assertion import assert_effectively_once
 from duly.prove.mistakes import MARK_FIRST
 from duly.prove.recording import Refusals
 from duly.prove.steps import Step, watching
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from duly.prove.where import Subject
+    from duly.prove.loader import Subject
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from duly.prove.comparing import TableDifference
 from duly.prove.databases import Column, Table
-from duly.prove.moments import Span, is_moment
 from duly.prove.states import ColumnMasks, DatabaseState, TableId
+from duly.prove.table_diff import TableDifference
+from duly.prove.timestamp_masking import Span, is_moment
 
 pytestmark = pytest.mark.slow
 

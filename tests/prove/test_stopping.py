@@ -15,7 +15,7 @@ import pytest
 
 import duly
 from duly.prove.databases import sqlite
-from duly.prove.ending import list_processes
+from duly.prove.process_cleanup import list_processes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,10 +22,10 @@ from starlette.routing import Route
 
 import duly
 from duly.prove.asks import EventAsk
-from duly.prove.asserting import assert_effectively_once
-from duly.prove.playing import ProofRequest
-from duly.prove.trial import ProofOptions, prove_handler
-from duly.prove.where import Subject
+from duly.prove.assertion import assert_effectively_once
+from duly.prove.case_runner import ProofRequest
+from duly.prove.loader import Subject
+from duly.prove.prover import ProofOptions, prove_handler
 from duly.receiver.integrations import starlette
 from tests.prove.test_assert import EVENT, SECRET, failure, shop
 

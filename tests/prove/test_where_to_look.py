@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 import duly
 from duly import prove
 from duly.cli import main
-from duly.prove.asserting import assert_effectively_once
+from duly.prove.assertion import assert_effectively_once
 from tests.prove.test_assert import EVENT, SECRET, right, shop
 
 if TYPE_CHECKING:

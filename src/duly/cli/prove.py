@@ -14,13 +14,13 @@ from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name
 from duly.app.output import Progress, add_json_option, one_line, print_answer
 from duly.core.errors import Misuse
 from duly.prove.asks import EventAsk, JobAsk
-from duly.prove.failing import not_called_unsafe
-from duly.prove.fresh import ImportableApp
-from duly.prove.nursery import PATIENCE
-from duly.prove.playing import ProofRequest
+from duly.prove.case_runner import ProofRequest
+from duly.prove.clean_interpreter import ImportableApp
+from duly.prove.fork_server import PATIENCE
+from duly.prove.prover import ProofOptions, prove_handler
+from duly.prove.prover_errors import not_called_unsafe
 from duly.prove.recording import CannedAnswers
-from duly.prove.showing import verdict_document, verdict_text
-from duly.prove.trial import ProofOptions, prove_handler
+from duly.prove.report import verdict_document, verdict_text
 
 if TYPE_CHECKING:
     from duly.prove.asks import Ask

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from duly.core.extras import needs
 from duly.demo.display import PlainDisplay, display_for
-from duly.demo.play import Orchestrator
+from duly.demo.orchestrator import Orchestrator
 from duly.demo.report import document, markdown, marks, opening, story, table, verdict
 from duly.demo.signals import Quit, Signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.demo.play import StormOutcome
+    from duly.demo.orchestrator import StormOutcome
     from duly.demo.settings import Settings
 
 FAILED = 1

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from duly.demo.shared import CounterIndex, up_index
+from duly.demo.shared_counters import CounterIndex, up_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.demo.crew import Faults, Slot
     from duly.demo.databases import StormProgress
+    from duly.demo.processes import Faults, Slot
     from duly.demo.settings import Settings
-    from duly.demo.shared import SharedCounters
+    from duly.demo.shared_counters import SharedCounters
 
 # Seconds between two lines in a pipe: the storm's share, and the least.
 PLAIN_EVERY, PLAIN_SHARE = 2.0, 50

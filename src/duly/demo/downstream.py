@@ -14,14 +14,14 @@ import re
 import sqlite3
 from typing import TYPE_CHECKING
 
-from duly.demo.shared import CounterIndex
+from duly.demo.shared_counters import CounterIndex
 from duly.demo.shop import key_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from duly.demo.settings import Settings
-    from duly.demo.shared import SharedCounters
+    from duly.demo.shared_counters import SharedCounters
 
 JOURNAL = "CREATE TABLE receipts (message TEXT NOT NULL, event TEXT NOT NULL)"
 HEADER = re.compile(rb"\r\n([^:\r\n]+):[ \t]*([^\r\n]*)")

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from duly.demo.books import ACKNOWLEDGED, FIRST, REPLAYED, SECOND, SENT
 from duly.demo.events import EventKind
+from duly.demo.sender_log import ACKNOWLEDGED, FIRST, REPLAYED, SECOND, SENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from duly.demo.books import SenderLog
-    from duly.demo.crew import Faults
     from duly.demo.events import Catalog, StormEvent
     from duly.demo.evidence import Evidence, Tally
+    from duly.demo.processes import Faults
+    from duly.demo.sender_log import SenderLog
 
 # How many names a line shows that does not balance.
 SHOWN = 5

@@ -7,19 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.demo import beside
-from duly.demo.crew import ProcessState, Role
+from duly.demo import roles
 from duly.demo.databases import PostgresDatabase, SqliteDatabase
+from duly.demo.processes import ProcessState, Role
 from duly.demo.settings import PACE
-from duly.demo.shared import CounterIndex, wrapping_index
+from duly.demo.shared_counters import CounterIndex, wrapping_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from duly.demo.crew import ProcessGroup, Slot
+    from duly.demo.processes import ProcessGroup, Slot
     from duly.demo.settings import Settings
-    from duly.demo.shared import SharedCounters
+    from duly.demo.shared_counters import SharedCounters
 
 # Seconds between two of a kind, on average.
 KILL, STOP, FREEZE, ROLL, STRIKE, HOLD = 0.6, 4.0, 11.0, 20.0, 25.0, 9.0
@@ -199,7 +199,7 @@ class Nemesis:
         self.write_log(now, f"write lock held for {seconds:.1f} s")
         path = self._database.path
         self._processes.start_once(
-            "holder", partial(beside.hold_write_lock, path=path, seconds=seconds)
+            "holder", partial(roles.hold_write_lock, path=path, seconds=seconds)
         )
         return True
 

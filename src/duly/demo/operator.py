@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import duly
 from duly.core.retry import RESCUE_LIMIT
-from duly.demo.books import read_sender_log
 from duly.demo.events import Catalog
+from duly.demo.sender_log import read_sender_log
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,16 +12,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from duly.demo.crew import ProcessState, Role
 from duly.demo.display import Phase
+from duly.demo.processes import ProcessState, Role
 from duly.demo.report import MARKS
-from duly.demo.shared import CounterIndex
+from duly.demo.shared_counters import CounterIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.demo.crew import Slot
     from duly.demo.display import Snapshot
+    from duly.demo.processes import Slot
 
 # Seconds between two pictures: smooth enough for the eye, and cheap.
 EVERY = 0.125

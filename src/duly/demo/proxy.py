@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from duly.demo.shared import CounterIndex
+from duly.demo.shared_counters import CounterIndex
 
 if TYPE_CHECKING:
     from random import Random
 
     from duly.demo.databases import Server
-    from duly.demo.shared import SharedCounters
+    from duly.demo.shared_counters import SharedCounters
 
 # ReadyForQuery, with no transaction open.
 READY = b"Z\x00\x00\x00\x05I"

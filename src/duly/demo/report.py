@@ -11,7 +11,7 @@ from duly.demo.ledger import SHOWN, LedgerLine, Unit
 
 if TYPE_CHECKING:
     from duly.core.json_bytes import Json
-    from duly.demo.play import StormOutcome
+    from duly.demo.orchestrator import StormOutcome
     from duly.demo.settings import Settings
 
 MARKS = ("✓", "✗")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from duly.demo.books import ACKNOWLEDGED, FIRST, REPLAYED, SECOND, SENT, SenderLog
 from duly.demo.deliveries import TAKEN, DeliveryKind, DeliveryWriter, PlannedDelivery
 from duly.demo.events import Catalog
-from duly.demo.shared import CounterIndex
+from duly.demo.sender_connection import SenderAnswer, SenderConnection
+from duly.demo.sender_log import ACKNOWLEDGED, FIRST, REPLAYED, SECOND, SENT, SenderLog
+from duly.demo.shared_counters import CounterIndex
 from duly.demo.traffic import Traffic
-from duly.demo.wires import SenderAnswer, SenderConnection
 
 if TYPE_CHECKING:
     from duly.demo.settings import Settings
-    from duly.demo.shared import SharedCounters
+    from duly.demo.shared_counters import SharedCounters
 
 # Connections at the same time, and so deliveries on their way.
 WIRES = 64

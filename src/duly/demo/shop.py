@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import duly
 from duly.demo.events import HUB_SOURCE, SHOP, EventKind, tells
-from duly.demo.shared import wrapping_index
+from duly.demo.shared_counters import wrapping_index
 
 if TYPE_CHECKING:
     from duly.demo.journal import Journal
     from duly.demo.settings import Settings
-    from duly.demo.shared import SharedCounters
+    from duly.demo.shared_counters import SharedCounters
 
 # Balances over which the effects spread: with one, every transaction would wait for the last.
 ACCOUNTS = 256

@@ -5,6 +5,6 @@ calls; paused until another worker has done its job. Each time the database and 
 outside must be as after a single run. `assert_effectively_once` is the same inside a test.
 """
 
-from duly.prove.asserting import assert_effectively_once
+from duly.prove.assertion import assert_effectively_once
 
 __all__ = ["assert_effectively_once"]

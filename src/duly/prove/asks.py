@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from duly.app.duly import Duly
     from duly.inbox.route import Route
-    from duly.prove.where import Subject
+    from duly.prove.loader import Subject
     from duly.testing.keys import SigningKeys
     from duly.webhooks.secrets import Secret
     from duly.webhooks.sign import Signed

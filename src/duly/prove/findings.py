@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duly.prove.comparing import HIDDEN, TableDifference
-from duly.prove.databases.waiting import COMPARED_COLUMNS as WAITING
-from duly.prove.databases.waiting import column_label
-from duly.prove.talks import CallDifference
+from duly.prove.call_diff import CallDifference
+from duly.prove.databases.pending_work import COMPARED_COLUMNS as WAITING
+from duly.prove.databases.pending_work import column_label
+from duly.prove.table_diff import HIDDEN, TableDifference
 
 if TYPE_CHECKING:
     from duly.core.json_bytes import Json

@@ -8,23 +8,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.core.errors import Misuse
-from duly.prove import parking
+from duly.prove import parked_jobs
 from duly.prove.asks import EventAsk
+from duly.prove.baseline import Baseline, holds_run_time
 from duly.prove.calls import changed_repeats, effective_calls
 from duly.prove.cases import cases_of
-from duly.prove.diagnosing import diagnose
+from duly.prove.diagnosis import diagnose
 from duly.prove.findings import Finding
 from duly.prove.mistakes import NOT_REPEATABLE
-from duly.prove.moments import Span, await_next_second
 from duly.prove.points import kill_points, pause_points
-from duly.prove.yardstick import Baseline, holds_run_time
+from duly.prove.timestamp_masking import Span, await_next_second
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from duly.prove.asks import Ask
+    from duly.prove.case_runner import CaseOutcome, CaseRunner, ProofRequest
     from duly.prove.cases import Case
-    from duly.prove.playing import CaseOutcome, CaseRunner, ProofRequest
     from duly.prove.states import DatabaseState
     from duly.prove.trace import Mark
 
@@ -95,7 +95,7 @@ class Proof:
         verdict.hidden = sorted({*single.not_compared(), *ordered.not_compared()})
         verdict.notes = notes_of(asks, cases, single)
         if self._waiting:
-            verdict.notes.append(parking.note_of(self._waiting))
+            verdict.notes.append(parked_jobs.note_of(self._waiting))
         verdict.notes += map(changed_note, self._changed)
         return verdict
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.prove.comparing import TableDiff, differs, written_rows
-from duly.prove.databases.waiting import column_label
+from duly.prove.databases.pending_work import column_label
 from duly.prove.statements import written_table
+from duly.prove.table_diff import TableDiff, differs, written_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from duly.prove.comparing import TableDifference
     from duly.prove.databases import RestorableDatabase, Rows, Table
+    from duly.prove.table_diff import TableDifference
     from duly.prove.trace import Mark
 
 

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, url
 from duly.app.output import one_line
 from duly.core.errors import Misuse
 from duly.core.extras import needs
-from duly.demo.databases.asked import HURRY, LOOK, StormDatabase, Unreachable
+from duly.demo.databases.base import HURRY, LOOK, StormDatabase, Unreachable
 from duly.demo.databases.servers import Server, same_folder, server_pid
 from duly.demo.settings import SCHEMA
 from duly.demo.tables import ON_POSTGRES, TABLES

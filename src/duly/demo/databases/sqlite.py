@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from duly.core.errors import Misuse
-from duly.demo.databases.asked import HURRY, LOOK, StormDatabase, Unreachable
+from duly.demo.databases.base import HURRY, LOOK, StormDatabase, Unreachable
 from duly.demo.tables import ON_SQLITE, TABLES
 from duly.stores.open import store
 

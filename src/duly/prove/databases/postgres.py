@@ -28,8 +28,8 @@ from duly.prove.databases.base import (
     is_wanted,
 )
 from duly.prove.databases.failures import place_of
+from duly.prove.databases.pending_work import pending_work
 from duly.prove.databases.sqlite import error_line
-from duly.prove.databases.waiting import pending_work
 
 with needs("postgres", "psycopg"):
     import psycopg

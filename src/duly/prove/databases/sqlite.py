@@ -23,7 +23,7 @@ from duly.prove.databases.base import (
 )
 from duly.prove.databases.failures import place_of
 from duly.prove.databases.numbering import shift_all_numbers
-from duly.prove.databases.waiting import pending_work
+from duly.prove.databases.pending_work import pending_work
 from duly.stores.open import store
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import Misuse
-from duly.prove.databases.files import keep_original, read_list
+from duly.prove.databases.file_list import keep_original, read_list
+from duly.prove.databases.open_by_others import ProofProcesses, refuse_in_use
 from duly.prove.databases.servers import target_of
-from duly.prove.databases.using import ProofProcesses, refuse_in_use
 
 if TYPE_CHECKING:
-    from duly.prove.acting import ChildTask
+    from duly.prove.child_main import ChildTask
     from duly.prove.databases.servers import OwnDatabase
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from duly.prove import mistakes
-from duly.prove.comparing import TableDifference
-from duly.prove.databases.waiting import COMPARED_COLUMNS as WAITING
+from duly.prove.call_diff import CallDifference
+from duly.prove.databases.pending_work import COMPARED_COLUMNS as WAITING
 from duly.prove.findings import AbandonedWork, RefusedDelivery
 from duly.prove.points import step_summary
-from duly.prove.reading import Trace
 from duly.prove.statements import is_delta, verb_of
-from duly.prove.talks import CallDifference
+from duly.prove.table_diff import TableDifference
+from duly.prove.trace_queries import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,23 +6,23 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.prove import parking
-from duly.prove.comparing import written_rows
+from duly.prove import parked_jobs
+from duly.prove.call_diff import CallMasks, leaves
 from duly.prove.findings import AbandonedWork, OtherValue
-from duly.prove.moments import is_moment
 from duly.prove.statements import shorten
 from duly.prove.states import ColumnMasks
-from duly.prove.talks import CallMasks, leaves
+from duly.prove.table_diff import written_rows
+from duly.prove.timestamp_masking import is_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from duly.prove.asks import Ask
     from duly.prove.calls import Call
+    from duly.prove.case_runner import CaseOutcome
     from duly.prove.findings import Mismatch
-    from duly.prove.moments import Span
-    from duly.prove.playing import CaseOutcome
     from duly.prove.states import DatabaseState
+    from duly.prove.timestamp_masking import Span
     from duly.prove.trace import Mark, Place
 
 
@@ -60,9 +60,9 @@ class Baseline:
 
     def first_mismatch(self, outcome: CaseOutcome) -> Mismatch | None:
         """The first thing about a case that is not as after a single run."""
-        waiting = parking.waits_for_person(outcome.left)
+        waiting = parked_jobs.waits_for_person(outcome.left)
         for found in self._differences(outcome):
-            if found is not None and not (waiting and parking.is_undone(found)):
+            if found is not None and not (waiting and parked_jobs.is_undone(found)):
                 return found
         return None
 

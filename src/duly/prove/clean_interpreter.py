@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.prove.acting import InstrumentedApp, run_child_task
-from duly.prove.where import by_name
+from duly.prove.child_main import InstrumentedApp, run_child_task
+from duly.prove.loader import by_name
 
 if TYPE_CHECKING:
-    from duly.prove.acting import ChildTask
-    from duly.prove.where import Load, Subject
+    from duly.prove.child_main import ChildTask
+    from duly.prove.loader import Load, Subject
 
 BEGIN = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from duly.prove.fresh import resumed; resumed(sys.argv[2])"
+    "from duly.prove.clean_interpreter import resumed; resumed(sys.argv[2])"
 )
 
 

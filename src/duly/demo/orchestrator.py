@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.demo import beside, inside
-from duly.demo.books import read_sender_log
-from duly.demo.crew import ProcessGroup, Role
+from duly.demo import duly_roles, roles
+from duly.demo.context import DOWNSTREAM, StormContext
 from duly.demo.databases import PostgresDatabase, Remaining, Unreachable, database_of
 from duly.demo.display import Phase, Snapshot
 from duly.demo.events import Catalog
@@ -21,18 +20,19 @@ from duly.demo.evidence import gather_evidence
 from duly.demo.ledger import audit_ledger
 from duly.demo.nemesis import Nemesis
 from duly.demo.operator import replay_victims
-from duly.demo.shared import CounterIndex, SharedCounters
-from duly.demo.world import DOWNSTREAM, StormContext
+from duly.demo.processes import ProcessGroup, Role
+from duly.demo.sender_log import read_sender_log
+from duly.demo.shared_counters import CounterIndex, SharedCounters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.demo.books import SenderLog
-    from duly.demo.crew import Faults
     from duly.demo.databases import SqliteDatabase, StormProgress
     from duly.demo.display import Display
     from duly.demo.evidence import Evidence
     from duly.demo.ledger import LedgerLine
+    from duly.demo.processes import Faults
+    from duly.demo.sender_log import SenderLog
     from duly.demo.settings import Settings
 
 # Seconds between two turns of whoever directs it.
@@ -139,23 +139,23 @@ class Orchestrator:
 
     def _start_processes(self, processes: ProcessGroup) -> None:
         settings, url = self._settings, self._settings.url
-        processes.add(DOWNSTREAM, Role.ENVIRONMENT, beside.run_downstream)
+        processes.add(DOWNSTREAM, Role.ENVIRONMENT, roles.run_downstream)
         wire = url
         if isinstance(self._database, PostgresDatabase):
             server = self._database.server
             if server is not None:
-                processes.add("proxy", Role.ENVIRONMENT, partial(beside.run_proxy, server=server))
+                processes.add("proxy", Role.ENVIRONMENT, partial(roles.run_proxy, server=server))
                 wire = self._database.by_way_of(self._context.proxy.getsockname()[1])
         # Every second one goes over the wire on which answers get lost.
         for at in range(settings.ingress):
             by = wire if at % 2 == 0 else url
-            processes.add(f"ingress-{at}", Role.INGRESS, partial(inside.run_receiver, url=by))
+            processes.add(f"ingress-{at}", Role.INGRESS, partial(duly_roles.run_receiver, url=by))
         for at in range(settings.workers):
             by = wire if at % 2 == 0 else url
-            processes.add(f"worker-{at}", Role.WORKER, partial(inside.run_worker, url=by))
+            processes.add(f"worker-{at}", Role.WORKER, partial(duly_roles.run_worker, url=by))
         for at in range(settings.relays):
-            processes.add(f"relay-{at}", Role.RELAY, partial(inside.run_relay, url=wire))
-        processes.add("sender", Role.ENVIRONMENT, beside.run_sender, ends=True)
+            processes.add(f"relay-{at}", Role.RELAY, partial(duly_roles.run_relay, url=wire))
+        processes.add("sender", Role.ENVIRONMENT, roles.run_sender, ends=True)
 
     def _storm(self, processes: ProcessGroup, nemesis: Nemesis) -> float:
         """Deliver and do harm, for as long as it was asked for or until hurried."""

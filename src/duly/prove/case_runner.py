@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import Misuse
-from duly.prove.acting import CALLS, ChildTask, read_child_report
-from duly.prove.answering import DeclinedDeliveries, refuse_failed
 from duly.prove.calls import read_calls
 from duly.prove.cases import COPIES, PROCESSES
+from duly.prove.child_main import CALLS, ChildTask, read_child_report
 from duly.prove.databases.base import is_wanted
-from duly.prove.databases.bases import DatabaseSet
-from duly.prove.databases.finding import store_of
+from duly.prove.databases.database_set import DatabaseSet
+from duly.prove.databases.discovery import store_of
+from duly.prove.declined_deliveries import DeclinedDeliveries, refuse_failed
 from duly.prove.recording import refuse_refused
 from duly.prove.states import DatabaseState, read_state
 from duly.prove.trace import read_marks
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from duly.prove.acting import ChildReport
     from duly.prove.asks import Ask
     from duly.prove.calls import Call
     from duly.prove.cases import Case
+    from duly.prove.child_main import ChildReport
     from duly.prove.databases import UnfinishedWork
-    from duly.prove.databases.finding import ProofDatabase
+    from duly.prove.databases.discovery import ProofDatabase
     from duly.prove.findings import RefusedDelivery
-    from duly.prove.nursery import ForkServer, ProcessExit
+    from duly.prove.fork_server import ForkServer, ProcessExit
+    from duly.prove.loader import AppInfo
     from duly.prove.trace import Mark
     from duly.prove.watch import Trap
-    from duly.prove.where import AppInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.prove.diagnosing import is_lost
+from duly.prove.call_diff import CallDifference
+from duly.prove.diagnosis import is_lost
 from duly.prove.findings import AbandonedWork, OtherValue, RefusedDelivery
-from duly.prove.talks import CallDifference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,16 +12,16 @@ from duly.app.duly import Duly
 from duly.core.errors import Misuse
 from duly.core.validation import kind
 from duly.prove.asks import EventAsk, JobAsk
-from duly.prove.playing import ProofRequest
+from duly.prove.case_runner import ProofRequest
+from duly.prove.loader import by_name, from_object, load_site, refuse_open_files
+from duly.prove.prover import ProofOptions, prove_handler
 from duly.prove.recording import CannedAnswers
-from duly.prove.showing import tried_text, wrap_text
-from duly.prove.trial import ProofOptions, prove_handler
-from duly.prove.where import by_name, from_object, load_site, refuse_open_files
+from duly.prove.report import tried_text, wrap_text
 
 if TYPE_CHECKING:
     from duly.prove.asks import Ask
+    from duly.prove.loader import Load
     from duly.prove.proof import Verdict
-    from duly.prove.where import Load
 
 
 def assert_effectively_once(  # noqa: PLR0913  # each by its name

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.prove.databases.bases import NewFileUsed
-from duly.prove.databases.finding import file_of, is_sqlite, open_proof_database
-from duly.prove.databases.using import refuse_in_use
-from duly.prove.interrupting import Interruptions
-from duly.prove.nursery import PATIENCE, ForkServer
-from duly.prove.playing import CaseRunner
+from duly.prove.case_runner import CaseRunner
+from duly.prove.databases.database_set import NewFileUsed
+from duly.prove.databases.discovery import file_of, is_sqlite, open_proof_database
+from duly.prove.databases.open_by_others import refuse_in_use
+from duly.prove.fork_server import PATIENCE, ForkServer
+from duly.prove.interrupts import Interruptions
 from duly.prove.proof import Proof
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.prove.playing import ProofRequest
+    from duly.prove.case_runner import ProofRequest
+    from duly.prove.loader import Load
     from duly.prove.proof import Verdict
-    from duly.prove.where import Load
 
 # Files that only some cases use; more of them are names that are made anew in each run.
 WIDENINGS = 4

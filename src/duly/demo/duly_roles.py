@@ -10,11 +10,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import DulyError
+from duly.demo.context import FAILED, GAVE_UP, StormContext
 from duly.demo.journal import Journal
 from duly.demo.settings import LEASE
-from duly.demo.shared import wrapping_index
+from duly.demo.shared_counters import wrapping_index
 from duly.demo.shop import ShopHandlers, bare_shop, shop
-from duly.demo.world import FAILED, GAVE_UP, StormContext
 from duly.relay.settings import RelaySettings
 from duly.server.relay_plan import relay_service
 from duly.server.settings import ServerSettings as ServeSettings

@@ -15,11 +15,12 @@ from duly.app.output import one_line
 from duly.jobs import invoke
 from duly.prove import keys
 from duly.prove.clocks import with_shifted_clock
+from duly.prove.databases.connection_inspector import ConnectionInspector
+from duly.prove.databases.discovery import store_of
 from duly.prove.databases.failures import place_in
-from duly.prove.databases.finding import store_of
-from duly.prove.databases.meeting import ConnectionInspector
 from duly.prove.databases.servers import OwnDatabase
-from duly.prove.outliving import LeftoverTracker
+from duly.prove.leftover_threads import LeftoverTracker
+from duly.prove.loader import database_url, server_addresses
 from duly.prove.recording import (
     AuditHook,
     CannedAnswers,
@@ -34,7 +35,6 @@ from duly.prove.steps import watching
 from duly.prove.steps.watching import replace_attribute
 from duly.prove.trace import MarkLog, StatementNames
 from duly.prove.watch import Watch
-from duly.prove.where import database_url, server_addresses
 from duly.worker import run_job
 from duly.worker.executor import Executor
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from duly.app.duly import Duly
     from duly.jobs.handlers import Handler
     from duly.prove.asks import Ask
+    from duly.prove.loader import Load, Subject
     from duly.prove.watch import Trap
-    from duly.prove.where import Load, Subject
     from duly.worker.execution import Execution
 
 # Longer than any case: whoever is to lose a lease loses it because the clock is put forward.

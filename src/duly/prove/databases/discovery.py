@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from duly.prove.databases.files import hold_list
+from duly.prove.databases.file_list import hold_list
 from duly.prove.databases.sqlite import SqliteUnderProof
 
 if TYPE_CHECKING:

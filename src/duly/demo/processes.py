@@ -13,15 +13,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from duly.core.errors import DulyError
-from duly.demo import world
-from duly.demo.shared import up_index
+from duly.demo import context
+from duly.demo.shared_counters import up_index
 from duly.server.shutdown import REPLACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from duly.demo.world import StormContext
+    from duly.demo.context import StormContext
 
 # Seconds that a process has to end which was told to, before it is killed.
 ENDING = 25.0
@@ -190,7 +190,7 @@ class ProcessGroup:
             faults.replaced += 1
         elif told and code in (0, -signal.SIGTERM):  # the latter where it had not begun yet
             faults.restarts += not self.ending
-        elif code == world.GAVE_UP and (told or not begun):
+        elif code == context.GAVE_UP and (told or not begun):
             faults.gave_up += 1
         else:
             said = (self._log(slot).splitlines() or ["it said nothing"])[-1]
@@ -205,7 +205,7 @@ class ProcessGroup:
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
-            world.run_process(self._context, name, work)
+            context.run_process(self._context, name, work)
         return pid
 
     def _log(self, slot: Slot) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Misuse
-from duly.prove.databases.files import read_list, remove_partial_copies
+from duly.prove.databases.file_list import read_list, remove_partial_copies
+from duly.prove.databases.open_by_others import ProofProcesses, refuse_in_use
 from duly.prove.databases.sqlite import RestorableSqlite
-from duly.prove.databases.using import ProofProcesses, refuse_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from duly.core.defaults import Names
     from duly.prove.databases.base import RestorableDatabase
-    from duly.prove.databases.finding import ProofDatabase
+    from duly.prove.databases.discovery import ProofDatabase
 
 
 class NewFileUsed(Misuse):

@@ -14,8 +14,8 @@ from duly.prove.findings import RefusedDelivery
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.prove.acting import ChildReport, ChildTask
     from duly.prove.asks import Ask
+    from duly.prove.child_main import ChildReport, ChildTask
     from duly.prove.databases import UnfinishedWork
 
 REFUSALS = {

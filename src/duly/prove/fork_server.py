@@ -19,21 +19,21 @@ from multiprocessing.connection import Pipe
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from duly.core.errors import Misuse
-from duly.prove.acting import InstrumentedApp, run_child_task
 from duly.prove.asks import refuse_same_event
-from duly.prove.databases.using import ProofProcesses
-from duly.prove.ending import end_started_by, started_by
-from duly.prove.fresh import exec_clean_interpreter
-from duly.prove.interrupting import reset_signal_handlers
+from duly.prove.child_main import InstrumentedApp, run_child_task
+from duly.prove.clean_interpreter import exec_clean_interpreter
+from duly.prove.databases.open_by_others import ProofProcesses
+from duly.prove.interrupts import reset_signal_handlers
+from duly.prove.loader import describe_app
+from duly.prove.process_cleanup import end_started_by, started_by
 from duly.prove.trace import names_by_statement
-from duly.prove.where import describe_app
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from duly.prove.acting import ChildTask
     from duly.prove.asks import Ask
-    from duly.prove.where import AppInfo, Load
+    from duly.prove.child_main import ChildTask
+    from duly.prove.loader import AppInfo, Load
 
 # Seconds; a handler that takes longer is taken to hang.
 PATIENCE = 60.0

@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.demo.shared import up_index
+from duly.demo.shared_counters import up_index
 from duly.server.shutdown import leave_at_once
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from duly.demo.settings import Settings
-    from duly.demo.shared import SharedCounters
+    from duly.demo.shared_counters import SharedCounters
 
 DOWNSTREAM = "downstream"
 # From linux/prctl.h.

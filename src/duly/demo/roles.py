@@ -10,11 +10,11 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from duly.demo.context import FAILED, StormContext
 from duly.demo.downstream import DownstreamConnection, DownstreamReceiver
 from duly.demo.proxy import ClientEnd, Proxy
 from duly.demo.sender import StormSender
-from duly.demo.shared import CounterIndex
-from duly.demo.world import FAILED, StormContext
+from duly.demo.shared_counters import CounterIndex
 from duly.server.shutdown import leave_at_once
 from duly.service.service_thread import new_event_loop
 
