@@ -203,7 +203,9 @@ def worth(provider: Provider, parts: str) -> str:
     signing = covering(provider, parts)
     if len(signing) in (0, len(provider.schemes)):
         return "signed" if signing else "not signed"
-    return "signed where the signature is in " + either([scheme.where() for scheme in signing])
+    return "signed where the signature is in " + either(
+        [scheme.describe_location() for scheme in signing]
+    )
 
 
 def worth_in_short(provider: Provider) -> str:

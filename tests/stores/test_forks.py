@@ -141,7 +141,7 @@ OPENED = """
 from duly.core.onestep import finish
 
 async def handle(runner, name):
-    async with runner.opened(wait=LONG) as opened:
+    async with runner.open_transaction(wait=LONG) as opened:
         await opened.session.execute("INSERT INTO duly_meta (name, value) VALUES (:name, 'x')",
                                      {"name": f"{scope} {name}"})
 

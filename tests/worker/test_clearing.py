@@ -134,8 +134,8 @@ async def test_a_job_that_must_run_alone_stops_no_queue_for_long(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name, seconds in (
-        (quarantine, "CLEARING", 0.2),
-        (quarantine, "LONELY", 0.3),
+        (quarantine, "DRAIN_SECONDS", 0.2),
+        (quarantine, "SUSPECT_SECONDS", 0.3),
         (worker, "ROOM", 0.05),
     ):
         monkeypatch.setattr(module, name, seconds)

@@ -49,7 +49,7 @@ def test_a_task_that_did_not_hear_it_is_cancelled_again(caplog: pytest.LogCaptur
 
 @pytest.mark.parametrize(
     ("module", "part", "verb"),
-    [(working, "pruning", "work"), (relaying, "pruning", "relay")],
+    [(working, "prune_periodically", "work"), (relaying, "prune_periodically", "relay")],
     ids=["worker", "relay"],
 )
 def test_who_works_until_idle_ends_although_a_cancellation_was_lost(

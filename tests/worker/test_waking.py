@@ -90,7 +90,7 @@ async def told_at_each_round(rung: list[bool], *, urgent: bool = False) -> list[
     desk = Slots({"default": 1})
     desk.quarantine.observe_due(POISON_RESCUES if urgent else 0)
     parts = SimpleNamespace(store=store, jobs=SimpleNamespace(all=list))
-    taker = fetcher.Fetcher(parts, SimpleNamespace(desk=desk), None)  # type: ignore[arg-type]
+    taker = fetcher.Fetcher(parts, SimpleNamespace(slots=desk), None)  # type: ignore[arg-type]
     ears: list[Callable[[], None]] = []
 
     async def listen(heard: Callable[[], None]) -> bool:

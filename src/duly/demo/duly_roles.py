@@ -119,7 +119,7 @@ def supervise_host(app: duly.Duly, host: ServiceThread[Any], line: Any, lifeline
         if not ready:  # what it holds is left to be rescued, as `duly worker` says then
             faulthandler.dump_traceback()
             leave_at_once(GAVE_UP)
-        if line.read() and due is None:
+        if line.read_signals() and due is None:
             host.stop()
             due = time.monotonic() + GRACE + LAST
     if host.problem is not None:

@@ -225,7 +225,7 @@ def inject_failures(failures: FailureInjector) -> Iterator[None]:
 
     with (
         replace_attribute(invoke, "call_handler", run),
-        replace_attribute(run_job, "run_plainly", run),
+        replace_attribute(run_job, "call_handler", run),
     ):
         yield
 

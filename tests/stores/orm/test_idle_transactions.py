@@ -23,7 +23,7 @@ ON_POSTGRES = [world for world in WORLDS if world.store == "postgres" and not wo
 
 
 async def bound_in(opener: Any) -> str:
-    async with opener.opened(wait=WAIT, lasting=timedelta(seconds=7)) as found:
+    async with opener.open_transaction(wait=WAIT, lasting=timedelta(seconds=7)) as found:
         [row] = await found.session.execute(ASKED, {})
     return str(row["bound"])
 

@@ -51,7 +51,7 @@ class RacedWatchdog(Watchdog):
             assert self.first_set.wait(PATIENCE)
         super()._reset()
 
-    def _run(self) -> None:
+    def _run_alarms(self) -> None:
         """Watch when both alarms are set, and until both were called."""
         self.threads += 1
         assert self.watching.wait(PATIENCE)
