@@ -163,7 +163,7 @@ finish(handle(store.blocking, "after"))
 async def count(session):
     return sum(row["name"].startswith(scope) for row in await session.rows("meta_read"))
 
-assert finish(store.blocking.run_single(count, wait=LONG)) == 7
+assert finish(store.blocking.run_autocommit(count, wait=LONG)) == 7
 store.close()
 """
 MEMORY = """
