@@ -151,8 +151,11 @@ class Process:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
-    for port in random.sample(PORTS, 100):
+    """A port that nobody listens on.
+
+    Drawn by the system's dice: pytest-randomly gives tests on two processes the same ones.
+    """
+    for port in random.SystemRandom().sample(PORTS, 100):
         with socket.socket() as tried:
             try:
                 tried.bind(("127.0.0.1", port))
