@@ -76,7 +76,7 @@ def run_loop(
     *,
     on_parent_exit: Callable[[StormContext], None] = lambda _: None,
 ) -> int:
-    """Run on the fastest event loop, for as long as the lifeline lasts; ``left`` is for its end."""
+    """Run on the fastest event loop until the lifeline ends; then ``on_parent_exit`` runs."""
 
     def leave() -> None:
         on_parent_exit(context)

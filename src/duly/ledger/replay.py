@@ -88,7 +88,7 @@ def gap_of(rate: object) -> int:
 async def replay(
     runner: Runner, plan: ReplayPlan, report_progress: ReportProgress = lambda _: None
 ) -> Replayed:
-    """Replay all that is meant; ``told`` hears how many it were so far, before each next chunk."""
+    """Replay every chosen row; ``report_progress`` gets the count before each next chunk."""
     chunk = await run_chunk(runner, plan)
     ids = list(chunk.ids)
     while chunk.rest is not None:

@@ -80,7 +80,7 @@ class Watch:
         trap: Trap | None,
         inspector: Callable[[Any], None] | None = None,
     ) -> None:
-        """From here on, write down; ``met`` is told of each connection before its first use."""
+        """Start recording; ``inspector`` sees each connection before its first use."""
         self._wording, self._notes, self._trap, self._inspector = wording, notes, trap, inspector
         self._process = os.getpid()
         os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)

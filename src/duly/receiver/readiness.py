@@ -162,7 +162,7 @@ class Readiness:
     async def check(self, modes: Collection[Mode]) -> str | None:
         """Why no delivery would be taken, in a word; None if one would. Returns in time.
 
-        ``colours`` are those of the handlers of inline sources.
+        ``modes`` are those of the handlers of inline sources.
         """
         probe, new = self._join_probe()
         if new:

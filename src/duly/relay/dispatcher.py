@@ -51,10 +51,10 @@ class Dispatcher:
     """Sends what is in the depot.
 
     Args:
-        parts: what the relay works with.
+        dependencies: what the relay works with.
         settings: what it was told.
         sender: makes one attempt.
-        stirred: called whenever there is room again, or one end more is written.
+        on_progress: called whenever there is room again, or one end more is written.
         stop: called where this process must start anew.
     """
 

@@ -64,7 +64,7 @@ class Completer(Generic[Owner, End]):
         runner: where.
         write: ends many leases in one transaction; returns the ids of those that still held.
         refused: what to write instead where the database never takes an end.
-        settled: called for each once that is committed.
+        on_settled: called for each once that is committed.
         after: called once for all of a batch.
     """
 

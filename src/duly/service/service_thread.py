@@ -46,12 +46,13 @@ class ServiceThread(Generic[Account]):
     """Runs one worker after the other, or one relay, until it is told to stop.
 
     Args:
-        begin: makes one that has not begun.
+        make_service: makes one that has not begun.
         release: gives back what the event loop holds, before that ends.
         name: what it is called in the log.
         until: when it ends by itself.
-        lasting: whether another begins after an error; otherwise the error is kept in ``problem``.
-        over: called on the thread once the last one has ended.
+        restart_on_error: whether another begins after an error; otherwise the error is kept in
+            ``problem``.
+        on_end: called on the thread once the last one has ended.
     """
 
     def __init__(

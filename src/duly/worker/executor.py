@@ -50,7 +50,7 @@ OBEYING = 1.0
 
 
 class Executor:
-    """Runs what is on the desk; ``stirred`` is called whenever a slot is free again."""
+    """Runs the jobs in the slots; ``on_progress`` is called when a slot is free again."""
 
     def __init__(
         self,

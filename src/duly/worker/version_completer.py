@@ -34,7 +34,7 @@ class VersionCompleter:
 
     Args:
         runner: where.
-        recorded: called with each run once that is committed, or with what is wrong with it.
+        on_recorded: called with each run once that is committed, or with what is wrong with it.
     """
 
     def __init__(

@@ -47,8 +47,8 @@ class PostgresSession:
     """Runs named statements on one connection. Never commits, rolls back or closes it.
 
     ``bound`` is set on duly's own connections only: the longest wait for a lock, sent along with
-    each statement that may have to wait. ``lent`` says that code of the user's runs in the same
-    transaction: then the bound is taken back after each of these, before that code goes on.
+    each statement that may have to wait. ``runs_user_code`` says that code of the user's runs in
+    the same transaction: then the bound is taken back after each of these, before that code runs.
     """
 
     def __init__(
