@@ -21,7 +21,7 @@ from duly.receiver import asgi
 from duly.receiver.commit_queue import RETRY_AFTER
 from duly.receiver.responses import Fault, refusal_reply
 from duly.receiver.router import HEALTH, READY
-from duly.server.framing import MALFORMED, find_fault, find_foreign_protocol, write_head
+from duly.server.framing import MALFORMED, VERSION, find_fault, find_foreign_targets, write_head
 from duly.server.lingering_close import LingeringTransport
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._size = self._whole = 0
         self._received = b""  # holds the head of the request that is being read
         self._first = True  # and begins with it
+        self._foreign: dict[bool, frozenset[bytes]] = {}  # targets there, by `_first`
         self._header_timer: asyncio.TimerHandle | None = None
 
     # The connection
@@ -129,6 +130,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._whole = len(data) if self._between_requests else 0
             # No copy of a piece that has a head whole: most of it may be a large body.
             self._received = self._received + data if self._received else data
+            self._foreign.clear()
             self._parse(data)
             if self._between_requests or not self._in_headers:
                 self._received = b""
@@ -198,7 +200,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade() and method != b"CONNECT":
             self._upgrading = True
             return
-        fault = find_foreign_protocol(self.url, self._received, first=self._first)
+        fault = VERSION if self._is_foreign(self.url) else None
         fault = fault or find_fault(method, self.parser.get_http_version(), self.headers)
         self._fault = fault or MALFORMED
         self.app = self._choose_app(fault)
@@ -208,6 +210,13 @@ class BoundedProtocol(HttpToolsProtocol):
         if fault is not None:
             self._stopped_parsing = True
             raise FaultyHead
+
+    def _is_foreign(self, target: bytes) -> bool:
+        """Return True where the request line names another protocol than HTTP."""
+        if self._first not in self._foreign:
+            found = find_foreign_targets(self._received, first=self._first)
+            self._foreign[self._first] = found
+        return target in self._foreign[self._first]
 
     def _choose_app(self, fault: Reply | None) -> Any:
         """Choose what answers the request."""

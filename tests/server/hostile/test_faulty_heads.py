@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from duly.server import protocol
+from duly.server.framing import find_foreign_targets
 from tests.server.hostile.connections import Connection, Request, exchange_pieces
 from tests.server.hostile.test_upgrade import HEALTHY, OFFERS, exchange_in_two, frame_body, proof_of
 from tests.server.hostile.wire import BODY, delivery, exchange, request
@@ -179,3 +181,18 @@ async def test_trailers_without_end_are_refused_at_the_bound_of_headers(piece: b
     first = b"y\r\n" if b":" in piece else b""
     seen, found = await exchange_pieces([head, first, *[line] * 70])
     assert (seen, [answer.status for answer in found]) == ([], [431])
+
+
+async def test_many_requests_in_one_piece_are_not_each_looked_for_in_all_of_it() -> None:
+    one = GOOD.replace(b"\r\n\r\n", b"\r\nx: RTSP/\r\n\r\n", 1)
+    looked: list[int] = []
+
+    def look(received: bytes, *, first: bool) -> frozenset[bytes]:
+        looked.append(len(received))
+        return find_foreign_targets(received, first=first)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "find_foreign_targets", look)
+        seen, found = await exchange_pieces([one * 50])
+    assert len(seen) == len(found) == 50
+    assert len(looked) == 2  # for the request that begins the piece, and for all behind it
