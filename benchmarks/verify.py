@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 AIM = 1.5
 FORGED = (
-    duly.Rejected,
+    duly.errors.Rejected,
     standardwebhooks.WebhookVerificationError,
     stripe.SignatureVerificationError,
     svix.webhooks.WebhookVerificationError,

@@ -21,7 +21,7 @@ class Books(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
             message = duly.verify(SOURCE, self.headers.items(), body)
-        except duly.Rejected as problem:
+        except duly.errors.Rejected as problem:
             self.send_error(403, problem.reason)
             return
         print("known" if message.id in TAKEN else "new", message.id, body.decode(), flush=True)

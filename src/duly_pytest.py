@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from duly import Duly, Message
+    from duly import Duly
     from duly.stores.join.protocols import BeginsTransactions
     from duly.testing import Databases, Deliver, HandClock, RunJobs, RunRelay
+    from duly.types import Message
 
 VARIABLE = "DULY_TEST_URL"
 
@@ -38,12 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def plainly(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """What a call returns; a mistake in the use of it is told without our own frames."""
-    from duly import Misuse
+    from duly.errors import UsageError
 
     __tracebackhide__ = True
     try:
         return call(*arguments, **options)
-    except Misuse as problem:
+    except UsageError as problem:
         told = str(problem)
     # Outside of the except: pytest would show the cause as well, which is the same sentence.
     pytest.fail(told, pytrace=False)

@@ -108,7 +108,7 @@ def charge(event: duly.Event) -> None:
         answer.read()
 
 
-def partner_of(verified: duly.Verified) -> str:
+def partner_of(verified: duly.types.Verified) -> str:
     """Side effect before the claim: this runs for every copy of a delivery, not once."""
     partner = str(verified.json["data"]["partner"])
     with closing(connect()) as own, own:
@@ -141,7 +141,7 @@ def set_state(event: duly.Event, tx: duly.Tx) -> None:
 
 
 @app.transport("mail")
-def mail_by_smtp(message: duly.Message) -> None:
+def mail_by_smtp(message: duly.types.Message) -> None:
     """How mails of the outbox are sent."""
     mail = EmailMessage()
     mail["From"], mail["To"] = "shop@shop.example", message.to

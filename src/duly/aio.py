@@ -11,7 +11,7 @@ import inspect
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
 from duly.core.defaults import CLAIM_TTL, FENCE_LEASE, ORDER_SCOPE, PRUNE_CHUNK
-from duly.core.errors import Misuse, WrongColour
+from duly.core.errors import SyncAsyncMismatch, UsageError
 from duly.core.validation import checked_count, checked_work
 from duly.jobs.job import AsyncJob as Job
 from duly.jobs.tx import AsyncTx as Tx
@@ -141,7 +141,7 @@ class Once(Generic[T]):
 
     async def __aenter__(self) -> T:
         if self._entered:
-            raise Misuse("this once(...) was used before: call once again for a new turn")
+            raise UsageError("this once(...) was used before: call once again for a new turn")
         self._entered = True
         self._turn = self._make_turn(await self._form.enter())
         return self._turn
@@ -234,7 +234,7 @@ async def fence(
 async def expect_awaitable(result: object) -> Json:
     """What an async function returned, once it has done its work."""
     if not inspect.isawaitable(result):
-        raise WrongColour("work is not an async function: use duly.fence")
+        raise SyncAsyncMismatch("work is not an async function: use duly.fence")
     value: Json = await result
     return value
 

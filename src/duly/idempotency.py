@@ -10,7 +10,7 @@ import inspect
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
 from duly.core.defaults import CLAIM_TTL, FENCE_LEASE, ORDER_SCOPE, PRUNE_CHUNK
-from duly.core.errors import Misuse, WrongColour
+from duly.core.errors import SyncAsyncMismatch, UsageError
 from duly.core.onestep import finish
 from duly.core.validation import checked_count, checked_work
 from duly.ledger import dedup as dedups
@@ -66,7 +66,7 @@ def dedup(
 
     ``ttl`` is how long the key is remembered, None for ever: longer than the sender may retry.
     ``body`` lets a later duplicate say that its body differs. ``wait`` bounds the wait for a
-    concurrent first; when it is over `Held` is raised and nothing was claimed.
+    concurrent first; when it is over `InProgress` is raised and nothing was claimed.
     """
     asked, where = (
         claim_request(scope, key, ttl, body=body, wait=wait),
@@ -93,8 +93,8 @@ def dedup_many(
 ) -> list[Answer]:
     """`dedup` for a batch: one answer for each key, in the order given, in one transaction.
 
-    A key that is repeated in the batch is first at most once. If `Held` is raised, none of the
-    batch was claimed. Batches in any order never deadlock with one another.
+    A key that is repeated in the batch is first at most once. If `InProgress` is raised, none of
+    the batch was claimed. Batches in any order never deadlock with one another.
     """
     asked, where = (
         batch_claim_request(scope, keys, ttl, wait=wait),
@@ -148,7 +148,7 @@ class Once(Generic[T]):
 
     def __enter__(self) -> T:
         if self._entered:
-            raise Misuse("this once(...) was used before: call once again for a new turn")
+            raise UsageError("this once(...) was used before: call once again for a new turn")
         self._entered = True
         self._turn = self._make_turn(finish(self._form.enter()))
         return self._turn
@@ -216,7 +216,7 @@ def once(
 
     With ``lease=`` and a ``duly.store(...)`` no transaction is open while you work. If you crash,
     the lease runs out and the next caller takes over; if you were only slow, marking raises
-    `LeaseLost`. While the lease lives, others get `Held`.
+    `LeaseLost`. While the lease lives, others get `InProgress`.
     """
     asked = claim_request(scope, key, ttl, body=body, wait=wait, lease=lease)
     where = JoinOptions(prefix, schema, clock)
@@ -241,7 +241,7 @@ def fence(
     """Run ``work`` once and return its result, now and to every later caller.
 
     An error, a cancellation or an exit inside ``work`` gives the key back, so that the next call
-    runs it again. While somebody else is running it, `Held` is raised.
+    runs it again. While somebody else is running it, `InProgress` is raised.
     """
     run = checked_work(work, awaited="duly.aio.fence")
     with once(require_store(store, "fence"), scope, key, ttl, lease=lease, wait=wait) as turn:
@@ -255,7 +255,7 @@ def refuse_awaitable(result: object, twin: str) -> object:
     if inspect.iscoroutine(result):
         result.close()
     if inspect.isawaitable(result):
-        raise WrongColour(f"the function returned something to await: use {twin}")
+        raise SyncAsyncMismatch(f"the function returned something to await: use {twin}")
     return result
 
 

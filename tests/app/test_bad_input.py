@@ -45,7 +45,7 @@ ABOUT_MESSAGES = {"send", "transport", "signer", "outbox", "relay", "relaying"}
 def handle(event: duly.Event) -> None: ...
 
 
-def whose(verified: duly.Verified) -> str:
+def whose(verified: duly.types.Verified) -> str:
     return "shop"
 
 
@@ -69,7 +69,7 @@ def everything(app: duly.Duly) -> list[Any]:
     return [rows, routes]
 
 
-def made(arguments: dict[str, object]) -> duly.Store:
+def made(arguments: dict[str, object]) -> duly.types.Store:
     """An application, and its store opened: an address is not looked at before."""
     app = duly.Duly(**arguments)  # type: ignore[arg-type]
     try:

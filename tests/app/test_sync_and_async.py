@@ -190,9 +190,11 @@ def subclasses(kind: type[DulyError]) -> list[type[DulyError]]:
 
 @pytest.mark.parametrize("kind", subclasses(DulyError), ids=lambda kind: kind.__name__)
 def test_every_error_survives_the_way_to_another_process(kind: type[DulyError]) -> None:
-    told = (Code.MALFORMED,) if kind is duly.Rejected else ()
+    told = (Code.MALFORMED,) if kind is duly.errors.Rejected else ()
     problem = kind(*told, "what to do")
-    problem.__dict__.update({"retry_after": timedelta(seconds=7)} if kind is duly.Held else {})
+    problem.__dict__.update(
+        {"retry_after": timedelta(seconds=7)} if kind is duly.errors.InProgress else {}
+    )
     arrived = pickle.loads(pickle.dumps(problem))
     assert type(arrived) is kind
     assert str(arrived) == str(problem)
@@ -226,7 +228,7 @@ EVENT = duly.Event(
     time=None,
     received_at=datetime(2026, 1, 1, tzinfo=UTC),
 )
-LETTER = duly.DeadLetter(
+LETTER = duly.types.DeadLetter(
     id="0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305",
     name="charge",
     queue="default",
@@ -243,14 +245,14 @@ LETTER = duly.DeadLetter(
     unknown=(UnknownEffect("charge", "key"),),
 )
 ANSWERS: list[object] = [
-    duly.Enqueued(LETTER.id, first=False),
-    duly.Worked(done=1, lost=2),
+    duly.types.Enqueued(LETTER.id, first=False),
+    duly.types.Worked(done=1, lost=2),
     LETTER,
-    duly.Replayed((LETTER.id,), dry_run=True),
-    duly.Stats({"default": QueueStats("default", 1, 0, 0, 0, 0, timedelta(1))}, ()),
+    duly.types.Replayed((LETTER.id,), dry_run=True),
+    duly.types.Stats({"default": QueueStats("default", 1, 0, 0, 0, 0, timedelta(1))}, ()),
     duly.First(None, 3),
     duly.Duplicate(None, [1], True, True),
-    duly.Forgotten("evt_1", "paid", ("handle",), 2),
+    duly.types.Forgotten("evt_1", "paid", ("handle",), 2),
     EVENT,
 ]
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import duly
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.testing.sending.events import EventRequest, EventToSign, event_of
 from duly.testing.sending.parcels import ProviderDelivery, tamper_body
 from duly.webhooks import Secret, provider_named
@@ -25,7 +25,7 @@ def made(provider: str, **wish: object) -> EventToSign:
     return event_of(provider_named(provider), EventRequest(**wish), NOW)  # type: ignore[arg-type]
 
 
-def arrived(provider: str, event: EventToSign) -> duly.Verified:
+def arrived(provider: str, event: EventToSign) -> duly.types.Verified:
     """The event on the other side."""
     profile, pair = provider_named(provider), keys(provider)
     parcel = ProviderDelivery(profile, Secret(pair.sender), URL, event, {}, "genuine", timedelta(0))
@@ -286,7 +286,7 @@ def test_an_id_that_is_signed_in_the_body_counts_before_the_header() -> None:
 def test_a_body_that_cannot_be_given_an_id_is_refused_with_a_way_out(
     provider: str, body: bytes, told: str
 ) -> None:
-    with pytest.raises(Misuse, match="leave --id and --type out") as raised:
+    with pytest.raises(UsageError, match="leave --id and --type out") as raised:
         made(provider, body=body, id="mine")
     assert told in str(raised.value)
     assert made(provider, body=body, keep_time=True).body == body

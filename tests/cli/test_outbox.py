@@ -51,15 +51,15 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def mail(message: duly.Message) -> None:
+def mail(message: duly.types.Message) -> None:
     raise OSError(f"the line\n{RED}was cut")
 
 
-def sms(message: duly.Message) -> duly.Dead:
+def sms(message: duly.types.Message) -> duly.Dead:
     return duly.Dead("no such number")
 
 
-def paper(message: duly.Message) -> None:
+def paper(message: duly.types.Message) -> None:
     """Always arrives."""
 
 

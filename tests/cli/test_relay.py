@@ -85,7 +85,7 @@ def staged(url: str, there: Receiver, *paths: str, **more: Any) -> list[str]:
     return ids
 
 
-def not_here(message: duly.Message) -> None:
+def not_here(message: duly.types.Message) -> None:
     """Sent by another process."""
 
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import duly
-from duly import NotStorable, WrongColour
 from duly.core import json_bytes, versions
 from duly.core.clock import from_microseconds, to_microseconds
 from duly.core.ids import new_token, uuid7
 from duly.core.keys import digest, key_of, readable_text
 from duly.core.onestep import finish
+from duly.errors import NotStorable, SyncAsyncMismatch
 
 SCALAR = (
     some.none()
@@ -60,7 +60,7 @@ def test_an_operation_that_tries_to_wait_is_stopped_at_once_and_cleaned_up() -> 
         finally:
             steps.append("cleaned up")
 
-    with pytest.raises(WrongColour, match=r"duly\.aio"):
+    with pytest.raises(SyncAsyncMismatch, match=r"duly\.aio"):
         finish(operation())
     assert steps == ["cleaned up"]
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as some
 
-from duly import Misuse
 from duly.core.errors import FOR_RECEIVERS
 from duly.core.failures import Failure, decode_failure, exception_record, reason_record, shorten
 from duly.core.redaction import MARK, REACH
 from duly.core.retry import Dead
 from duly.core.validation import checked_clock
+from duly.errors import UsageError
 from tests.support.growth import CONSTANT, growth
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def test_types_have_the_names_they_are_imported_by() -> None:
 
     assert kept(Local()).type.startswith("shop.orders.test_types_have_the_names")
     assert kept(Dead("gone")).type == "duly.Dead"
-    assert kept(Misuse("x")).type == "duly.Misuse"
+    assert kept(UsageError("x")).type == "duly.errors.UsageError"
     assert decode_failure(reason_record("gone", 1)) == Failure("duly.Dead", "gone", None, 1)
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from duly import Misuse
 from duly.core.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Backoff, Dead, NotYet, Outcome, Retry
+from duly.errors import UsageError
 
 SECOND = 1_000_000
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -108,7 +108,7 @@ def test_an_outcome_comes_back_from_another_process_as_it_was(outcome: Outcome) 
 def test_a_wrong_argument_is_refused_with_what_to_write(
     kind: Any, arguments: tuple[Any, ...], options: dict[str, Any], remedy: str
 ) -> None:
-    with pytest.raises(Misuse, match=remedy):
+    with pytest.raises(UsageError, match=remedy):
         kind(*arguments, **options)
 
 

@@ -78,7 +78,7 @@ def test_a_delivery_is_what_it_is_said_to_be(sort: DeliveryKind, genuine: bool) 
     headers, body = read(DeliveryWriter(SEED).request(PlannedDelivery(event, sort)))
 
     if not genuine:
-        with pytest.raises(duly.Rejected):
+        with pytest.raises(duly.errors.Rejected):
             duly.verify(SHOP_SOURCE, headers, body)
         return
     found = duly.verify(SHOP_SOURCE, headers, body)

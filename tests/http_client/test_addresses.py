@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from duly.errors import EgressRefused
 from duly.http_client.connect import allowed_addresses
-from duly.outbox.egress import Egress, EgressRefused
+from duly.outbox.egress import Egress
 from duly.outbox.networks import REFUSED, REFUSED_SIX, Address, refusal
 from tests.http_client.names import answer
 from tests.http_client.ranges import (

@@ -9,7 +9,8 @@ import httpx
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from duly import Egress, EgressRefused, Misuse
+from duly import Egress
+from duly.errors import EgressRefused, UsageError
 from duly.outbox.egress import Target, target_of
 
 USUAL = {"http": 80, "https": 443}
@@ -73,7 +74,7 @@ def test_every_parser_reads_the_same_host_and_port_or_the_url_is_refused(url: st
 def test_the_guard_answers_with_a_target_or_a_refusal_and_nothing_else(url: object) -> None:
     try:
         found: object = Egress().check(url)  # type: ignore[arg-type]  # that is the test
-    except Misuse as problem:
+    except UsageError as problem:
         found = problem
     if isinstance(found, Target):
         assert found.scheme == "https"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from duly import Egress, EgressRefused
+from duly import Egress
+from duly.errors import EgressRefused
 from tests.http_client.callers import COLOURS, call
 from tests.http_client.certificates import Authority
 from tests.http_client.names import Names

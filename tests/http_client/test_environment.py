@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from duly import Egress, EgressRefused
+from duly import Egress
+from duly.errors import EgressRefused
 from tests.http_client.callers import COLOURS, call, in_a_job, sent
 from tests.http_client.villains import Den, answers_every_request, living
 from tests.http_client.wires import dials

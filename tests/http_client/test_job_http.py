@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 import duly
-from duly import Egress, EgressRefused, Misuse
+from duly import Egress
+from duly.errors import EgressRefused, UsageError
 from tests.http_client.callers import COLOURS, in_a_job
 from tests.http_client.villains import Connection, Den, answers_every_request, living
 
@@ -51,7 +52,7 @@ def test_an_unsafe_call_without_a_name_is_refused_with_the_reason(
 ) -> None:
     ran = in_a_job(colour, egress, lambda http: http.request(method, den.url))
 
-    assert isinstance(ran.problem, Misuse)
+    assert isinstance(ran.problem, UsageError)
     assert not isinstance(ran.problem, EgressRefused)
     assert "may change something" in str(ran.problem)
     assert 'key="charge"' in str(ran.problem)
@@ -180,7 +181,7 @@ def test_another_call_under_the_same_name_is_refused(colour: str, den: Den, egre
     )
     ran = in_a_job(colour, egress, act)
 
-    assert isinstance(ran.problem, Misuse)
+    assert isinstance(ran.problem, UsageError)
     assert "a name of its own" in str(ran.problem)
     assert len(den.requests) == 1
 
@@ -214,7 +215,7 @@ def test_a_second_call_through_the_transport_of_one_call_is_refused(
 ) -> None:
     ran = in_a_job(colour, egress, library(colour, den.url, "one", "another", key="charge"))
 
-    assert isinstance(ran.problem, Misuse)
+    assert isinstance(ran.problem, UsageError)
     assert "'charge'" in str(ran.problem)
     assert len(den.requests) == 1
 
@@ -232,7 +233,7 @@ def test_two_transports_of_one_name_are_for_one_call_too(
 
     ran = in_a_job(colour, egress, blocking if colour == "sync" else awaited)
 
-    assert isinstance(ran.problem, Misuse)
+    assert isinstance(ran.problem, UsageError)
     assert len(den.requests) == 1
 
 
@@ -241,7 +242,7 @@ def test_a_transport_without_a_name_is_for_safe_calls(
 ) -> None:
     ran = in_a_job(colour, egress, library(colour, den.url, "one", key=None))
 
-    assert isinstance(ran.problem, Misuse)
+    assert isinstance(ran.problem, UsageError)
     assert den.connections == []
 
 
@@ -277,7 +278,7 @@ def test_a_transaction_cannot_contain_a_call_that_changes_something(
         answers.append(job.http.get(den.url).status_code)
         try:
             job.http.post(den.url, key="charge")
-        except Misuse as problem:
+        except UsageError as problem:
             problems.append(problem)
 
     @app.job(name="async", attempts=1)
@@ -285,7 +286,7 @@ def test_a_transaction_cannot_contain_a_call_that_changes_something(
         answers.append((await job.http.get(den.url)).status_code)
         try:
             await job.http.post(den.url, key="charge")
-        except Misuse as problem:
+        except UsageError as problem:
             problems.append(problem)
 
     app.enqueue(colour)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly import Egress, EgressRefused
+from duly import Egress
+from duly.errors import EgressRefused
 from tests.http_client.callers import COLOURS, call, in_a_job, problems, relaying, sent
 from tests.http_client.names import Names, as_the_system
 from tests.http_client.ranges import NOTORIOUS

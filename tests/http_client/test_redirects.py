@@ -5,7 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from duly import Egress, EgressRefused
+from duly import Egress
+from duly.errors import EgressRefused
 from tests.http_client.callers import COLOURS, in_a_job, sent
 from tests.http_client.villains import OK, Connection, answers_every_request, living, redirecting
 from tests.http_client.wires import dials

@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 import duly
-from duly import Egress, EgressRefused, Misuse
+from duly import Egress
+from duly.errors import EgressRefused, UsageError
 from duly.outbox.egress import LONGEST_URL
 
 NUMBERS = r"a number that some resolvers read as an address"
@@ -154,7 +155,7 @@ def test_a_url_that_can_be_read_in_two_ways_is_refused_with_the_reason(url: str)
 def test_none_of_them_can_be_staged() -> None:
     app = duly.Duly("memory:")
     for url in REFUSED:
-        with pytest.raises(Misuse):
+        with pytest.raises(UsageError):
             app.send(url, json={})
     assert app.outbox.stats().ready == 0
 
@@ -204,7 +205,7 @@ def test_a_plain_url_is_let_out(url: str, origin: str) -> None:
 
 @pytest.mark.parametrize("url", [None, 5, b"https://example.com/", httpx.URL("https://a.com/")])
 def test_what_is_no_text_is_refused_with_what_to_give(url: object) -> None:
-    with pytest.raises(Misuse, match="url must be a string"):
+    with pytest.raises(UsageError, match="url must be a string"):
         Egress().check(url)  # type: ignore[arg-type]  # that is the test
 
 
@@ -251,5 +252,5 @@ def test_an_allowed_origin_allows_nothing_beside_it(other: str) -> None:
     ids=str,
 )
 def test_a_guard_that_was_set_up_wrongly_is_no_guard(options: dict[str, object]) -> None:
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         Egress(**options)  # type: ignore[arg-type]  # that is the test

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly import Misuse
+from duly.errors import UsageError
 from tests.http_client.callers import COLOURS, in_a_job
 
 REMEDY = r"needs httpx: pip install '\.\[http\]'"
@@ -28,8 +28,8 @@ def no_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_job_without_httpx_is_told_the_remedy(colour: str, no_httpx: None) -> None:
     ran = in_a_job(colour, duly.Egress(), lambda http: http)
 
-    assert isinstance(ran.problem, Misuse)
-    with pytest.raises(Misuse, match=REMEDY):
+    assert isinstance(ran.problem, UsageError)
+    with pytest.raises(UsageError, match=REMEDY):
         raise ran.problem
 
 

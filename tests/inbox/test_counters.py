@@ -18,7 +18,7 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture(params=["sqlite", "postgres", "memory"])
-def store(request: pytest.FixtureRequest, clock: HandClock) -> Iterator[duly.Store]:
+def store(request: pytest.FixtureRequest, clock: HandClock) -> Iterator[duly.types.Store]:
     """Every store, under a clock cranked by hand."""
     names = {"sqlite": "sqlite_url", "postgres": "own_postgres_url"}
     url = request.getfixturevalue(names[request.param]) if request.param in names else "memory:"
@@ -26,11 +26,11 @@ def store(request: pytest.FixtureRequest, clock: HandClock) -> Iterator[duly.Sto
         yield opened
 
 
-def counters(store: duly.Store) -> list[tuple[Any, ...]]:
+def counters(store: duly.types.Store) -> list[tuple[Any, ...]]:
     return found(store, "SELECT scope, name, n FROM duly_counters ORDER BY scope, name, bucket")
 
 
-def notes(store: duly.Store) -> list[str]:
+def notes(store: duly.types.Store) -> list[str]:
     query = "SELECT outcome FROM duly_deliveries ORDER BY outcome"
     return [outcome for (outcome,) in found(store, query)]
 
@@ -44,7 +44,7 @@ def counted(**counts: int) -> PendingCounters:
 
 
 def test_sums_of_one_minute_are_added_up_and_each_minute_has_its_own(
-    store: duly.Store, clock: HandClock
+    store: duly.types.Store, clock: HandClock
 ) -> None:
     finish(flush(store.blocking, counted(accepted=3, duplicate=1)))
     clock.advance(MINUTE - timedelta(microseconds=1))
@@ -59,7 +59,7 @@ def test_sums_of_one_minute_are_added_up_and_each_minute_has_its_own(
     ]
 
 
-async def test_sums_are_written_in_the_other_colour_too(store: duly.Store) -> None:
+async def test_sums_are_written_in_the_other_colour_too(store: duly.types.Store) -> None:
     await flush(store.awaited, counted(accepted=3))
     assert counters(store) == [("shop", "accepted", 3)]
     await store.aclose()
@@ -71,7 +71,7 @@ def test_an_empty_tally_is_nothing_to_write_home_about() -> None:
 
 
 def test_a_copy_of_a_known_event_is_noted_at_the_time_it_came(
-    store: duly.Store, clock: HandClock, scope: str
+    store: duly.types.Store, clock: HandClock, scope: str
 ) -> None:
     first = arrival(scope, "evt_1", remote="192.0.2.1")
     finish(receive_many(store.blocking, [first]))
@@ -88,7 +88,7 @@ def test_a_copy_of_a_known_event_is_noted_at_the_time_it_came(
 
 
 def test_a_storm_of_copies_fills_neither_memory_nor_the_table(
-    store: duly.Store, scope: str
+    store: duly.types.Store, scope: str
 ) -> None:
     finish(receive_many(store.blocking, [arrival(scope, "evt_1")]))
     tally = PendingCounters()
@@ -117,14 +117,14 @@ def test_what_could_not_be_written_is_added_back_oldest_notes_first(scope: str) 
 
 
 def test_a_flush_that_fails_has_written_nothing_and_can_be_done_again(
-    store: duly.Store, scope: str
+    store: duly.types.Store, scope: str
 ) -> None:
     finish(receive_many(store.blocking, [arrival(scope, "evt_1")]))
     tally = counted(accepted=2)
     tally.note(arrival(scope, "evt_1"), "duplicate", 0)
     outcome: Any = None  # the table refuses it, after the sums were written
     tally.notes.append(tally.notes[0]._replace(outcome=outcome))
-    with pytest.raises(duly.StoreUnavailable):
+    with pytest.raises(duly.errors.StoreUnavailable):
         finish(flush(store.blocking, tally))
     assert (counters(store), notes(store)) == ([], ["accepted"])
     later = counted(accepted=1)

@@ -13,8 +13,9 @@ import pytest
 import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
+from duly.errors import JobsPending
 from duly.inbox.accept import receive_alone, receive_many
-from duly.inbox.forget import StillAtWork, forget
+from duly.inbox.forget import forget
 from duly.inbox.new_event import EventOutcome, Status, event_digest
 from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG
 from duly.jobs.statements import JOBS_OF_EVENT
@@ -51,7 +52,7 @@ class Interrupted:
         return await self._session.rows(statement, **values)
 
 
-def delivered(store: duly.Store, event: NewEvent) -> EventOutcome:
+def delivered(store: duly.types.Store, event: NewEvent) -> EventOutcome:
     """Receive an event as the edge does: with others, and alone if that cannot be."""
     [outcome] = finish(receive_many(store.blocking, [event]))
     if outcome is not None:
@@ -83,7 +84,7 @@ def test_a_redelivery_in_the_middle_of_a_forget_is_accepted_once(
             lambda session: forget(Interrupted(session, moment, redeliver), scope, "evt_1"),
             wait=WAIT,
         )
-        with suppress(StillAtWork):  # where the redelivery was quicker
+        with suppress(JobsPending):  # where the redelivery was quicker
             finish(forgetting)
         assert redelivered[0].result(PATIENCE).status is Status.ACCEPTED
         assert delivered(store, later).status is Status.DUPLICATE
@@ -97,12 +98,12 @@ def test_who_forgets_what_somebody_else_has_locked_is_told_that_it_is_held(
     with duly.store(postgres_url) as store, psycopg.connect(postgres_url) as other:
         delivered(store, arrival(scope, "evt_1", jobs=()))
         other.execute("SELECT FROM duly_claims WHERE scope = %s FOR UPDATE", [scope])
-        with pytest.raises(duly.Held):
+        with pytest.raises(duly.errors.InProgress):
             finish(forgetting(store, scope))
         other.rollback()
         assert finish(forgetting(store, scope)).event_id == "evt_1"
 
 
-def forgetting(store: duly.Store, scope: str) -> Coroutine[Any, Any, Forgotten]:
+def forgetting(store: duly.types.Store, scope: str) -> Coroutine[Any, Any, Forgotten]:
     """What an operator asks for."""
     return store.blocking.run(lambda session: forget(session, scope, "evt_1"), wait=WAIT)

@@ -28,7 +28,7 @@ BODIES, EVENTS = 14 * DAYS, 30 * DAYS
 class Inbox:
     """A store in one colour, under a clock cranked by hand."""
 
-    def __init__(self, store: duly.Store, clock: HandClock, colour: Colour) -> None:
+    def __init__(self, store: duly.types.Store, clock: HandClock, colour: Colour) -> None:
         self.store = store
         self.clock = clock
         self.runner = store.blocking if colour == "sync" else store.awaited

@@ -62,7 +62,7 @@ def test_no_source_may_forget_an_event_that_its_provider_may_still_repeat(provid
     assert shortest_retention(mine) == least
     assert least >= profile.retry_horizon
     assert checked_keep(least, mine) == least // MICROSECOND
-    with pytest.raises(duly.Misuse, match="is too short for") as caught:
+    with pytest.raises(duly.errors.UsageError, match="is too short for") as caught:
         checked_keep(least - MICROSECOND, mine)
     # The figures that make it unsafe, and the one to use.
     for figure in (profile.retry_horizon, least, profile.title):
@@ -90,7 +90,7 @@ def test_a_longer_tolerance_needs_a_longer_memory() -> None:
 
 @pytest.mark.parametrize("keep", [0, 30, "30 days", True, timedelta(0), -DAYS, timedelta.max, []])
 def test_a_memory_that_is_no_duration_is_refused(keep: object) -> None:
-    with pytest.raises(duly.Misuse, match=r"keep must be|is too short"):
+    with pytest.raises(duly.errors.UsageError, match=r"keep must be|is too short"):
         checked_keep(keep, source("github"))
 
 
@@ -107,19 +107,19 @@ def test_a_name_that_is_one_part_of_a_path_is_taken(name: str) -> None:
     ],
 )
 def test_a_name_that_is_not_one_part_of_a_path_is_refused(name: object) -> None:
-    with pytest.raises(duly.Misuse, match="a part of its path"):
+    with pytest.raises(duly.errors.UsageError, match="a part of its path"):
         checked_name(name)
 
 
 @pytest.mark.parametrize("name", ["healthz", "readyz"])
 def test_a_name_at_which_duly_itself_answers_is_refused(name: str) -> None:
-    with pytest.raises(duly.Misuse, match="choose another name"):
+    with pytest.raises(duly.errors.UsageError, match="choose another name"):
         checked_name(name)
 
 
 def test_a_second_source_of_the_same_name_is_refused(app: duly.Duly) -> None:
     app.source("github", secret=keys("github").receiver)
-    with pytest.raises(duly.Misuse, match="there is a source github already"):
+    with pytest.raises(duly.errors.UsageError, match="there is a source github already"):
         app.source("github", secret=keys("github").receiver)
     app.source("github-other", provider="github", secret=keys("github").receiver)
     assert list(app.site.routes) == ["/github", "/github-other"]
@@ -140,7 +140,7 @@ def test_a_limit_is_taken_as_it_is_written(limit: int) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, True, 512 * 1024 * 1024 + 1, 1.5, "1 MiB", None])
 def test_a_limit_that_bounds_nothing_is_refused(limit: object) -> None:
-    with pytest.raises(duly.Misuse, match="limit must be a whole number"):
+    with pytest.raises(duly.errors.UsageError, match="limit must be a whole number"):
         checked_limit(limit)
 
 
@@ -154,7 +154,7 @@ def test_the_headers_that_a_profile_names_are_kept_and_its_secrets_never(provide
     secret = {name for scheme in profile.schemes for name in scheme.secret_headers()}
     assert secret.isdisjoint(kept)
     for name in (*secret, "Authorization", "COOKIE", "proxy-authorization"):
-        with pytest.raises(duly.Misuse, match="holds a secret and is never stored"):
+        with pytest.raises(duly.errors.UsageError, match="holds a secret and is never stored"):
             kept_headers(profile, [name])
 
 
@@ -169,7 +169,7 @@ def test_what_is_kept_by_default() -> None:
 def test_a_token_of_a_provider_of_your_own_is_never_stored() -> None:
     schemes = (SharedToken(place="header:X-My-Token"), Hmac(header="X-Signature"))
     mine = duly.Provider("mine", schemes)
-    with pytest.raises(duly.Misuse, match="x-my-token holds a secret"):
+    with pytest.raises(duly.errors.UsageError, match="x-my-token holds a secret"):
         kept_headers(mine, ["X-My-Token"])
     assert "x-signature" in kept_headers(mine, ["X-Signature"])
 
@@ -178,7 +178,7 @@ def test_a_token_of_a_provider_of_your_own_is_never_stored() -> None:
     "headers", ["X-Shop", b"X-Shop", 5, None, True, [5], [None], ["a b"], [""], ["a:b"], ["\u00e9"]]
 )
 def test_what_is_no_list_of_header_names_is_refused(headers: Any) -> None:
-    with pytest.raises(duly.Misuse, match=r"list of header names|no name of a header"):
+    with pytest.raises(duly.errors.UsageError, match=r"list of header names|no name of a header"):
         kept_headers(provider_named("github"), headers)
 
 
@@ -201,7 +201,7 @@ def test_a_source_that_was_refused_is_not_there(app: duly.Duly) -> None:
         {"provider": "no such"},
     ]
     for options in bad:
-        with pytest.raises(duly.Misuse):
+        with pytest.raises(duly.errors.UsageError):
             app.source("github", **{"secret": secret} | options)
         assert app.site.routes == {}
     app.source("github", secret=secret)

@@ -108,7 +108,7 @@ def test_a_handler_is_given_what_its_parameters_name_and_nothing_else(
 def test_callables_without_a_name_are_handlers_under_the_name_they_are_given(
     call: Callable[..., Any], wants: set[str], colour: str
 ) -> None:
-    with pytest.raises(duly.Misuse, match="give it name="):
+    with pytest.raises(duly.errors.UsageError, match="give it name="):
         handler_of(call, None)
     handler = handler_of(call, "mail")
     assert (handler.name, set(handler.wants), str(handler.mode)) == ("mail", wants, colour)
@@ -174,7 +174,7 @@ class Generating:
     ],
 )
 def test_what_cannot_be_called_for_an_event_is_refused(call: object, message: str) -> None:
-    with pytest.raises(duly.Misuse, match=message):
+    with pytest.raises(duly.errors.UsageError, match=message):
         handler_of(call, "name")
 
 
@@ -182,20 +182,20 @@ def test_a_name_that_would_change_from_deploy_to_deploy_is_refused() -> None:
     def inner(event: object) -> None: ...
 
     for call in (inner, lambda event: event):
-        with pytest.raises(duly.Misuse, match=r"no lasting name .* or give it name="):
+        with pytest.raises(duly.errors.UsageError, match=r"no lasting name .* or give it name="):
             handler_of(call, None)
         assert handler_of(call, "inner").name == "inner"
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "\u00e9" * 101, "a\nb", "a\0", "<x>", "\ud800"])
 def test_a_name_that_no_table_or_page_can_show_is_refused(name: str) -> None:
-    with pytest.raises(duly.Misuse, match=r"give it name=|no lasting name"):
+    with pytest.raises(duly.errors.UsageError, match=r"give it name=|no lasting name"):
         handler_of(plain, name)
 
 
 @pytest.mark.parametrize("name", [0, b"name", ["name"], object()])
 def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
-    with pytest.raises(duly.Misuse, match="must be text of 1 to 200 bytes"):
+    with pytest.raises(duly.errors.UsageError, match="must be text of 1 to 200 bytes"):
         handler_of(plain, name)
 
 
@@ -205,7 +205,9 @@ def test_a_name_may_be_as_long_as_the_table_takes() -> None:
 
 @pytest.mark.parametrize("pattern", ["", None, 0, b"*", ["*"], "x" * 501, "\ud800" * 167])
 def test_a_pattern_that_matches_no_type_is_refused(pattern: object) -> None:
-    with pytest.raises(duly.Misuse, match=r"an event type such as 'invoice.paid', or a glob"):
+    with pytest.raises(
+        duly.errors.UsageError, match=r"an event type such as 'invoice.paid', or a glob"
+    ):
         checked_pattern(pattern)
 
 
@@ -287,6 +289,8 @@ def test_one_method_may_handle_several_types_of_a_source() -> None:
     for pattern in ("invoice.*", "order.*"):
         app.on("shop", pattern)(plain)
         app.on("shop", pattern)(SHOP.handle)
-    with pytest.raises(duly.Misuse, match="has a handler plain already: give this one name="):
+    with pytest.raises(
+        duly.errors.UsageError, match="has a handler plain already: give this one name="
+    ):
         app.on("shop", name="plain")(nothing)
     app.close()

@@ -82,7 +82,7 @@ async def test_a_blocking_handler_that_returns_something_to_await_is_told_to_be_
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         cause = await told()
-        assert isinstance(cause, duly.Misuse)
+        assert isinstance(cause, duly.errors.UsageError)
         assert "make it `async def`" in str(cause)
         cause.__traceback__ = None
         gc.collect()

@@ -91,7 +91,7 @@ async def test_a_handler_cannot_end_its_transaction(url: str, colour: Colour, en
     async with handling(url, colour) as (site, handle):
         with pytest.raises(HandlerFailed) as caught:
             await handle(written(colour, lambda tx: getattr(tx.connection, ending)()))
-        assert isinstance(caught.value.__cause__, duly.Misuse)
+        assert isinstance(caught.value.__cause__, duly.errors.UsageError)
         assert "together with the end of its event or job" in str(caught.value.__cause__)
         assert site.notes() == []
         await handle(written(colour))
@@ -103,7 +103,7 @@ async def test_a_handler_that_ends_its_transaction_in_sql_is_told(
     url: str, colour: Colour, statement: str
 ) -> None:
     async with handling(url, colour) as (site, handle):
-        with pytest.raises((HandlerFailed, duly.Misuse)):
+        with pytest.raises((HandlerFailed, duly.errors.UsageError)):
             await handle(written(colour, lambda tx: tx.execute(statement)))
         await site.write("next")
 
@@ -123,7 +123,7 @@ async def test_a_handler_that_swallows_an_error_of_the_database_is_not_taken_for
         return None
 
     async with handling(own_postgres_url, colour) as (site, handle):
-        with pytest.raises((HandlerFailed, duly.Misuse)):
+        with pytest.raises((HandlerFailed, duly.errors.UsageError)):
             await handle(written(colour, swallow))
         assert site.notes() == []
         await handle(written(colour))
@@ -171,7 +171,7 @@ async def test_a_transaction_that_is_over_is_not_used_again(url: str, colour: Co
             lambda: tx.newer("order", 1),
         ]
         for use in uses:
-            with pytest.raises(duly.Misuse, match="use tx only inside its handler"):
+            with pytest.raises(duly.errors.UsageError, match="use tx only inside its handler"):
                 await settled(use())
 
 
@@ -230,7 +230,7 @@ def test_the_calls_that_end_a_transaction_are_back_afterwards_whatever_happened(
     target = Target()
     with pytest.raises(KeyError), refuse_ending(target):
         for name in ENDINGS:
-            with pytest.raises(duly.Misuse, match="ended by duly"):
+            with pytest.raises(duly.errors.UsageError, match="ended by duly"):
                 getattr(target, name)()
         raise KeyError
     for name in ENDINGS:
@@ -246,7 +246,7 @@ def test_the_calls_that_end_a_transaction_are_back_afterwards_whatever_happened(
 def test_a_statement_that_ends_the_transaction_is_refused_behind_any_comment(
     statement: str,
 ) -> None:
-    with pytest.raises(duly.Misuse, match="ended by duly"):
+    with pytest.raises(duly.errors.UsageError, match="ended by duly"):
         checked_statement(statement)
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Self
 
-from duly import Duplicate, First, Held, LeaseLost, Misuse
+from duly import Duplicate, First
 from duly.core.json_bytes import Json
+from duly.errors import InProgress, LeaseLost, UsageError
 
 Name = tuple[str, str]
 Answer = First | Duplicate
@@ -81,7 +82,7 @@ class Ledger:
         self.claims, self.versions = dict(before.claims), dict(before.versions)
 
     def claim(self, name: Name, wish: Wish, now: datetime) -> Answer:
-        """First, a duplicate, or `Held`."""
+        """First, a duplicate, or `InProgress`."""
         known = self.claims.get(name)
         if known is not None and not known.free(now):
             return answer_from(known, wish, now)
@@ -98,13 +99,13 @@ class Ledger:
         return First(made.first_seen, made.epoch)
 
     def claim_many(self, names: Sequence[Name], wish: Wish, now: datetime) -> list[Answer]:
-        """All answered, or `Held` and none claimed."""
+        """All answered, or `InProgress` and none claimed."""
         before = self.copy()
         answers: list[Answer] = []
         try:
             for name in names:
                 answers.append(self.claim(name, wish, now))
-        except Held:
+        except InProgress:
             self.restore(before)
             raise
         return answers
@@ -147,7 +148,7 @@ class Ledger:
         """Whether it is later than any applied; a resource keeps its first kind."""
         known = self.versions.get(name)
         if known is not None and type(known) is not type(version):
-            raise Misuse("another kind")
+            raise UsageError("another kind")
         if known is None or order(version) > order(known):
             self.versions[name] = version
             return True
@@ -181,7 +182,7 @@ def order(version: Version) -> tuple[float, bytes]:
 def answer_from(claim: Claim, wish: Wish, now: datetime) -> Duplicate:
     """What a claim that is not free says to somebody else."""
     if claim.lease_until is not None:
-        raise Held("somebody works on it", retry_after=claim.lease_until - now)
+        raise InProgress("somebody works on it", retry_after=claim.lease_until - now)
     return Duplicate(
         first_seen=claim.first_seen,
         result=None if claim.result is None else claim.result.value,

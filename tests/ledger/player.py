@@ -46,14 +46,14 @@ class Holder:
     def refuse_over(self) -> None:
         """What a turn that is over answers."""
         if self.over:
-            raise duly.Misuse("this turn is over")
+            raise duly.errors.UsageError("this turn is over")
 
 
 def outcome(call: Callable[[], object]) -> object:
     """What came back, or what was raised and how long it said to wait."""
     try:
         return call()
-    except duly.DulyError as problem:
+    except duly.errors.DulyError as problem:
         return type(problem), getattr(problem, "retry_after", None)
 
 

@@ -123,7 +123,7 @@ def pointed(arguments: dict[str, object], parameter: str, target: object) -> dic
 def entered(verb: Callable[..., Any], call: dict[str, object]) -> object:
     """Call the verb; a ``once`` or a store that is never opened has not been asked anything yet."""
     returned = verb(**call)
-    if isinstance(returned, duly.Store):
+    if isinstance(returned, duly.types.Store):
         return returned.open()
     return returned.__enter__() if hasattr(returned, "__enter__") else returned
 

@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 import duly
-from duly import Held, StoreRefused
 from duly.core.keys import key_of
 from duly.core.onestep import finish
+from duly.errors import InProgress, StoreRefused
 from duly.inbox.accept import UniqueByKey, accept, receive_many
 from duly.inbox.new_event import EventOutcome, Status, event_digest
 from duly.ledger.claims import Terms, claim_many
@@ -100,7 +100,7 @@ def test_a_rerun_that_is_held_gives_back_what_its_first_run_committed(
     ):
         duly.dedup(store, scope, "old", HOUR)
         monkeypatch.setattr(DeadlineConnection, "transaction", losing)
-        with pytest.raises(Held):
+        with pytest.raises(InProgress):
             duly.dedup_many(store, scope, ["new", "old"])
         monkeypatch.undo()
         assert duly.dedup(store, scope, "new").first

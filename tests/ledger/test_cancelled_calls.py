@@ -21,7 +21,7 @@ MINUTE = timedelta(minutes=1)
 # A connection that was not given back would make the next call wait for ever: there is no other.
 POOL = 1
 MARK = "SET state = 'done'"
-Call = Callable[[duly.Store, str], Awaitable[object]]
+Call = Callable[[duly.types.Store, str], Awaitable[object]]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -31,19 +31,19 @@ def url(request: pytest.FixtureRequest) -> str:
     return address
 
 
-async def dedup(store: duly.Store, key: str) -> object:
+async def dedup(store: duly.types.Store, key: str) -> object:
     return await duly.aio.dedup(store, "shop", key)
 
 
-async def dedup_many(store: duly.Store, key: str) -> object:
+async def dedup_many(store: duly.types.Store, key: str) -> object:
     return await duly.aio.dedup_many(store, "shop", [key, "x" + key])
 
 
-async def enter(store: duly.Store, key: str) -> object:
+async def enter(store: duly.types.Store, key: str) -> object:
     return await duly.aio.once(store, "shop", key, lease=MINUTE).__aenter__()
 
 
-async def is_free(store: duly.Store, key: str) -> bool:
+async def is_free(store: duly.types.Store, key: str) -> bool:
     """Whether the next caller is first, for every key the call was about."""
     answers = await duly.aio.dedup_many(store, "shop", [key, "x" + key])
     return all(answer.first for answer in answers)

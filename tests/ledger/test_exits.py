@@ -90,7 +90,7 @@ async def test_an_exit_inside_an_awaited_once_takes_the_claim_with_it(
 
 
 def test_a_generator_that_is_closed_inside_a_turn_gives_the_key_back(url: str) -> None:
-    def turns(store: duly.Store) -> Generator[bool, None, None]:
+    def turns(store: duly.types.Store) -> Generator[bool, None, None]:
         with duly.once(store, "shop", "a", lease=MINUTE) as turn:
             yield turn.first
 

@@ -41,7 +41,7 @@ def side(url: str) -> Iterator[Side]:
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[duly.Store]:
+def store(url: str) -> Iterator[duly.types.Store]:
     """The test's own store."""
     with duly.store(url) as opened:
         yield opened
@@ -91,7 +91,7 @@ def test_killed_after_commit_before_telling_anyone_keeps_claim_work_and_result(
     assert side.effects() == ["a"]
 
 
-def taken(store: duly.Store) -> duly.First | None:
+def taken(store: duly.types.Store) -> duly.First | None:
     """Take over, do the work and mark it; None while it is held."""
     try:
         with duly.once(store, "shop", "a", lease=timedelta(minutes=1)) as turn:
@@ -103,18 +103,18 @@ def taken(store: duly.Store) -> duly.First | None:
             side.commit()
             side.close()
             return turn.answer
-    except duly.Held:
+    except duly.errors.InProgress:
         return None
 
 
 def test_killed_under_a_lease_is_held_until_it_runs_out_then_taken_over_once(
-    worker: Worker, store: duly.Store, side: Side
+    worker: Worker, store: duly.types.Store, side: Side
 ) -> None:
     assert worker.ask("take", scope="shop", key="a", lease=2.0)["epoch"] == 1
     worker.kill()
 
     with (
-        pytest.raises(duly.Held) as held,
+        pytest.raises(duly.errors.InProgress) as held,
         duly.once(store, "shop", "a", lease=timedelta(minutes=1)),
     ):
         pytest.fail("two holders of one lease")
@@ -135,7 +135,7 @@ def test_killed_under_a_lease_is_held_until_it_runs_out_then_taken_over_once(
     ],
 )
 def test_a_worker_frozen_past_its_lease_is_refused_and_leaves_no_effect(
-    request_: str, values: dict[str, object], worker: Worker, store: duly.Store, side: Side
+    request_: str, values: dict[str, object], worker: Worker, store: duly.types.Store, side: Side
 ) -> None:
     worker.ask("take", scope="shop", key="a", lease=LEASE)
     worker.pause()
@@ -149,7 +149,7 @@ def test_a_worker_frozen_past_its_lease_is_refused_and_leaves_no_effect(
 
 
 def test_a_worker_past_its_lease_may_still_finish_if_nobody_took_over(
-    worker: Worker, store: duly.Store, side: Side
+    worker: Worker, store: duly.types.Store, side: Side
 ) -> None:
     worker.ask("take", scope="shop", key="a", lease=0.001)
     assert worker.ask("work_and_mark", name="a", result="late but first") == "marked"

@@ -185,7 +185,7 @@ def test_a_caller_told_that_the_store_is_unavailable_has_claimed_nothing(
     wire: Proxy, caller: Caller, own_postgres_url: str
 ) -> None:
     every_run = wire.set(Cut.REPLY, "INSERT 0", times=3)
-    with pytest.raises(duly.StoreUnavailable, match="acknowledge nothing"):
+    with pytest.raises(duly.errors.StoreUnavailable, match="acknowledge nothing"):
         caller.dedup("shop", "a")
     assert every_run.sprung == 3
     assert caller.dedup("shop", "a").first, "the sender retries, and nobody would do the work"
@@ -196,7 +196,7 @@ def test_a_batch_told_that_the_store_is_unavailable_has_claimed_none_of_it(
     wire: Proxy, caller: Caller
 ) -> None:
     every_run = wire.set(Cut.REPLY, "COMMIT", times=3)
-    with pytest.raises(duly.StoreUnavailable, match="acknowledge nothing"):
+    with pytest.raises(duly.errors.StoreUnavailable, match="acknowledge nothing"):
         caller.dedup_many("shop", ["a", "b"])
     assert every_run.sprung == 3
     assert all(answer.first for answer in caller.dedup_many("shop", ["a", "b"]))

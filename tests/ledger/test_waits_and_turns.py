@@ -13,13 +13,13 @@ from psycopg.sql import SQL, Identifier
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
 import duly
-from duly import Held, LeaseLost, Misuse, StoreUnavailable, UnsafeStore
+from duly.errors import InProgress, LeaseLost, StoreUnavailable, UnsafeStore, UsageError
 from tests.support.servers.databases import on_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly import Store
+    from duly.types import Store
 
 LEASE = timedelta(hours=1)
 LONG = timedelta(days=30)
@@ -57,20 +57,20 @@ def test_a_turn_is_entered_once_even_by_two_at_the_same_time(store: Store, scope
     turns = duly.once(store, scope, "a", lease=LEASE)
     with turns as turn:
         assert turn.first
-        with pytest.raises(Misuse, match="used before"):
+        with pytest.raises(UsageError, match="used before"):
             turns.__enter__()
 
 
 def test_a_turn_that_was_marked_takes_no_second_result(store: Store, scope: str) -> None:
     with duly.once(store, scope, "a", lease=LEASE) as turn:
         turn.mark("first")
-        with pytest.raises(Misuse, match="is over"):
+        with pytest.raises(UsageError, match="is over"):
             turn.mark("second")
-        with pytest.raises(Misuse, match="is over"):
+        with pytest.raises(UsageError, match="is over"):
             turn.renew()
-        with pytest.raises(Misuse, match="is over"):
+        with pytest.raises(UsageError, match="is over"):
             turn.result = "third"
-    with pytest.raises(Misuse, match="is over"):
+    with pytest.raises(UsageError, match="is over"):
         turn.mark("fourth")
     with duly.once(store, scope, "a", lease=LEASE) as turn:
         assert turn.result == "first"
@@ -126,7 +126,7 @@ def test_a_statement_timeout_while_somebody_holds_the_key_is_held(
         )
     with psycopg.connect(own_postgres_url) as holder, duly.store(own_postgres_url) as store:
         assert duly.dedup(holder, scope, "a").first
-        with pytest.raises(Held):
+        with pytest.raises(InProgress):
             duly.dedup(store, scope, "a")
 
 
@@ -219,7 +219,7 @@ def test_opening_a_file_that_stays_locked_is_held_and_not_a_broken_disk(sqlite_u
     other.execute("CREATE TABLE theirs (n INTEGER)")
     other.execute("BEGIN EXCLUSIVE")
     store = duly.store(sqlite_url)
-    with pytest.raises(Held):
+    with pytest.raises(InProgress):
         duly.dedup(store, "s", "a", wait=timedelta(milliseconds=200))
     other.close()
     store.close()

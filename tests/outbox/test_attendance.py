@@ -72,7 +72,7 @@ def app(url: str) -> Iterator[duly.Duly]:
         yield made
 
 
-def mail(message: duly.Message) -> None:
+def mail(message: duly.types.Message) -> None:
     """Always arrives."""
 
 

@@ -169,10 +169,10 @@ async def test_a_replay_of_everything_must_be_asked_for(case: Case, place: Datab
             {"destination": 7},
             {"destination": ""},
         ):
-            with pytest.raises(duly.Misuse):
+            with pytest.raises(duly.errors.UsageError):
                 await office.call("outbox.replay", **mistake)
         for verb in ("replay", "discard", "dead"):
-            with pytest.raises(duly.Misuse, match="the id of a message"):
+            with pytest.raises(duly.errors.UsageError, match="the id of a message"):
                 await office.call(f"outbox.{verb}", "not-an-id")
 
 
@@ -269,7 +269,7 @@ async def test_who_discards_what_somebody_else_has_locked_is_told_that_it_is_hel
         with closing(office.records.place.connect()) as other:
             other.execute("BEGIN IMMEDIATE" if office.records.place.is_sqlite else "BEGIN")
             other.execute("UPDATE duly_outbox SET attempts = attempts")
-            with pytest.raises(duly.Held):
+            with pytest.raises(duly.errors.InProgress):
                 await office.call("outbox.discard", dead)
             other.execute("ROLLBACK")
         assert await office.call("outbox.discard", dead) is True
@@ -283,9 +283,9 @@ async def test_nobody_replays_or_discards_inside_an_open_transaction(
         outbox: Any = office.app.aio.outbox if office.awaited else office.app.outbox
 
         async def ask() -> None:
-            with pytest.raises(duly.Misuse, match="outside of the handler"):
+            with pytest.raises(duly.errors.UsageError, match="outside of the handler"):
                 await office.waited(outbox.replay(id))
-            with pytest.raises(duly.Misuse, match="outside of the handler"):
+            with pytest.raises(duly.errors.UsageError, match="outside of the handler"):
                 await office.waited(outbox.discard(id))
 
         if office.awaited:
@@ -357,7 +357,7 @@ async def test_a_message_that_is_out_of_rescues_is_a_dead_letter_that_says_so(
         assert (relayed.rescued, relayed.sent) == (1, 0)
         assert office.message(staged.id).counted == ("dead", 0, 20)
         [letter] = await office.call("outbox.dead")
-        assert letter.failure.type == "duly.LeaseLost"
+        assert letter.failure.type == "duly.errors.LeaseLost"
         assert letter.dead_at == clock()
         await office.call("outbox.replay", staged.id)
         assert (await office.relay()).sent == 1

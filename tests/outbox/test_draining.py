@@ -116,7 +116,10 @@ async def test_a_message_that_is_out_of_rescues_when_its_relay_must_stop_is_a_de
             assert office.message(staged.id).counted == (state, 0, rescues)
         released.set()
         [letter] = await office.call("outbox.dead")
-        assert (letter.failure.type, letter.failure.message) == ("duly.LeaseLost", LOST_RELAY)
+        assert (letter.failure.type, letter.failure.message) == (
+            "duly.errors.LeaseLost",
+            LOST_RELAY,
+        )
 
 
 @pytest.mark.parametrize(

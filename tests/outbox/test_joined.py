@@ -138,7 +138,7 @@ async def test_a_connection_that_would_commit_by_itself_is_refused_before_anythi
 ) -> None:
     async with a_desk(joined_place, scope) as desk, way.open(joined_place.url) as user:
         for key in (None, scope):
-            with pytest.raises(duly.NotJoinable, match=r"BEGIN IMMEDIATE|transaction"):
+            with pytest.raises(duly.errors.NotJoinable, match=r"BEGIN IMMEDIATE|transaction"):
                 await desk.send(user, 1, key=key)
         assert not user.in_transaction()
         assert desk.messages() == {}
@@ -152,7 +152,7 @@ async def test_a_failed_transaction_is_refused_until_it_is_rolled_back(
         await user.begin()
         with pytest.raises(Exception, match=r"(?i)division by zero"):
             await user.execute("SELECT 1 / 0")
-        with pytest.raises(duly.NotJoinable, match="failed"):
+        with pytest.raises(duly.errors.NotJoinable, match="failed"):
             await desk.send(user, 1)
         await user.rollback()
         await user.begin()
@@ -166,9 +166,9 @@ async def test_the_wrong_colour_names_its_twin(way: Way, joined_place: Place, sc
     async with a_desk(joined_place, scope) as desk, way.open(joined_place.url) as user:
         url = f"{desk.name}:ann"
         if way.colour == "async":
-            with pytest.raises(duly.WrongColour, match=r"await app\.aio\.send\b"):
+            with pytest.raises(duly.errors.SyncAsyncMismatch, match=r"await app\.aio\.send\b"):
                 desk.app.send(url, tx=user.connection)
         else:
-            with pytest.raises(duly.WrongColour, match=r"use app\.send\b"):
+            with pytest.raises(duly.errors.SyncAsyncMismatch, match=r"use app\.send\b"):
                 await desk.app.aio.send(url, tx=user.connection)
         assert desk.messages() == {}

@@ -133,7 +133,7 @@ async def test_within_its_window_the_key_of_a_dead_message_is_known(
 
 async def test_a_key_that_was_rolled_back_is_free(case: Case, place: DatabaseOf) -> None:
     async with an_office(case, place) as office:
-        with pytest.raises(duly.Misuse):
+        with pytest.raises(duly.errors.UsageError):
             await office.send_all(["/hook", "nowhere:"], key="paid-7")
         assert ids(office) == set()
         assert (await office.send(key="paid-7")).first

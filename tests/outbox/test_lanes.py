@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly.outbox.egress import EgressRefused
+from duly.core.errors import EgressRefused
 from duly.outbox.lease import LeasedMessage
 from duly.outbox.message import BACKOFF
 from duly.outbox.outcome import (

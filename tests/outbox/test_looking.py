@@ -22,7 +22,7 @@ HOUR = timedelta(hours=1)
 SECRET = "whsec_" + "A" * 32
 
 
-def sms(message: duly.Message) -> duly.Dead:
+def sms(message: duly.types.Message) -> duly.Dead:
     return duly.Dead("no such number")
 
 
@@ -72,7 +72,7 @@ async def test_an_id_that_is_none_is_refused_and_one_of_nobody_is_not_found(
 ) -> None:
     async with an_office(case, place, clock) as office:
         assert await office.call("outbox.find", "00000000-0000-7000-8000-000000000000") is None
-        with pytest.raises(duly.Misuse, match="the id of a message must look like"):
+        with pytest.raises(duly.errors.UsageError, match="the id of a message must look like"):
             await office.call("outbox.find", "0198c3a2")
 
 
@@ -107,7 +107,7 @@ async def test_a_destination_is_named_as_well_by_the_address_of_a_message(
             assert letter.id == staged.id
         done = await office.call("outbox.replay", destination=office.url("/other"))
         assert done.ids == (by_web.id,)
-        with pytest.raises(duly.Misuse, match="has a user or a password in it"):
+        with pytest.raises(duly.errors.UsageError, match="has a user or a password in it"):
             await office.call("outbox.dead", destination="https://ann:secret@example.com/")
 
 

@@ -318,5 +318,5 @@ async def test_the_attempts_of_a_message_are_what_the_caller_says(
         assert (await office.relay()).dead == 1
         assert office.message(once.id).state == "dead"
         assert office.message(usual.id).state == "ready"
-        with pytest.raises(duly.Misuse):
+        with pytest.raises(duly.errors.UsageError):
             await office.send(attempts=1001)

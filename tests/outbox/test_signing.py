@@ -35,16 +35,16 @@ def message(body: bytes | None = b'{"a":1}') -> Message:
     return Message("msg-1", "POST", "https://example.com/", {}, body, 1, datetime.now(UTC))
 
 
-def verified(headers: dict[str, str], secret: Any, body: bytes = b'{"a":1}') -> duly.Verified:
+def verified(headers: dict[str, str], secret: Any, body: bytes = b'{"a":1}') -> duly.types.Verified:
     return duly.verify(duly.Source("standard-webhooks", secret), headers, body)
 
 
 def test_a_signed_message_is_genuine_to_duly_s_own_receiver() -> None:
     headers = dict(StandardSigner(NEW).headers(message()))
     assert verified(headers, NEW).id == "msg-1"
-    with pytest.raises(duly.Rejected):
+    with pytest.raises(duly.errors.Rejected):
         verified(headers, OLD)
-    with pytest.raises(duly.Rejected):
+    with pytest.raises(duly.errors.Rejected):
         verified(headers, NEW, b'{"a":2}')
 
 
@@ -66,7 +66,7 @@ def test_a_key_signs_no_more_after_its_end() -> None:
     headers = dict(StandardSigner([over, NEW]).headers(message()))
     assert headers["webhook-signature"].count("v1,") == 1
     assert verified(headers, NEW).id == "msg-1"
-    with pytest.raises(duly.Misuse, match="not_after"):
+    with pytest.raises(duly.errors.UsageError, match="not_after"):
         StandardSigner(over).headers(message())
 
 
@@ -87,7 +87,7 @@ def test_a_message_without_a_body_is_signed_as_an_empty_one() -> None:
 )
 def test_a_key_that_cannot_sign_is_refused_when_it_is_registered(secret: Any, told: str) -> None:
     app = duly.Duly("memory:")
-    with pytest.raises(duly.Misuse, match=told) as refused:
+    with pytest.raises(duly.errors.UsageError, match=told) as refused:
         app.signer("ours", secret=secret)
     for text in secret if isinstance(secret, list) else [secret]:
         assert len(str(text)) < 10 or str(text) not in str(refused.value)

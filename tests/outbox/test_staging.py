@@ -170,7 +170,7 @@ async def test_sending_past_the_open_transaction_is_refused_with_the_remedy(
 
         async def past(hand: Hand) -> None:
             verbs: Any = office.app.aio if office.awaited else office.app
-            with pytest.raises(duly.Misuse, match=r"use tx\.send\(…\), or pass tx=tx"):
+            with pytest.raises(duly.errors.UsageError, match=r"use tx\.send\(…\), or pass tx=tx"):
                 await hand.waited(verbs.send(url))
             await hand.waited(verbs.send(url, json="joined", tx=hand.tx))
 
@@ -184,7 +184,7 @@ async def test_sending_past_the_open_transaction_is_refused_with_the_remedy(
 
 async def past_a_block(office: Office, url: str) -> None:
     """The same in ``app.transaction()``."""
-    refused = pytest.raises(duly.Misuse, match=r"use tx\.send\(…\), or pass tx=tx")
+    refused = pytest.raises(duly.errors.UsageError, match=r"use tx\.send\(…\), or pass tx=tx")
     if office.awaited:
         async with office.app.aio.transaction() as awaited:
             with refused:
@@ -208,11 +208,13 @@ async def test_a_transaction_of_the_other_colour_is_refused_with_its_verb(
         url = office.url("/hook")
         if office.awaited:
             async with office.app.aio.transaction() as awaited:
-                with pytest.raises(duly.WrongColour, match=r"use await app\.aio\.send"):
+                with pytest.raises(
+                    duly.errors.SyncAsyncMismatch, match=r"use await app\.aio\.send"
+                ):
                     office.app.send(url, tx=awaited)  # type: ignore[arg-type]
         else:
             # The loop of the test runs here, and nothing else wants it meanwhile.
-            refused = pytest.raises(duly.WrongColour, match=r"use app\.send")
+            refused = pytest.raises(duly.errors.SyncAsyncMismatch, match=r"use app\.send")
             with office.app.transaction() as tx, refused:
                 await office.app.aio.send(url, tx=tx)  # type: ignore[arg-type]
         assert office.messages() == []
@@ -222,7 +224,7 @@ async def test_a_relay_that_blocks_is_refused_where_an_event_loop_runs(
     case: Case, place: DatabaseOf
 ) -> None:
     async with an_office(case, place) as office:
-        with pytest.raises(duly.WrongColour, match=r"await app\.aio\.relay"):
+        with pytest.raises(duly.errors.SyncAsyncMismatch, match=r"await app\.aio\.relay"):
             office.app.relay()
 
 
@@ -236,7 +238,7 @@ async def test_a_transaction_that_is_over_stages_nothing(case: Case, place: Data
         else:
             with office.app.transaction() as over:
                 pass
-        with pytest.raises(duly.Misuse, match="this transaction is over"):
+        with pytest.raises(duly.errors.UsageError, match="this transaction is over"):
             await office.waited(over.send(url))
         assert office.messages() == []
 
@@ -265,7 +267,7 @@ async def test_what_is_refused_is_refused_before_anything_is_written(
             ("http://169.254.169.254/latest", {}),
         ]
         for to, options in mistakes:
-            with pytest.raises(duly.DulyError):
+            with pytest.raises(duly.errors.DulyError):
                 await office.send(to, **options)
         assert office.everything() == before
 

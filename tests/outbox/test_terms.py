@@ -18,7 +18,7 @@ async def test_a_call_is_given_up_before_its_lease_is_over() -> None:
     app = duly.Duly("memory:")
 
     @app.transport("slow")
-    async def slow(message: duly.Message) -> None:
+    async def slow(message: duly.types.Message) -> None:
         await asyncio.sleep(5)
 
     request = request_bytes("POST", "slow:x", {})

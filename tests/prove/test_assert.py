@@ -73,7 +73,7 @@ def test_a_handler_whose_steps_differ_by_chance_is_refused_and_not_blamed(tmp_pa
         tx.execute(f"INSERT INTO orders (id) VALUES ('{uuid.uuid4().hex}')")
 
     app = shop(tmp_path / "shop.db", handler)
-    with pytest.raises(duly.Misuse, match="two single runs took different steps"):
+    with pytest.raises(duly.errors.UsageError, match="two single runs took different steps"):
         assert_effectively_once(app, EVENT)
     app.close()
 
@@ -93,7 +93,7 @@ def test_chance_that_two_single_runs_did_not_show_is_refused_and_not_blamed(
         tx.execute("INSERT INTO orders (id) VALUES ('o-1')")
 
     app = shop(tmp_path / "shop.db", handler)
-    with pytest.raises(duly.Misuse, match="two single runs took different steps"):
+    with pytest.raises(duly.errors.UsageError, match="two single runs took different steps"):
         assert_effectively_once(app, EVENT)
     app.close()
 
@@ -306,7 +306,7 @@ def test_a_document_that_grows_with_each_repeat_is_found_although_it_holds_the_t
 
 def refusal(app: duly.Duly) -> str:
     """Why a proof cannot be made."""
-    with pytest.raises(duly.Misuse) as refused:
+    with pytest.raises(duly.errors.UsageError) as refused:
         assert_effectively_once(app, EVENT)
     return str(refused.value)
 
@@ -347,7 +347,7 @@ def test_a_connection_that_is_open_is_refused_whatever_file_it_is_to(tmp_path: P
     with closing(audit):
         told = refusal(app)
         assert audit.execute("SELECT * FROM log").fetchall() == []
-        with pytest.raises(duly.Misuse, match="close it before the proof"):
+        with pytest.raises(duly.errors.UsageError, match="close it before the proof"):
             assert_effectively_once("by_its_name:app", EVENT)
 
     assert f"a connection to {tmp_path / 'audit.db'} is open in this process" in told
@@ -377,7 +377,7 @@ def test_an_event_of_two_sources_is_refused_with_the_argument_that_decides(tmp_p
     app = shop(tmp_path / "shop.db", right)
     app.source("other", provider="standard-webhooks", secret=SECRET)
     app.on("other", "*", name="other")(right)
-    with pytest.raises(duly.Misuse, match="name its source with --source"):
+    with pytest.raises(duly.errors.UsageError, match="name its source with --source"):
         assert_effectively_once(app, EVENT)
 
 
@@ -404,7 +404,7 @@ def test_an_event_of_two_sources_is_refused_with_the_argument_that_decides(tmp_p
 def test_what_cannot_be_proved_says_why(asked: dict[str, Any], told: str, tmp_path: Path) -> None:
     app = shop(tmp_path / "shop.db", failing)
 
-    with pytest.raises(duly.Misuse) as refused:
+    with pytest.raises(duly.errors.UsageError) as refused:
         assert_effectively_once(app, **asked)
 
     assert told in str(refused.value)

@@ -142,7 +142,7 @@ def test_events_that_are_too_far_apart_are_refused_with_the_limit(tmp_path: Path
     app = with_stripe(tmp_path / "shop.db")
     wishes = ProofRequest((paid(1000), paid(1_000_000_000)), only="reordered")
 
-    with pytest.raises(duly.Misuse, match="choose events that are closer together"):
+    with pytest.raises(duly.errors.UsageError, match="choose events that are closer together"):
         prove_handler(lambda: Subject(app, None), wishes, ProofOptions(), lambda _: None)
 
     app.close()

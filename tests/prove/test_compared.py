@@ -107,7 +107,7 @@ def test_a_run_that_only_reads_from_others_leaves_nothing_to_compare(database: P
     def handler() -> None:
         httpx.get("https://shop.example/orders/1")
 
-    with pytest.raises(duly.Misuse, match="there is nothing to compare"):
+    with pytest.raises(duly.errors.UsageError, match="there is nothing to compare"):
         assert_effectively_once(shop(database, "", handler), EVENT)
 
 
@@ -119,7 +119,7 @@ def test_a_function_that_forgets_to_return_what_counts_is_refused(database: Path
         connection.execute("SELECT * FROM orders").fetchall()
 
     app = shop(database, "CREATE TABLE orders (id TEXT)", handler)
-    with pytest.raises(duly.Misuse, match="effects= returned None"):
+    with pytest.raises(duly.errors.UsageError, match="effects= returned None"):
         assert_effectively_once(app, EVENT, effects=effects)
 
 

@@ -106,7 +106,7 @@ def test_files_whose_names_are_made_anew_are_refused_and_removed(folder: Path) -
         order(event, tx)
         written(folder / f"{uuid.uuid4().hex}.db", "CREATE TABLE scratch (n)")
 
-    with pytest.raises(duly.Misuse, match="other SQLite files in each run"):
+    with pytest.raises(duly.errors.UsageError, match="other SQLite files in each run"):
         proof(shop(folder, a=handler), "a")
 
     assert {path.name for path in folder.iterdir()} == {"shop.db", "audit.db"}
@@ -128,13 +128,13 @@ def test_a_state_that_was_kept_is_never_written_over(folder: Path) -> None:
         order(event, tx)
         try:
             written(folder / "audit.db", "DELETE FROM log")
-        except duly.Misuse:  # it must not help to look away
+        except duly.errors.UsageError:  # it must not help to look away
             written(folder / "audit.db", "DELETE FROM log")
 
     kept = folder / f"audit.db{COPY_SUFFIX}"
     kept.write_text("all that is left of it")
 
-    with pytest.raises(duly.Misuse, match="is there already"):
+    with pytest.raises(duly.errors.UsageError, match="is there already"):
         proof(shop(folder, a=handler), "a")
 
     assert kept.read_text() == "all that is left of it"
@@ -225,7 +225,7 @@ def test_another_file_that_somebody_has_open_is_left_alone(folder: Path) -> None
 
     with (
         holder(folder) as other,
-        pytest.raises(duly.Misuse, match=f"in use by process {other.pid}"),
+        pytest.raises(duly.errors.UsageError, match=f"in use by process {other.pid}"),
     ):
         proof(app, "a")
 
@@ -243,7 +243,7 @@ def test_what_somebody_writes_during_a_proof_is_not_taken_away(folder: Path) -> 
         if line.startswith("1 of"):
             others.append(holder(folder))
 
-    with pytest.raises(duly.Misuse, match="not everything could be put back"):
+    with pytest.raises(duly.errors.UsageError, match="not everything could be put back"):
         proof(app, "a", only="twice", show=show)
 
     [other] = others
@@ -252,5 +252,5 @@ def test_what_somebody_writes_during_a_proof_is_not_taken_away(folder: Path) -> 
     with closing(sqlite3.connect(folder / f"audit.db{COPY_SUFFIX}")) as connection:
         assert connection.execute("SELECT line FROM log").fetchall() == [("precious",)]
     assert (folder / f"shop.db{LIST}").exists()
-    with pytest.raises(duly.Misuse, match="ended in the middle"):
+    with pytest.raises(duly.errors.UsageError, match="ended in the middle"):
         proof(app, "a")

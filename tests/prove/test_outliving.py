@@ -113,7 +113,7 @@ def test_a_thread_that_goes_on_for_ever_is_refused_by_its_name(
         tx.execute("INSERT INTO orders VALUES ('o-1')")
         threading.Thread(target=threading.Event().wait, name="listener").start()
 
-    with pytest.raises(duly.Misuse, match="left the thread listener running"):
+    with pytest.raises(duly.errors.UsageError, match="left the thread listener running"):
         assert_effectively_once(app, job="order")
 
 
@@ -131,5 +131,5 @@ def test_a_task_that_goes_on_for_ever_is_refused_by_its_name(
         await tx.execute("INSERT INTO orders VALUES ('o-1')")
         tasks.add(asyncio.create_task(listen()))
 
-    with pytest.raises(duly.Misuse, match=r"left the task \S*listen running"):
+    with pytest.raises(duly.errors.UsageError, match=r"left the task \S*listen running"):
         assert_effectively_once(app, job="order")

@@ -110,7 +110,7 @@ def test_after_a_proof_that_was_killed_a_person_decides_which_state_is_kept(
     killed.put_back()
     killed._turn.close()  # as its death would
 
-    with pytest.raises(duly.Misuse, match="ended in the middle"):
+    with pytest.raises(duly.errors.UsageError, match="ended in the middle"):
         RestorablePostgres(own_postgres_url, names(), disposable=True)
 
     killed.restore_original()
@@ -120,7 +120,7 @@ def test_after_a_proof_that_was_killed_a_person_decides_which_state_is_kept(
 def test_one_proof_of_a_database_at_a_time(own_postgres_url: str) -> None:
     with_account(own_postgres_url)
     first = RestorablePostgres(own_postgres_url, names(), disposable=True)
-    with pytest.raises(duly.Misuse, match="another proof"):
+    with pytest.raises(duly.errors.UsageError, match="another proof"):
         RestorablePostgres(own_postgres_url, names(), disposable=True)
     first.restore_original()
     assert accounts(own_postgres_url) == [(7, 41)]
@@ -157,7 +157,7 @@ def test_long_names_that_begin_alike_do_not_meet_aside() -> None:
 def test_a_database_that_is_not_called_one_for_tests_is_left_alone(own_postgres_url: str) -> None:
     with_account(own_postgres_url)
 
-    with pytest.raises(duly.Misuse, match="--database-is-disposable"):
+    with pytest.raises(duly.errors.UsageError, match="--database-is-disposable"):
         RestorablePostgres(own_postgres_url, names(), disposable=False)
 
     assert accounts(own_postgres_url) == [(7, 41)]
@@ -166,7 +166,10 @@ def test_a_database_that_is_not_called_one_for_tests_is_left_alone(own_postgres_
 def test_a_database_that_others_use_is_left_alone(own_postgres_url: str) -> None:
     with_account(own_postgres_url)
 
-    with psycopg.connect(own_postgres_url), pytest.raises(duly.Misuse, match="close your own"):
+    with (
+        psycopg.connect(own_postgres_url),
+        pytest.raises(duly.errors.UsageError, match="close your own"),
+    ):
         RestorablePostgres(own_postgres_url, names(), disposable=True)
 
     assert accounts(own_postgres_url) == [(7, 41)]
@@ -227,7 +230,7 @@ def test_another_database_of_the_same_server_is_refused(
     app.job(name="elsewhere")(by_psycopg if driver == "psycopg" else by_asyncpg)
     os.environ["ELSEWHERE"] = postgres_server
 
-    with pytest.raises(duly.Misuse, match="cannot be put back"):
+    with pytest.raises(duly.errors.UsageError, match="cannot be put back"):
         assert_effectively_once(app, job="elsewhere", disposable=True)
 
 
@@ -243,7 +246,7 @@ def test_another_database_that_the_first_run_does_not_use_is_refused_before_it_i
 
     def elsewhere() -> None:
         for _ in range(2):
-            with suppress(duly.Misuse), psycopg.connect(postgres_server) as connection:
+            with suppress(duly.errors.UsageError), psycopg.connect(postgres_server) as connection:
                 connection.execute("CREATE TABLE written_for_real (n integer)")
 
     @app.on("shop", "a", name="first")
@@ -257,7 +260,7 @@ def test_another_database_that_the_first_run_does_not_use_is_refused_before_it_i
     app.on("shop", "b", name="later")(elsewhere)
     events = [{"type": "a"}, {"type": "b"}][: 2 if only == "reordered" else 1]
 
-    with pytest.raises(duly.Misuse, match="cannot be put back"):
+    with pytest.raises(duly.errors.UsageError, match="cannot be put back"):
         assert_effectively_once(app, events, disposable=True, only=only)
 
     with psycopg.connect(postgres_server) as connection:
@@ -283,7 +286,7 @@ def test_a_database_of_the_same_name_in_another_server_is_refused(
     app.job(name="elsewhere")(by_psycopg)
     os.environ["ELSEWHERE"] = on_database(another_server, name)
 
-    with pytest.raises(duly.Misuse, match="cannot be put back"):
+    with pytest.raises(duly.errors.UsageError, match="cannot be put back"):
         assert_effectively_once(app, job="elsewhere", disposable=True)
 
 

@@ -90,7 +90,7 @@ def test_an_application_is_imported_anew_if_its_import_leaves_a_connection_open(
 
 def test_a_handler_that_hangs_ends_the_proof(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_CONNECTION", "closed")
-    with pytest.raises(duly.Misuse, match="took longer than 3 seconds"):
+    with pytest.raises(duly.errors.UsageError, match="took longer than 3 seconds"):
         proof("nothing", "twice", 3)
 
 

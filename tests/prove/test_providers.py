@@ -80,7 +80,7 @@ def test_a_site_that_answers_in_its_own_words_can_be_proved(tmp_path: Path) -> N
 def test_a_site_that_keeps_the_event_to_itself_is_refused(tmp_path: Path) -> None:
     app = shop(tmp_path / "shop.db", right)
     site = site_that_says(app, handing_over=False)
-    with pytest.raises(duly.Misuse, match="nothing to compare"):
+    with pytest.raises(duly.errors.UsageError, match="nothing to compare"):
         assert_effectively_once(app, EVENT, through=site, path="/pay", only="twice")
     app.close()
 
@@ -104,7 +104,7 @@ def test_a_key_of_another_form_is_asked_for_where_it_can_be_given(tmp_path: Path
     app.source("shop", provider="standard-webhooks", secret=ENDED)
     app.on("shop", name="handler")(right)
 
-    with pytest.raises(duly.Misuse) as refused:
+    with pytest.raises(duly.errors.UsageError) as refused:
         assert_effectively_once(app, EVENT, source="shop")
 
     app.close()

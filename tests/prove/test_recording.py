@@ -198,7 +198,7 @@ def test_job_http_is_recorded_with_its_key_and_the_guard_stays_in_front(tmp_path
         job.http.post("https://bank.example/charges", key="charge", json={})
         try:
             job.http.post("http://127.0.0.1/", key="inside", json={})
-        except duly.EgressRefused as problem:
+        except duly.errors.EgressRefused as problem:
             refused.append(problem)
 
     app.enqueue("charge")
@@ -232,5 +232,5 @@ def test_an_address_that_was_named_is_let_through(tmp_path: Path) -> None:
     [[], {"POST https://x": 200}, {"https://x": {"status": 99}}, {"https://x": {"code": 1}}],
 )
 def test_answers_that_cannot_be_read_are_refused(given: object) -> None:
-    with pytest.raises(duly.Misuse):
+    with pytest.raises(duly.errors.UsageError):
         CannedAnswers(given)

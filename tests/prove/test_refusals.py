@@ -52,7 +52,7 @@ def by_child() -> None:
 
 
 def by_unwatched_connection() -> None:
-    with suppress(duly.Misuse):
+    with suppress(duly.errors.UsageError):
         taken(":memory:")
 
 
@@ -89,7 +89,7 @@ def shop(tmp_path: Path) -> Callable[..., duly.Duly]:
 def test_a_refusal_that_the_handler_catches_is_no_proof(
     work: Callable[[], None], told: str, shop: Callable[..., duly.Duly]
 ) -> None:
-    with pytest.raises(duly.Misuse, match=told):
+    with pytest.raises(duly.errors.UsageError, match=told):
         assert_effectively_once(shop(work), job="order", only="twice")
 
 
@@ -102,10 +102,10 @@ def test_a_database_that_was_refused_is_refused_again_and_no_proof(
     def work() -> None:
         with psycopg.connect(own_postgres_url, autocommit=True) as other:
             for _ in range(2):
-                with suppress(duly.Misuse):
+                with suppress(duly.errors.UsageError):
                     other.execute("INSERT INTO others VALUES (1)")
 
-    with pytest.raises(duly.Misuse, match="cannot be put back"):
+    with pytest.raises(duly.errors.UsageError, match="cannot be put back"):
         assert_effectively_once(shop(work), job="order", only="twice")
 
     with psycopg.connect(own_postgres_url) as connection:
@@ -129,7 +129,7 @@ def test_a_process_of_multiprocessing_that_cannot_be_watched_is_not_started(
             process.start()
             process.join()
 
-        with pytest.raises(duly.Misuse, match="may not start python"):
+        with pytest.raises(duly.errors.UsageError, match="may not start python"):
             assert_effectively_once(shop(work), job="order", only="twice")
 
         server.setblocking(False)
@@ -158,7 +158,9 @@ def test_a_socket_that_is_a_file_is_refused_unless_it_was_named(
             client.connect(os.path.relpath(path))
 
     with listening(str(path)) as server:
-        with pytest.raises(duly.Misuse, match=f"may not connect to .*--let-through {path} "):
+        with pytest.raises(
+            duly.errors.UsageError, match=f"may not connect to .*--let-through {path} "
+        ):
             assert_effectively_once(shop(work), job="order", only="twice")
         with pytest.raises(BlockingIOError):  # nobody has come
             server.accept()

@@ -33,7 +33,7 @@ api = Starlette()
 
 
 def refusal(app: duly.Duly, event: Any = EVENT, **options: Any) -> str:
-    with pytest.raises(duly.Misuse) as refused:
+    with pytest.raises(duly.errors.UsageError) as refused:
         assert_effectively_once(app, event, **options)
     app.close()
     return str(refused.value)

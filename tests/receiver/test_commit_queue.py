@@ -120,7 +120,7 @@ class Gate:
 class Lane:
     """A batcher over a gate, and a few steps of the event loop."""
 
-    def __init__(self, store: duly.Store, **options: Any) -> None:
+    def __init__(self, store: duly.types.Store, **options: Any) -> None:
         self.store = store
         self.gate = Gate(store.awaited)
         settings: dict[str, Any] = {"most": 1000, "deadline": 5.0} | options
@@ -245,7 +245,9 @@ async def test_a_delivery_that_is_not_committed_in_time_is_told_so_and_known_lat
         busy = await lane.busy(scope)
         queued = lane.send(arrival(scope, "queued"))
         for late in (*busy, queued):
-            with pytest.raises(duly.StoreUnavailable, match=r"within 0\.05 seconds: send it again"):
+            with pytest.raises(
+                duly.errors.StoreUnavailable, match=r"within 0\.05 seconds: send it again"
+            ):
                 await late
         lane.gate.open.set()
         await lane.until(lambda: lane.gate.now == 0)
@@ -274,5 +276,5 @@ async def test_where_there_is_no_database_everybody_is_told(scope: str) -> None:
         batcher.receive([arrival(scope, str(number))]) for number in range(5)
     ]
     outcomes = await asyncio.gather(*sending, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [duly.StoreUnavailable] * 5
+    assert [type(outcome) for outcome in outcomes] == [duly.errors.StoreUnavailable] * 5
     store.close()

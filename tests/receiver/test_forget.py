@@ -46,7 +46,7 @@ async def test_an_event_whose_work_is_not_over_is_not_forgotten(
         await shop.send(id="evt_1")
         subject.records.settle(shop.name, state)
         before = subject.records.everything()
-        with pytest.raises(duly.DulyError, match=r"evt_1.*handle"):
+        with pytest.raises(duly.errors.DulyError, match=r"evt_1.*handle"):
             await subject.forget(shop.name, "evt_1")
 
         assert subject.records.everything() == before
@@ -84,7 +84,7 @@ async def test_one_job_that_is_not_dead_keeps_the_whole_event(
             "UPDATE duly_jobs SET state = 'ready' WHERE name = 'also' AND event IN"
             f" (SELECT id FROM duly_events WHERE source = '{shop.name}')"
         )
-        with pytest.raises(duly.DulyError, match="also"):
+        with pytest.raises(duly.errors.DulyError, match="also"):
             await subject.forget(shop.name, "evt_1")
         assert len(shop.worked()) == 2
 
@@ -126,17 +126,17 @@ async def test_what_is_not_there_cannot_be_forgotten(
         subject.records.finish(shop.name)
         before = subject.records.everything()
         for unknown in ("id_9", "id_2", "ID_1", "id_1 ", "\0", "\ud800", "x" * 5000):
-            with pytest.raises(duly.DulyError, match="nothing to forget"):
+            with pytest.raises(duly.errors.DulyError, match="nothing to forget"):
                 await subject.forget(shop.name, unknown)
-        with pytest.raises(duly.DulyError, match="no source"):
+        with pytest.raises(duly.errors.DulyError, match="no source"):
             await subject.forget("nobody", "id_1")
-        with pytest.raises(duly.DulyError, match="event_id"):
+        with pytest.raises(duly.errors.DulyError, match="event_id"):
             await subject.forget(shop.name, "")
-        with pytest.raises(duly.DulyError, match="tenant="):
+        with pytest.raises(duly.errors.DulyError, match="tenant="):
             await subject.forget(shop.name, "id_1", tenant="ann")
         assert subject.records.everything() == before
         await subject.forget(shop.name, "id_1")
-        with pytest.raises(duly.DulyError, match="tenant="):
+        with pytest.raises(duly.errors.DulyError, match="tenant="):
             await subject.forget(shop.name, "id_1", tenant="ann")
 
 
@@ -149,7 +149,7 @@ async def test_an_event_is_forgotten_for_its_tenant_alone(
         for body in bodies.values():
             await shop.send(body, id="evt_1")
         subject.records.finish(shop.name)
-        with pytest.raises(duly.DulyError, match="tenant="):
+        with pytest.raises(duly.errors.DulyError, match="tenant="):
             await subject.forget(shop.name, "evt_1")
         await subject.forget(shop.name, "evt_1", tenant="ann")
         assert (await shop.send(bodies["ann"], id="evt_1")).said == "accepted"

@@ -51,7 +51,9 @@ class Gate:
 class Lane:
     """Followers over a gate, each delivery on a thread of its own."""
 
-    def __init__(self, store: duly.Store, threads: ThreadPoolExecutor, **options: Any) -> None:
+    def __init__(
+        self, store: duly.types.Store, threads: ThreadPoolExecutor, **options: Any
+    ) -> None:
         self.store = store
         self.gate = Gate(store.blocking)
         settings: dict[str, Any] = {"most": 1000, "deadline": 20.0} | options
@@ -165,7 +167,9 @@ def test_a_full_lane_refuses_and_those_who_wait_do_not_notice(scope: str) -> Non
 def test_who_waits_too_long_is_told_so_and_leaves_nothing_behind(scope: str) -> None:
     with a_lane(deadline=0.05) as lane:
         busy = lane.busy(scope)
-        with pytest.raises(duly.StoreUnavailable, match=r"within 0\.05 seconds: send it again"):
+        with pytest.raises(
+            duly.errors.StoreUnavailable, match=r"within 0\.05 seconds: send it again"
+        ):
             lane.followers.receive([arrival(scope, "queued")])
         lane.gate.open.set()
         assert [one.result() for one in busy] == [[ACCEPTED]] * 2  # a leader ends what it began
@@ -192,7 +196,7 @@ def test_where_there_is_no_database_everybody_is_told_and_the_lead_goes_on(scope
         sent = [
             threads.submit(followers.receive, [arrival(scope, str(number))]) for number in range(30)
         ]
-    assert {type(one.exception()) for one in sent} == {duly.StoreUnavailable}
+    assert {type(one.exception()) for one in sent} == {duly.errors.StoreUnavailable}
     assert followers._leaders == 0
 
 

@@ -172,17 +172,17 @@ def test_what_cannot_handle_an_event_is_refused_when_it_is_registered() -> None:
 
     def curious(request: Any) -> None: ...
 
-    refused = pytest.raises(duly.DulyError, match="inline")
+    refused = pytest.raises(duly.errors.DulyError, match="inline")
     with refused:
         app.on("inside", name="handle")(handle)
-    with pytest.raises(duly.DulyError, match="request"):
+    with pytest.raises(duly.errors.DulyError, match="request"):
         app.on("shop", name="curious")(curious)
-    with pytest.raises(duly.DulyError, match="no source"):
+    with pytest.raises(duly.errors.DulyError, match="no source"):
         app.on("shpo")
     app.on("shop", name="handle")(handle)
-    with pytest.raises(duly.DulyError, match="name="):
+    with pytest.raises(duly.errors.DulyError, match="name="):
         app.on("shop", name="handle")(other)
     app.on("inside", name="other")(other)
-    with pytest.raises(duly.DulyError, match="the same"):
+    with pytest.raises(duly.errors.DulyError, match="the same"):
         app.on("inside", name="awaited")(awaited)
     app.close()

@@ -40,7 +40,7 @@ def test_a_memory_shorter_than_the_senders_retries_is_refused_with_the_figure(
     least = max(tolerance, profile.retry_horizon + tolerance * (tolerance < profile.retry_horizon))
     secret = keys(name).receiver
     for source, keep in ((f"{name}-a", least - MICROSECOND), (f"{name}-b", timedelta(seconds=1))):
-        with pytest.raises(duly.DulyError) as caught:
+        with pytest.raises(duly.errors.DulyError) as caught:
             app.source(source, provider=name, secret=secret, keep=keep)
         assert f"at least {least}" in str(caught.value)
         assert profile.title is not None
@@ -52,7 +52,7 @@ def test_a_memory_shorter_than_the_senders_retries_is_refused_with_the_figure(
 
 def test_a_longer_tolerance_needs_a_longer_memory(app: duly.Duly) -> None:
     week = timedelta(days=7)
-    with pytest.raises(duly.DulyError, match="at least 7 days"):
+    with pytest.raises(duly.errors.DulyError, match="at least 7 days"):
         app.source("patient", provider="stripe", secret="s", keep=week / 2, tolerance=week)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tests.receiver.senders import text
 
 if TYPE_CHECKING:
-    from duly import Verified
+    from duly.types import Verified
     from tests.conftest import HandClock
     from tests.receiver.subjects import Case, DatabaseOf
 

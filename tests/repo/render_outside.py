@@ -15,12 +15,13 @@ from operator import attrgetter
 from pathlib import Path
 
 import duly
-from duly import aio, testing
+from duly import aio, errors, testing, types
 from duly.cli.main import CommandParser, command_line, load_command
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "outside"
 SOURCES = HERE.parents[1] / "src"
+MODULES = (duly, errors, types, aio, testing)
 # What an application has beside its own methods.
 PARTS_OF_APP = ("aio", "outbox", "aio.outbox")
 
@@ -35,7 +36,7 @@ def public_names(owner: object) -> list[str]:
 
 def render_names() -> Iterator[str]:
     """Every public name of every public module."""
-    for module in (duly, aio, testing):
+    for module in MODULES:
         for name in public_names(module):
             yield f"{module.__name__}.{name}"
 
@@ -71,8 +72,7 @@ def render_members(path: str, kind: type) -> Iterator[str]:
 
 def render_signatures() -> Iterator[str]:
     """Every public function and class with what it takes."""
-    modules = (duly, aio, testing)
-    for module in modules:
+    for module in MODULES:
         for name in public_names(module):
             value = getattr(module, name)
             path = f"{module.__name__}.{name}"

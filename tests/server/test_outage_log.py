@@ -115,7 +115,7 @@ def test_a_caller_in_a_receiver_is_still_told_what_to_answer(
 ) -> None:
     with (
         away(postgres_server, own_postgres_url),
-        pytest.raises(duly.StoreUnavailable) as caught,
+        pytest.raises(duly.errors.StoreUnavailable) as caught,
     ):
         duly.dedup(duly.store(own_postgres_url), "shop", "evt_1")
     assert any(FOR_SENDERS in note for note in caught.value.__notes__)

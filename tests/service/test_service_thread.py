@@ -66,7 +66,7 @@ def test_the_error_of_a_worker_that_is_not_to_begin_again_is_kept(
     hosted = ServiceThread(lambda: app.worker(SETTINGS), app.store.aclose_loop)
     hosted.start()
     assert hosted.wait(PATIENCE)
-    assert isinstance(hosted.problem, duly.DulyError)
+    assert isinstance(hosted.problem, duly.errors.DulyError)
     assert hosted.result is None
 
 
@@ -94,7 +94,7 @@ def test_a_relay_that_cannot_begin_begins_as_soon_as_it_can(
     sent: list[object] = []
 
     @app.transport("noted")
-    def noted(message: duly.Message) -> None:
+    def noted(message: duly.types.Message) -> None:
         sent.append(message.json)
 
     hosted = ServiceThread(
@@ -155,5 +155,5 @@ def noted_by_nobody() -> None:
     raise AssertionError("it ran")
 
 
-def sent_by_nobody(message: duly.Message) -> None:
+def sent_by_nobody(message: duly.types.Message) -> None:
     raise AssertionError("it was sent")

@@ -104,7 +104,7 @@ async def test_the_time_in_the_queue_is_part_of_the_wait(
         )
         took = time.monotonic() - begun
 
-    assert [type(outcome) for outcome in outcomes] == [duly.Held] * CALLS
+    assert [type(outcome) for outcome in outcomes] == [duly.errors.InProgress] * CALLS
     assert took < CALLS / 2, "calls must not wait one after the other"
 
 

@@ -105,6 +105,6 @@ def test_duly_itself_still_waits_no_longer_than_its_bound(app: duly.Duly) -> Non
 
     with app.transaction() as holder:
         holder.newer("resource", 1)
-        with pytest.raises(duly.Held):
+        with pytest.raises(duly.errors.InProgress):
             finish(advanced())
     assert finish(advanced())

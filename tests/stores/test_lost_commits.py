@@ -57,7 +57,7 @@ def connect_unheard(path: Path, **options: object) -> sqlite3.Connection:
 
 
 @pytest.fixture
-def store(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[duly.Store]:
+def store(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[duly.types.Store]:
     """A store on a sound file, whose next write can be made to seem failed."""
     monkeypatch.setattr(writer, "connect", connect_unheard)
     with duly.store(sqlite_url) as opened:
@@ -68,40 +68,40 @@ def store(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[duly.Sto
 def fails_once(call: Callable[[], object]) -> None:
     """The call reports the failure of the disk."""
     Unheard.left = 1
-    with pytest.raises(duly.StoreUnavailable, match="disk I/O error"):
+    with pytest.raises(duly.errors.StoreUnavailable, match="disk I/O error"):
         call()
 
 
-def test_dedup_says_that_the_store_failed_and_has_claimed_nothing(store: duly.Store) -> None:
+def test_dedup_says_that_the_store_failed_and_has_claimed_nothing(store: duly.types.Store) -> None:
     fails_once(lambda: duly.dedup(store, "shop", "a"))
     assert duly.dedup(store, "shop", "a").first
     assert duly.dedup(store, "shop", "a").duplicate
 
 
-def test_awaited_dedup_says_so_too(store: duly.Store) -> None:
+def test_awaited_dedup_says_so_too(store: duly.types.Store) -> None:
     fails_once(lambda: asyncio.run(duly.aio.dedup(store, "shop", "a")))
     assert duly.dedup(store, "shop", "a").first
 
 
-def test_dedup_many_has_claimed_none_of_its_batch(store: duly.Store) -> None:
+def test_dedup_many_has_claimed_none_of_its_batch(store: duly.types.Store) -> None:
     fails_once(lambda: duly.dedup_many(store, "shop", ["a", "b"]))
     assert [answer.first for answer in duly.dedup_many(store, "shop", ["a", "b"])] == [True, True]
 
 
-def test_a_lease_that_was_taken_unheard_is_given_back(store: duly.Store) -> None:
+def test_a_lease_that_was_taken_unheard_is_given_back(store: duly.types.Store) -> None:
     fails_once(lambda: duly.once(store, "shop", "a", lease=MINUTE).__enter__())
     with duly.once(store, "shop", "a", lease=MINUTE) as turn:
         assert turn.first
 
 
 def test_a_mark_that_went_through_unheard_is_kept_and_its_work_not_repeated(
-    store: duly.Store,
+    store: duly.types.Store,
 ) -> None:
     def mark_unheard() -> None:
         with duly.once(store, "shop", "a", lease=MINUTE) as turn:
             Unheard.left = 1
             turn.mark("done")
 
-    with pytest.raises(duly.StoreUnavailable, match="disk I/O error"):
+    with pytest.raises(duly.errors.StoreUnavailable, match="disk I/O error"):
         mark_unheard()
     assert duly.fence(store, "shop", "a", lambda: pytest.fail("a second effect")) == "done"

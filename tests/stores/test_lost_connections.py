@@ -141,7 +141,7 @@ def test_a_server_that_is_not_there_is_said_so_at_once_and_without_the_password(
     with closed_port() as port:
         url = with_secret(moved(postgres_server, "127.0.0.1", port))
         begun = time.monotonic()
-        with pytest.raises(duly.StoreUnavailable, match="could not be reached") as caught:
+        with pytest.raises(duly.errors.StoreUnavailable, match="could not be reached") as caught:
             way(url)
         assert time.monotonic() - begun < AT_ONCE
         assert main(["migrate", url]) == 1
@@ -154,7 +154,7 @@ def test_a_server_that_never_answers_is_given_up_within_its_deadline(
     postgres_server: str,
 ) -> None:
     def give_up(way: Callable[[str], None]) -> str:
-        with pytest.raises(duly.StoreUnavailable) as caught:
+        with pytest.raises(duly.errors.StoreUnavailable) as caught:
             way(url)
         return str(caught.value)
 
@@ -179,7 +179,7 @@ def test_a_server_that_never_answers_is_given_up_within_its_deadline(
 def test_a_password_that_was_not_escaped_is_never_taken_for_a_host_and_shown(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(duly.Misuse) as caught:
+    with pytest.raises(duly.errors.UsageError) as caught:
         claim(url)
     assert main(["migrate", url]) == 2
     output = capsys.readouterr()

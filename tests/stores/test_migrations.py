@@ -183,7 +183,10 @@ def test_tables_of_a_newer_duly_are_refused_and_left_alone(
     url: str, way: Callable[[str], object]
 ) -> None:
     note(url, "schema_version", NEWER)
-    with nothing_changes(url), pytest.raises(duly.SchemaMismatch, match="install the newer duly"):
+    with (
+        nothing_changes(url),
+        pytest.raises(duly.errors.SchemaMismatch, match="install the newer duly"),
+    ):
         way(url)
 
 
@@ -194,7 +197,7 @@ def test_tables_of_a_newer_duly_are_refused_on_your_own_connection(
     note(empty_postgres_url, "schema_version", NEWER)
     with (
         nothing_changes(empty_postgres_url),
-        pytest.raises(duly.SchemaMismatch, match="install the newer duly"),
+        pytest.raises(duly.errors.SchemaMismatch, match="install the newer duly"),
     ):
         migrate_own_connection(empty_postgres_url)
 
@@ -216,7 +219,7 @@ def test_a_postgres_store_without_tables_says_run_migrate(
     with (
         nothing_changes(empty_postgres_url),
         pytest.raises(
-            duly.SchemaMismatch,
+            duly.errors.SchemaMismatch,
             match="are not in this database: run `duly migrate URL`, or `duly migrate shop:app`",
         ),
     ):
@@ -231,7 +234,7 @@ def test_a_postgres_store_with_older_tables_says_run_migrate(
     with (
         later_migration(),
         nothing_changes(empty_postgres_url),
-        pytest.raises(duly.SchemaMismatch, match=f"needs {NEWER}: run `duly migrate URL`"),
+        pytest.raises(duly.errors.SchemaMismatch, match=f"needs {NEWER}: run `duly migrate URL`"),
     ):
         way(empty_postgres_url)
 
@@ -251,7 +254,7 @@ def test_an_sqlite_store_brings_older_tables_up_to_date_when_it_opens(sqlite_url
 def test_checking_an_sqlite_file_neither_makes_nor_leaves_any_file(
     sqlite_url: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(duly.SchemaMismatch, match="run `duly migrate URL`"):
+    with pytest.raises(duly.errors.SchemaMismatch, match="run `duly migrate URL`"):
         duly.store(sqlite_url).check()
     assert list(tmp_path.iterdir()) == []
     migrate(sqlite_url)

@@ -54,7 +54,7 @@ def fill(url: str) -> None:
         assert duly.newer(store, "order", 7)
 
 
-def ledger(store: duly.Store) -> list[list[tuple[object, ...]]]:
+def ledger(store: duly.types.Store) -> list[list[tuple[object, ...]]]:
     """Every row of the ledger's tables."""
     return [
         found(store, f"SELECT * FROM duly_{table} ORDER BY 1, 2")
@@ -81,7 +81,7 @@ def test_after_an_upgrade_every_claim_still_says_what_it_said(url: str) -> None:
         assert (again.duplicate, again.body_differs) == (True, True)  # type: ignore[union-attr]
         assert duly.dedup(store, "shop", "for ever").duplicate
         assert duly.fence(store, "shop", "fenced", lambda: {"not run": 0}) == {"result": 1}
-        with pytest.raises(duly.Held):
+        with pytest.raises(duly.errors.InProgress):
             duly.dedup(store, "shop", "held", wait=AT_ONCE)
         assert not duly.newer(store, "order", 6)
         assert duly.newer(store, "order", 8)
@@ -148,7 +148,8 @@ def test_a_server_with_the_tables_of_the_first_release_says_run_migrate(
     with earlier_duly(1):
         migrated(empty_postgres_url, "duly_")
     with pytest.raises(
-        duly.SchemaMismatch, match="at schema version 1, this duly needs 6: run `duly migrate URL`"
+        duly.errors.SchemaMismatch,
+        match="at schema version 1, this duly needs 6: run `duly migrate URL`",
     ):
         way(empty_postgres_url)
 
@@ -157,7 +158,7 @@ def test_the_first_release_refuses_the_tables_of_this_one(url: str) -> None:
     migrated(url, "duly_")
     with (
         earlier_duly(1),
-        pytest.raises(duly.SchemaMismatch, match="install the newer duly"),
+        pytest.raises(duly.errors.SchemaMismatch, match="install the newer duly"),
         duly.store(url),
     ):
         pass

@@ -20,7 +20,7 @@ EXITS: list[type[BaseException]] = [
     KeyboardInterrupt,
     SystemExit,
     asyncio.CancelledError,
-    duly.LeaseLost,
+    duly.errors.LeaseLost,
 ]
 A_MOMENT = timedelta(milliseconds=50)
 
@@ -45,7 +45,7 @@ def unfinished(message: str) -> Iterator[None]:
     """The block cannot be committed, and the fault is that of the code in it."""
     with pytest.raises(Unfinished) as caught:
         yield
-    assert isinstance(caught.value.__cause__, duly.Misuse)
+    assert isinstance(caught.value.__cause__, duly.errors.UsageError)
     assert message in str(caught.value.__cause__)
 
 
@@ -81,7 +81,7 @@ async def test_an_error_of_the_users_statement_stays_the_drivers_and_leaves_a_cl
         for _ in range(3):
             with pytest.raises(Exception, match=r"(?i)unique") as caught:
                 await site.write("a")
-            assert not isinstance(caught.value, duly.DulyError)
+            assert not isinstance(caught.value, duly.errors.DulyError)
         await site.write("b")
         assert site.notes() == ["a", "b"]
 
@@ -187,7 +187,7 @@ async def test_a_lost_connection_is_the_stores_fault_and_the_next_one_works(
     own_postgres_url: str, colour: Colour
 ) -> None:
     async with a_site(own_postgres_url, colour) as site:
-        with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+        with pytest.raises(duly.errors.StoreUnavailable, match="could not be reached"):
             async with site.opened() as opened:
                 await opened.session.execute(WRITE, {"note": "a"})
                 kill(own_postgres_url, opened.connection.info.backend_pid)
@@ -217,7 +217,7 @@ async def test_the_wait_for_another_process_is_bounded_and_leaves_no_lock(
     async with a_site(sqlite_url, colour) as site:
         async with writing(site):
             begun = time.monotonic()
-            with pytest.raises(duly.Held):
+            with pytest.raises(duly.errors.InProgress):
                 await site.write("a", wait=A_MOMENT)
             assert time.monotonic() - begun < 5
         await site.write("a")

@@ -44,7 +44,9 @@ async def test_whoever_waits_too_long_for_the_writer_is_told_and_the_holder_goes
     async with a_site(sqlite_url, "async") as site:
         async with held(site):
             begun = time.monotonic()
-            with pytest.raises(duly.Held, match="another handler keeps SQLite's writer busy"):
+            with pytest.raises(
+                duly.errors.InProgress, match="another handler keeps SQLite's writer busy"
+            ):
                 await site.write("late", wait=A_MOMENT)
             assert time.monotonic() - begun < 5
         assert site.notes() == ["holder", "holder, later"]
@@ -77,11 +79,11 @@ async def test_every_other_use_of_the_store_waits_for_a_handler_and_none_deadloc
     async with a_site(sqlite_url, "async") as site:
         async with held(site):
             store = site.store
-            with pytest.raises(duly.Held):
+            with pytest.raises(duly.errors.InProgress):
                 await store.awaited.run(count, wait=A_MOMENT)
-            with pytest.raises(duly.Held):
+            with pytest.raises(duly.errors.InProgress):
                 await duly.aio.dedup(store, "shop", "a", wait=A_MOMENT)
-            with pytest.raises(duly.Held):
+            with pytest.raises(duly.errors.InProgress):
                 await asyncio.to_thread(duly.dedup, store, "shop", "a", wait=A_MOMENT)
             waiting = asyncio.create_task(duly.aio.dedup(store, "shop", "a", wait=LONG))
             await asyncio.sleep(0)
@@ -127,7 +129,7 @@ def test_threads_take_turns_and_the_wait_is_bounded(sqlite_url: str) -> None:
         holder = threading.Thread(target=lambda: finish(hold()))
         holder.start()
         assert inside.wait(30)
-        with pytest.raises(duly.Held, match="other threads of this process"):
+        with pytest.raises(duly.errors.InProgress, match="other threads of this process"):
             finish(site.write("late", wait=A_MOMENT))
         leave.set()
         holder.join()

@@ -41,7 +41,7 @@ def empty_bouncer_url(bouncer_address: str, empty_postgres_url: str) -> str:
 
 
 @pytest.fixture
-def store(bouncer_url: str) -> Iterator[duly.Store]:
+def store(bouncer_url: str) -> Iterator[duly.types.Store]:
     with duly.store(bouncer_url) as opened:
         yield opened
 
@@ -64,7 +64,7 @@ def left_on_servers(url: str, question: str) -> set[object]:
                 return set(answers.values())
 
 
-def test_every_verb_works_again_and_again(store: duly.Store, scope: str) -> None:
+def test_every_verb_works_again_and_again(store: duly.types.Store, scope: str) -> None:
     for number in range(OFTEN):
         key = f"key {number}"
         assert duly.dedup(store, scope, key, body=b"body").first
@@ -123,7 +123,7 @@ def test_pruning_works_again_and_again_in_both_colours(own_bouncer_url: str) -> 
     asyncio.run(prune())
 
 
-def test_of_many_threads_exactly_one_is_first(store: duly.Store, scope: str) -> None:
+def test_of_many_threads_exactly_one_is_first(store: duly.types.Store, scope: str) -> None:
     keys = [f"key {number % 20}" for number in range(20 * MANY)]
     with ThreadPoolExecutor(MANY) as threads:
         answers = list(threads.map(lambda key: duly.dedup(store, scope, key), keys))
@@ -181,7 +181,7 @@ def test_a_bounded_wait_ends_and_leaves_no_bound_behind(own_bouncer_url: str) ->
     ):
         assert duly.dedup(holder, "scope", "key").first
         for _ in range(OFTEN):
-            with pytest.raises(duly.Held):
+            with pytest.raises(duly.errors.InProgress):
                 duly.dedup(store, "scope", "key", wait=SHORT)
         holder.rollback()
         assert duly.dedup(store, "scope", "key").first

@@ -30,7 +30,7 @@ KINDS = ["sqlite", "memory", "postgres"]
 
 
 @pytest.fixture(params=KINDS)
-def store(request: pytest.FixtureRequest) -> Iterator[duly.Store]:
+def store(request: pytest.FixtureRequest) -> Iterator[duly.types.Store]:
     """A store with one connection for code that blocks, where that can be said."""
     if request.param == "postgres":
         url: str = request.getfixturevalue("postgres_url")
@@ -97,7 +97,7 @@ def test_an_exclusive_loan_does_not_end_while_it_is_revoked() -> None:
     assert over.is_set()
 
 
-def test_a_revocation_that_comes_late_does_not_reach_the_next_user(store: duly.Store) -> None:
+def test_a_revocation_that_comes_late_does_not_reach_the_next_user(store: duly.types.Store) -> None:
     first = store.blocking.open_transaction(wait=WAIT)
     late = finish(first.__aenter__()).revoke
     finish(first.__aexit__(None, None, None))
@@ -116,7 +116,9 @@ def test_a_revocation_that_comes_late_does_not_reach_the_next_user(store: duly.S
     assert finish(store.blocking.run(one, wait=WAIT)) == 1
 
 
-async def test_a_late_revocation_does_not_reach_the_next_one_who_awaits(store: duly.Store) -> None:
+async def test_a_late_revocation_does_not_reach_the_next_one_who_awaits(
+    store: duly.types.Store,
+) -> None:
     async with store.awaited.open_transaction(wait=WAIT) as first:
         late = first.revoke
     async with store.awaited.open_transaction(wait=WAIT) as opened:
@@ -130,7 +132,7 @@ async def test_a_late_revocation_does_not_reach_the_next_one_who_awaits(store: d
     await store.aclose()
 
 
-def test_whoever_comes_after_a_revocation_finds_a_sound_connection(store: duly.Store) -> None:
+def test_whoever_comes_after_a_revocation_finds_a_sound_connection(store: duly.types.Store) -> None:
     for _ in range(5):
         opening = store.blocking.open_transaction(wait=WAIT)
         opened = finish(opening.__aenter__())

@@ -64,7 +64,7 @@ async def test_a_transaction_that_may_run_once_is_told_of_its_lost_commit(
     operation = Counting()
     async with a_runner(wire, colour) as runner:
         wire.set(Cut.REPLY, "COMMIT")
-        with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+        with pytest.raises(duly.errors.StoreUnavailable, match="could not be reached"):
             await runner.run(operation, wait=WAIT, after_loss=False)
         assert operation.runs == 1
         await runner.run(operation, wait=WAIT, after_loss=False)
@@ -88,7 +88,7 @@ async def test_a_batch_is_never_run_again_whether_it_was_committed_or_not(
     operation = Counting()
     async with a_runner(wire, colour) as runner:
         wire.set(cut, text)
-        with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+        with pytest.raises(duly.errors.StoreUnavailable, match="could not be reached"):
             await runner.run_batch(operation)
         assert (operation.runs, total(own_postgres_url)) == (1, kept)
         await runner.run_batch(operation)
@@ -101,7 +101,7 @@ async def test_a_handlers_transaction_whose_commit_was_lost_is_told_and_not_run_
     operation = Counting()
     async with a_runner(wire, colour) as runner:
         wire.set(Cut.REPLY, "COMMIT")
-        with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+        with pytest.raises(duly.errors.StoreUnavailable, match="could not be reached"):
             async with runner.open_transaction(wait=WAIT) as opened:
                 await operation(opened.session)
         assert operation.runs == 1
@@ -116,11 +116,11 @@ async def test_a_silent_server_is_not_asked_again_for_what_may_run_once(
     operation = Counting()
     async with a_runner(wire, colour) as runner:
         trap = wire.set(Cut.HOLE, "COMMIT")
-        with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+        with pytest.raises(duly.errors.StoreUnavailable, match="could not be reached"):
             await runner.run(operation, wait=WAIT, after_loss=False)
         assert (operation.runs, trap.sprung) == (1, 1)
         trap = wire.set(Cut.HOLE, "INSERT")
-        with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+        with pytest.raises(duly.errors.StoreUnavailable, match="could not be reached"):
             await runner.run_batch(operation)
         assert (operation.runs, trap.sprung) == (2, 1)
     assert total(own_postgres_url) == 2

@@ -105,7 +105,7 @@ USES: list[Use] = [open_it, use_it, await_it, migrate_it]
 def test_a_standby_is_refused_whatever_durability_says(standby_url: str) -> None:
     for use in USES:
         for durability in ("required", "any"):
-            with pytest.raises(duly.UnsafeStore, match=r"is a standby .* use the primary's"):
+            with pytest.raises(duly.errors.UnsafeStore, match=r"is a standby .* use the primary's"):
                 use(standby_url, durability)
 
 
@@ -113,7 +113,7 @@ def test_a_server_without_fsync_is_refused_unless_any_durability_will_do(
     unsynced_url: str,
 ) -> None:
     for use in USES:
-        with pytest.raises(duly.UnsafeStore, match=r'fsync = off.*durability="any"'):
+        with pytest.raises(duly.errors.UnsafeStore, match=r'fsync = off.*durability="any"'):
             use(unsynced_url, "required")
     migrate_it(unsynced_url, "any")
     for use in USES:
@@ -126,7 +126,7 @@ def test_a_database_without_synchronous_commit_is_refused_unless_any_durability_
 ) -> None:
     use(own_postgres_url, "required")
     set_for_database(own_postgres_url, "synchronous_commit = off")
-    with pytest.raises(duly.UnsafeStore, match=r"synchronous_commit = off"):
+    with pytest.raises(duly.errors.UnsafeStore, match=r"synchronous_commit = off"):
         use(own_postgres_url, "required")
     use(own_postgres_url, "any")
 
@@ -139,11 +139,11 @@ def test_a_commit_that_waits_for_the_local_disk_is_durable_enough(own_postgres_u
 def test_an_old_server_is_refused_by_its_version() -> None:
     refuse_unsafe(TRUSTED, "required")
     old = ServerInfo(version=130020, standby=False, fsync=True, synchronous_commit=True, process=1)
-    with pytest.raises(duly.UnsafeStore, match="PostgreSQL 13 is too old: duly needs 14"):
+    with pytest.raises(duly.errors.UnsafeStore, match="PostgreSQL 13 is too old: duly needs 14"):
         refuse_unsafe(old, "any")
 
 
 def test_durability_is_one_of_two_words(sqlite_url: str, tmp_path: Path) -> None:
-    with pytest.raises(duly.Misuse, match='must be "required" or "any"'):
+    with pytest.raises(duly.errors.UsageError, match='must be "required" or "any"'):
         duly.store(sqlite_url, durability="none")
     assert list(tmp_path.iterdir()) == []

@@ -188,7 +188,7 @@ USERS: list[Use] = [sqlite_store, postgres_store, joined, migrated_by_hand]
 def test_a_hostile_name_is_refused_before_anything_is_touched(use: Use) -> None:
     for name in [*HOSTILE, *NO_STRINGS]:
         for setting in ("prefix", "schema"):
-            with pytest.raises(duly.Misuse, match=f"^{setting} .* lower-case letters"):
+            with pytest.raises(duly.errors.UsageError, match=f"^{setting} .* lower-case letters"):
                 use(**{setting: name})
 
 
@@ -201,7 +201,7 @@ def test_a_hostile_name_in_the_environment_is_refused_too(
             continue  # no environment can hold these
         monkeypatch.setenv(variable, name)
         for use in USERS:
-            with pytest.raises(duly.Misuse, match="is not allowed"):
+            with pytest.raises(duly.errors.UsageError, match="is not allowed"):
                 use()
         assert main(["migrate", NOWHERE]) == 2
         assert main(["migrate", "--print", "postgresql://"]) == 2
@@ -220,7 +220,7 @@ def test_the_environment_names_the_tables_unless_the_caller_does(
 
 
 def test_sqlite_has_no_schemas_and_says_so(sqlite_url: str, tmp_path: Path) -> None:
-    with pytest.raises(duly.Misuse, match="use prefix="):
+    with pytest.raises(duly.errors.UsageError, match="use prefix="):
         duly.store(sqlite_url, schema="audit")
     assert main(["migrate", "--print", "sqlite://", "--schema", "audit"]) == 2
     assert list(tmp_path.iterdir()) == []
@@ -231,6 +231,6 @@ def test_what_to_run_names_the_prefix_and_schema_that_were_asked_for(
 ) -> None:
     store = duly.store(empty_postgres_url, prefix="shop_", schema="ledger")
     with pytest.raises(
-        duly.SchemaMismatch, match=r"`duly migrate URL --prefix shop_ --schema ledger`"
+        duly.errors.SchemaMismatch, match=r"`duly migrate URL --prefix shop_ --schema ledger`"
     ):
         store.open()

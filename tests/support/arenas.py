@@ -48,7 +48,7 @@ class Row:
 class Arena:
     """One store in one colour."""
 
-    def __init__(self, store: duly.Store, clock: HandClock, *, awaited: bool) -> None:
+    def __init__(self, store: duly.types.Store, clock: HandClock, *, awaited: bool) -> None:
         self.store = store
         self.clock = clock
         self.awaited = awaited
@@ -129,7 +129,7 @@ def memory_arena() -> Arena:
     return on_file(store, clock, Path(store._folder.name) / "memory.db", awaited=False)
 
 
-def on_file(store: duly.Store, clock: HandClock, path: Path, *, awaited: bool) -> Arena:
+def on_file(store: duly.types.Store, clock: HandClock, path: Path, *, awaited: bool) -> Arena:
     """An arena over SQLite, with a connection of the user's beside the store."""
     arena = Arena(store.open(), clock, awaited=awaited)
     arena.reader = sqlite3.connect(path, isolation_level=None)

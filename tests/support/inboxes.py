@@ -54,7 +54,7 @@ def a_job(name: str = "handle") -> EventJob:
 
 
 @contextmanager
-def looking(store: duly.Store) -> Iterator[Any]:
+def looking(store: duly.types.Store) -> Iterator[Any]:
     """A connection beside the store that commits by itself, whichever database it is."""
     if store.url.startswith("postgresql:"):
         with psycopg.connect(store.url, autocommit=True) as connection:
@@ -64,20 +64,20 @@ def looking(store: duly.Store) -> Iterator[Any]:
         yield connection
 
 
-def file_of(store: duly.Store) -> Path:
+def file_of(store: duly.types.Store) -> Path:
     """The file under a SQLite store; only a test goes and looks for that of `memory:`."""
     if isinstance(store, MemoryStore):
         return Path(store._folder.name) / "memory.db"
     return Path(store.url.removeprefix("sqlite:///"))
 
 
-def found(store: duly.Store, query: str) -> list[tuple[Any, ...]]:
+def found(store: duly.types.Store, query: str) -> list[tuple[Any, ...]]:
     """What a query finds that is committed now."""
     with looking(store) as connection:
         return [tuple(row) for row in connection.execute(query).fetchall()]
 
 
-def done(store: duly.Store, statement: str) -> None:
+def done(store: duly.types.Store, statement: str) -> None:
     """Change something at once, past duly."""
     with looking(store) as connection:
         connection.execute(statement)

@@ -19,7 +19,7 @@ WRITE = "INSERT INTO notes (note) VALUES (:note)"
 class Site:
     """A store in one colour with a table of the user's."""
 
-    def __init__(self, store: duly.Store, colour: Colour) -> None:
+    def __init__(self, store: duly.types.Store, colour: Colour) -> None:
         self.store = store
         self.runner = store.blocking if colour == "sync" else store.awaited
 

@@ -51,7 +51,7 @@ class Inbox:
 
     def __init__(self, source: duly.Source) -> None:
         self.source = source
-        self.events: list[duly.Verified] = []
+        self.events: list[duly.types.Verified] = []
         self.base = ""
         self._lock = threading.Lock()
 
@@ -60,7 +60,7 @@ class Inbox:
             event = duly.verify(
                 self.source, request.headers, request.body, url=self.base + request.path
             )
-        except duly.Rejected as problem:
+        except duly.errors.Rejected as problem:
             return told(problem.status, error=problem.code, reason=problem.reason)
         with self._lock:
             known = any(one.id == event.id for one in self.events)

@@ -29,7 +29,7 @@ def told(problem: BaseException | None) -> Iterator[str]:
 
 def refused(name: str, parameter: str, call: Callable[[], object]) -> None:
     """The call ends in an error of duly's whose message helps and tells no secret."""
-    with pytest.raises(duly.DulyError) as caught:
+    with pytest.raises(duly.errors.DulyError) as caught:
         call()
     message = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
     assert len(message) > SENTENCE, message

@@ -16,7 +16,7 @@ from duly.testing import HandClock, Trial, isolated
 from tests.testing.shops import PAID, payments, tables
 
 
-def events(store: duly.Store) -> int:
+def events(store: duly.types.Store) -> int:
     app = duly.Duly(store.url)
     with app.transaction() as tx:
         [row] = tx.execute("SELECT count(*) AS events FROM duly_events")
@@ -90,6 +90,6 @@ def test_an_awaited_site_can_be_called_from_a_test_that_blocks(trial: Trial) -> 
 @pytest.mark.parametrize("bad", ["sqlite:///shop.db", None, 7])
 def test_what_is_no_store_is_refused(bad: Any) -> None:
     app = duly.Duly("memory:")
-    with pytest.raises(duly.Misuse, match=r"duly\.store"), app.bound_to(bad):
+    with pytest.raises(duly.errors.UsageError, match=r"duly\.store"), app.bound_to(bad):
         pass
     app.close()

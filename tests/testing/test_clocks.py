@@ -37,16 +37,16 @@ def test_it_begins_now() -> None:
 
 def test_it_does_not_go_back_by_accident() -> None:
     clock = HandClock(NOON)
-    with pytest.raises(duly.Misuse, match="move_to"):
+    with pytest.raises(duly.errors.UsageError, match="move_to"):
         clock.advance(hours=-1)
-    with pytest.raises(duly.Misuse, match="timedelta"):
+    with pytest.raises(duly.errors.UsageError, match="timedelta"):
         clock.advance(2)  # type: ignore[arg-type]
     assert clock.now == NOON
 
 
 @pytest.mark.parametrize("moment", [datetime(2026, 1, 1), "2026-01-01"])
 def test_a_moment_without_a_time_zone_is_refused(moment: object) -> None:
-    with pytest.raises(duly.Misuse, match="aware datetime"):
+    with pytest.raises(duly.errors.UsageError, match="aware datetime"):
         HandClock(moment)  # type: ignore[arg-type]
-    with pytest.raises(duly.Misuse, match="aware datetime"):
+    with pytest.raises(duly.errors.UsageError, match="aware datetime"):
         HandClock().move_to(moment)  # type: ignore[arg-type]

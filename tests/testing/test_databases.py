@@ -105,7 +105,7 @@ def test_a_role_that_may_not_create_databases_is_told_so(postgres_server: str) -
             connection.execute(SQL("SET ROLE {}").format(role))
             poor = f"{url}{'&' if '?' in url else '?'}options=-crole%3D{role.as_string()[1:-1]}"
             with (
-                pytest.raises(duly.Misuse, match="may not create databases"),
+                pytest.raises(duly.errors.UsageError, match="may not create databases"),
                 Databases(poor).fresh(),
             ):
                 pytest.fail("it has no right to that")
@@ -116,7 +116,7 @@ def test_a_role_that_may_not_create_databases_is_told_so(postgres_server: str) -
 
 def test_a_server_that_is_away_is_told_in_one_line() -> None:
     with (
-        pytest.raises(duly.Misuse, match="PostgreSQL server for tests cannot be used"),
+        pytest.raises(duly.errors.UsageError, match="PostgreSQL server for tests cannot be used"),
         Databases("postgresql://nobody@127.0.0.1:9/postgres").fresh(),
     ):
         pytest.fail("nobody is there")
@@ -124,7 +124,7 @@ def test_a_server_that_is_away_is_told_in_one_line() -> None:
 
 @pytest.mark.parametrize("url", ["sqlite:///shop.db", "mysql://localhost/shop", "shop", "http://["])
 def test_only_a_server_can_be_named_for_tests(url: str) -> None:
-    with pytest.raises(duly.Misuse, match="PostgreSQL server"):
+    with pytest.raises(duly.errors.UsageError, match="PostgreSQL server"):
         Databases(url)
 
 
@@ -146,7 +146,7 @@ def test_a_database_that_somebody_calls_a_tests_may_be_written_to(
     shop: duly.Duly, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'other.db'}"
-    with pytest.raises(duly.Misuse, match="PostgreSQL server"), isolated(shop, url=url):
+    with pytest.raises(duly.errors.UsageError, match="PostgreSQL server"), isolated(shop, url=url):
         pytest.fail("nobody said so")
     with isolated(shop, url=test_database(url)) as trial:
         assert trial.deliver("stripe").status == 200
@@ -177,5 +177,5 @@ def test_tables_may_have_other_names(tmp_path: Path, own_postgres_url: str) -> N
 
 @pytest.mark.parametrize("word", ["dbname=shop_production", "service=shop"])
 def test_an_address_whose_query_leads_elsewhere_is_refused(word: str) -> None:
-    with pytest.raises(duly.Misuse, match="in the path"):
+    with pytest.raises(duly.errors.UsageError, match="in the path"):
         Databases(f"postgresql://localhost/postgres?{word}")

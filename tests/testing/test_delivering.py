@@ -61,7 +61,7 @@ def test_an_answer_has_all_that_the_sender_was_told(trial: Trial) -> None:
 
 def test_several_answers_are_not_mistaken_for_one(trial: Trial) -> None:
     answers = trial.deliver("stripe", PAID, times=2)
-    with pytest.raises(duly.Misuse, match=r"2 answers: look at answers\[0\]"):
+    with pytest.raises(duly.errors.UsageError, match=r"2 answers: look at answers\[0\]"):
         answers.status  # noqa: B018  # it is the looking that is refused
     assert repr(answers) == "<1 accepted, 1 duplicate>"
     assert answers[1:].word == "duplicate"
@@ -194,10 +194,10 @@ def test_a_question_of_the_provider_is_answered(tmp_path: Path) -> None:
 def test_a_mistake_is_told_in_the_words_of_the_call(
     told: str, options: dict[str, Any], trial: Trial
 ) -> None:
-    with pytest.raises(duly.Misuse, match=told.replace("(", r"\(")):
+    with pytest.raises(duly.errors.UsageError, match=told.replace("(", r"\(")):
         trial.deliver(**{"source": "stripe", **options})
 
 
 async def test_an_awaited_site_names_the_awaited_twin(trial: Trial) -> None:
-    with pytest.raises(duly.Misuse, match=r"await deliver\.aio"):
+    with pytest.raises(duly.errors.UsageError, match=r"await deliver\.aio"):
         trial.deliver("stripe", site=trial.app)

@@ -58,12 +58,12 @@ BOUND = """
 
     class UnboundTest(TransactionTestCase):
         def test_nothing_is_written_to_the_real_database(self):
-            with self.assertRaisesMessage(duly.Misuse, "Django's test runner has put"):
+            with self.assertRaisesMessage(duly.errors.UsageError, "Django's test runner has put"):
                 app.enqueue(receipt)
-            with self.assertRaisesMessage(duly.Misuse, "Django's test runner has put"):
+            with self.assertRaisesMessage(duly.errors.UsageError, "Django's test runner has put"):
                 self.client.get("/buy/b1")
             sent = duly.sign("stripe", b'{"id": "evt_1", "type": "a"}', "whsec_x", id="evt_1")
-            with self.assertRaisesMessage(duly.Misuse, "Django's test runner has put"):
+            with self.assertRaisesMessage(duly.errors.UsageError, "Django's test runner has put"):
                 self.client.post("/hooks/stripe", sent.body, content_type="application/json")
 
         def test_the_rows_of_bound_tests_are_gone(self):
@@ -73,7 +73,7 @@ BOUND = """
 
     class RolledBackTest(TestCase):
         def test_a_transaction_that_is_rolled_back_is_refused(self):
-            with self.assertRaisesMessage(duly.Misuse, "transactional_db"):
+            with self.assertRaisesMessage(duly.errors.UsageError, "transactional_db"):
                 testing.django_test_database("default")
 """
 # Test modules that know the site alone: its app is made on the test database.
@@ -143,7 +143,7 @@ WITH_FIXTURES = """
     EVENT = {"id": "evt_1", "type": "a"}
 
     # While tests are collected, Django's database is still the real one.
-    with pytest.raises(duly.Misuse, match="not the one that its test runner makes"):
+    with pytest.raises(duly.errors.UsageError, match="not the one that its test runner makes"):
         django_test_database("default")
 
     @pytest.mark.parametrize("number", [1, 2])
@@ -160,7 +160,7 @@ WITH_FIXTURES = """
         assert Payment.objects.count() == 1
 
     def test_a_transaction_that_is_rolled_back_is_refused(db):
-        with pytest.raises(duly.Misuse, match="transactional_db"):
+        with pytest.raises(duly.errors.UsageError, match="transactional_db"):
             django_test_database("default")
 """
 

@@ -120,9 +120,9 @@ def test_sessions_that_the_handlers_cannot_work_in_are_refused(
 ) -> None:
     own = create_engine(f"sqlite:///{tmp_path / 'real.db'}", poolclass=NullPool)
     other = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'a.db'}", poolclass=NullPool)
-    with pytest.raises(duly.Misuse, match="was made without begin="):
+    with pytest.raises(duly.errors.UsageError, match="was made without begin="):
         isolated(shop, begin=sessionmaker(own)).__enter__()
-    with pytest.raises(duly.Misuse, match="was made for sync ones"):
+    with pytest.raises(duly.errors.UsageError, match="was made for sync ones"):
         isolated(a_shop(sessionmaker(own), write), begin=async_sessionmaker(other)).__enter__()
 
 

@@ -222,7 +222,7 @@ def test_every_mistake_is_told_in_a_sentence(pytester: pytest.Pytester) -> None:
                 return shop.app
 
             def test_it(self, deliver):
-                with pytest.raises(duly.Misuse, match="real.db, which no test may write to"):
+                with pytest.raises(duly.errors.UsageError, match="real.db, which no test may"):
                     deliver("stripe")
         """,
     )

@@ -91,7 +91,7 @@ def test_an_old_signature_is_refused_where_one_says_its_time(name: str, tmp_path
             assert trial.deliver(name, wrong="time").word == "STALE_TIMESTAMP"
             assert trial.deliver(name, age=provider.tolerance / 2).status == provider.success
         else:
-            with pytest.raises(duly.Misuse, match="takes deliveries of any age"):
+            with pytest.raises(duly.errors.UsageError, match="takes deliveries of any age"):
                 trial.deliver(name, wrong="time")
 
 

@@ -13,7 +13,7 @@ from tests.testing.shops import BOOKS, PAID, SECRET, tables
 MAILED: list[tuple[str, str]] = []
 
 
-def mail(message: duly.Message, key: str) -> None:
+def mail(message: duly.types.Message, key: str) -> None:
     MAILED.append((message.to, key))
 
 
@@ -114,7 +114,7 @@ async def test_the_same_holds_awaited_and_on_a_server(
 
 
 def test_a_mistake_is_told(trial: Trial) -> None:
-    with pytest.raises(duly.Misuse, match='"recorded" or "really"'):
+    with pytest.raises(duly.errors.UsageError, match='"recorded" or "really"'):
         trial.run_relay(send="maybe")  # type: ignore[arg-type]
 
 
@@ -123,5 +123,7 @@ def test_a_mistake_is_told(trial: Trial) -> None:
 )
 def test_an_answer_that_is_none_is_refused(answer: Any, given: str, trial: Trial) -> None:
     trial.app.send(BOOKS, json={"paid": 1})
-    with pytest.raises(duly.Misuse, match=f"answer must be a status such as 200.*not {given}"):
+    with pytest.raises(
+        duly.errors.UsageError, match=f"answer must be a status such as 200.*not {given}"
+    ):
         trial.run_relay(answer=answer)

@@ -159,23 +159,23 @@ def test_on_a_server_the_same_holds(tmp_path: Path, own_postgres_url: str) -> No
 
 
 async def test_a_running_event_loop_names_the_awaited_twin(trial: Trial) -> None:
-    with pytest.raises(duly.WrongColour, match=r"await run_jobs\.aio"):
+    with pytest.raises(duly.errors.SyncAsyncMismatch, match=r"await run_jobs\.aio"):
         trial.run_jobs()
-    with pytest.raises(duly.WrongColour, match=r"await run_relay\.aio"):
+    with pytest.raises(duly.errors.SyncAsyncMismatch, match=r"await run_relay\.aio"):
         trial.run_relay()
 
 
 def test_a_mistake_is_told(trial: Trial, tmp_path: Path) -> None:
-    with pytest.raises(duly.Misuse, match='"idle" or "settled"'):
+    with pytest.raises(duly.errors.UsageError, match='"idle" or "settled"'):
         trial.run_jobs(until="never")  # type: ignore[arg-type]
-    with pytest.raises(duly.Misuse, match="times"):
+    with pytest.raises(duly.errors.UsageError, match="times"):
         trial.run_jobs(times=0)
     app = duly.Duly("memory:")
-    with pytest.raises(duly.Misuse, match="pass clock=, the HandClock"):
+    with pytest.raises(duly.errors.UsageError, match="pass clock=, the HandClock"):
         RunJobs(app)(until="settled")
     app.job(note)
     app.enqueue(note, delay=timedelta(hours=1))
-    with pytest.raises(duly.Misuse, match="the app did not notice"):
+    with pytest.raises(duly.errors.UsageError, match="the app did not notice"):
         RunJobs(app, HandClock())(until="settled")
     app.close()
 
@@ -192,7 +192,7 @@ def test_what_is_never_settled_does_not_keep_a_test_for_ever(
     app.job(never)
     with isolated(app) as trial:
         trial.app.enqueue(never)
-        with pytest.raises(duly.Misuse, match="after 5 moves of the clock"):
+        with pytest.raises(duly.errors.UsageError, match="after 5 moves of the clock"):
             trial.run_jobs(until="settled")
 
 

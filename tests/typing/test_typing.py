@@ -21,7 +21,7 @@ LEASE = timedelta(minutes=1)
 Answer = duly.First | duly.Duplicate
 
 
-def blocking(store: duly.Store, connection: sqlite3.Connection) -> None:
+def blocking(store: duly.types.Store, connection: sqlite3.Connection) -> None:
     """The types of the blocking verbs, for the type checker only."""
     assert_type(duly.dedup(store, "a", "b"), Answer)
     assert_type(duly.dedup_many(connection, "a", ["b", b"c"]), list[Answer])
@@ -35,7 +35,7 @@ def blocking(store: duly.Store, connection: sqlite3.Connection) -> None:
     assert_type(duly.newer(connection, "a", 1, "skip"), bool)
 
 
-async def awaited(store: duly.Store) -> None:
+async def awaited(store: duly.types.Store) -> None:
     """The types of the awaited verbs, for the type checker only."""
     assert_type(await aio.dedup(store, "a", "b"), Answer)
     async with aio.once(store, "a", "b", lease=LEASE) as leased:
@@ -67,9 +67,9 @@ async def handled_later(tx: AsyncTx) -> None:
 
 async def application(app: duly.Duly) -> None:
     """The types of an application, for the type checker only."""
-    assert_type(app.store, duly.Store)
-    assert_type(app.forget("shop", "evt_1"), duly.Forgotten)
-    assert_type(await app.aio.forget("shop", "evt_1"), duly.Forgotten)
+    assert_type(app.store, duly.types.Store)
+    assert_type(app.forget("shop", "evt_1"), duly.types.Forgotten)
+    assert_type(await app.aio.forget("shop", "evt_1"), duly.types.Forgotten)
     app.source("shop", secret="a", tenant=lambda verified: verified.id, keep=None)
     duly.Duly(begin=duly.django())
 

@@ -160,7 +160,7 @@ def test_red_counts_only_for_the_right_reason(found: Run, verdict: str) -> None:
         ("assert 2 == 1", "caught"),
         ("AssertionError: twice", "caught"),
         ("Failed: DID NOT RAISE", "caught"),
-        ("duly.Rejected: BAD_SIGNATURE: no signature matches", "caught"),
+        ("duly.errors.Rejected: BAD_SIGNATURE: no signature matches", "caught"),
         ('sqlite3.OperationalError: near "FORM": syntax error', "wrong reason"),
         ("KeyError: 'state'", "wrong reason"),
     ],

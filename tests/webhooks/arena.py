@@ -229,7 +229,10 @@ def signable(case: Case, body: bytes, **options: Any) -> Arrival | None:
     """A genuine delivery of this body; None where the sender could not have made one."""
     try:
         return case.signed(body, **options)
-    except (duly.Misuse, duly.Rejected):  # no form, or no JSON to put a signature into
+    except (
+        duly.errors.UsageError,
+        duly.errors.Rejected,
+    ):  # no form, or no JSON to put a signature into
         return None
 
 

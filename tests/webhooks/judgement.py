@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly import Rejected
+from duly.errors import Rejected
 from duly.webhooks import (
     Code,
     EventFields,

@@ -61,7 +61,7 @@ def source(provider: str, **options: Any) -> duly.Source:
     return duly.Source(provider, {"main": held}, **{"url": URL, **options})
 
 
-def sent(provider: str, body: bytes = BODY, **options: Any) -> duly.Signed:
+def sent(provider: str, body: bytes = BODY, **options: Any) -> duly.types.Signed:
     secret = SIGNING.get(provider, HELD.get(provider, TEXT))
     return duly.sign(provider, body, secret, **{"url": URL, "now": NOW, "id": "msg_1", **options})
 
@@ -77,7 +77,7 @@ def explained(given: Any, headers: Any, body: bytes, **options: Any) -> str:
     return sentence
 
 
-def changed(delivery: duly.Signed, **headers: str | None) -> dict[str, str]:
+def changed(delivery: duly.types.Signed, **headers: str | None) -> dict[str, str]:
     """The headers of a delivery with some of them changed or taken away."""
     fields = {name.lower(): value for name, value in delivery.headers.items()}
     for name, value in headers.items():

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly import Provider, Rejected, Verified
+from duly import Provider
+from duly.errors import Rejected
 from tests.webhooks.genuine import NOW, URL
 
 if TYPE_CHECKING:
+    from duly.types import Verified
     from duly.webhooks import Code
 
 SECRET = "a shared secret"

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import duly
-from duly import Provider, Rejected
+from duly import Provider
+from duly.errors import Rejected
 from duly.webhooks import Hmac
 from tests.webhooks.genuine import NOW, delivered, source, verified
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from duly import Rejected
+from duly.errors import Rejected
 from tests.webhooks.arena import CASES, NOW, Arrival, Case, sample_of, signable
 from tests.webhooks.oracle import genuine, readings
 from tests.webhooks.parts import every_flip, flipped, part_of, signed_parts, with_part

@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 import duly
-from duly import Rejected
+from duly.errors import Rejected
 from duly.webhooks import Source, StandardWebhooks, Verified
 from tests.webhooks.arena import CASES, NOW, Arrival, Case
 from tests.webhooks.parts import part_of, with_part

@@ -40,9 +40,9 @@ def tolerance(provider: str) -> float:
 
 def rejection(
     provider: str, signed: Signed, *, seed: str | None = None, now: float = NOW
-) -> duly.Rejected:
+) -> duly.errors.Rejected:
     """How a source, with a secret of its own, rejects a delivery."""
-    with pytest.raises(duly.Rejected) as caught:
+    with pytest.raises(duly.errors.Rejected) as caught:
         verified(source(provider, seed or provider), signed, now=now)
     return caught.value
 
@@ -56,7 +56,7 @@ def outcome_in_a_decade(provider: str) -> Code | None:
     """None where a delivery is as good as ever."""
     try:
         verified(source(provider, provider), genuine(provider), now=NOW + DECADE)
-    except duly.Rejected as problem:
+    except duly.errors.Rejected as problem:
         return problem.code
     return None
 
@@ -129,6 +129,6 @@ def test_a_rejection_has_the_status_that_the_provider_understands(provider: str)
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_what_cannot_be_read_is_the_senders_bad_request(provider: str) -> None:
     headers, body = garbled(genuine(provider))
-    with pytest.raises(duly.Rejected) as caught:
+    with pytest.raises(duly.errors.Rejected) as caught:
         duly.verify(source(provider, provider), headers, body, now=NOW)
     assert (caught.value.code, caught.value.status) == (Code.MALFORMED, 400)

@@ -187,7 +187,7 @@ def test_an_explanation_asks_for_the_same_types_as_verify() -> None:
         ((good, {}, b""), {"others": good}),
         ((good, {}, b""), {"others": ["stripe"]}),
     ]:
-        with pytest.raises(duly.Misuse):
+        with pytest.raises(duly.errors.UsageError):
             explain(*arguments, **options)  # type: ignore[arg-type]
 
 
@@ -198,7 +198,7 @@ def test_an_explanation_asks_for_the_same_types_as_verify() -> None:
 def test_a_traceback_of_a_misuse_shows_no_secret_in_its_frames(
     secrets: Any, options: dict[str, Any]
 ) -> None:
-    with pytest.raises(duly.Misuse, match=r"others|url|now|empty") as caught:
+    with pytest.raises(duly.errors.UsageError, match=r"others|url|now|empty") as caught:
         explain("stripe", {}, b"", secrets, **options)
     frames = [frame for frame in caught.traceback if "duly" in frame.frame.f_globals["__name__"]]
     assert frames

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 import duly
-from duly import Misuse, Provider, Rejected, Source
+from duly import Provider, Source
+from duly.errors import Rejected, UsageError
 from duly.webhooks import (
     BasicAuth,
     Handshake,
@@ -43,7 +44,7 @@ SPKI = PublicFormat.SubjectPublicKeyInfo
     ],
 )
 def test_a_public_key_is_never_a_shared_secret(key: str | bytes) -> None:
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         source = Source("standard-webhooks", key)
         duly.sign(source, b"{}", now=NOW)
 
@@ -63,19 +64,19 @@ def test_a_public_key_in_a_file_is_one_of_v1a() -> None:
 
 @pytest.mark.parametrize("secret", [":", "user:"])
 def test_a_secret_of_nothing_is_refused(secret: str) -> None:
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         Source(Provider("own", BasicAuth()), secret)
 
 
 def test_a_key_under_which_everything_is_signed_is_refused() -> None:
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         Source("discord", "00" * 32)
 
 
 def test_a_short_rsa_key_is_refused_in_any_form() -> None:
     key = rsa.generate_private_key(65537, 1024).public_key()
     own = Provider("own", Jwt(header="X-Token", algorithms=("RS256",)))
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         Source(own, key.public_bytes(Encoding.PEM, SPKI))
 
 

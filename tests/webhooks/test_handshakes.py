@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import duly
-from duly import Misuse, Provider, Rejected, Source
+from duly import Provider, Source
+from duly.errors import Rejected, UsageError
 from duly.webhooks import Code, Echo, Handshake, HandshakeReply, Hmac, Mac, answer_handshake
 from tests.webhooks.genuine import NOW, PROVIDERS, delivered, keys, source, verified
 
@@ -196,7 +197,7 @@ def test_a_question_that_is_never_signed_is_not_answered_by_verify() -> None:
     ],
 )
 def test_a_handshake_that_cannot_work_is_refused(arguments: Any, told: str) -> None:
-    with pytest.raises(Misuse, match=told):
+    with pytest.raises(UsageError, match=told):
         Handshake(**arguments)
 
 
@@ -209,7 +210,7 @@ def test_a_handshake_that_cannot_work_is_refused(arguments: Any, told: str) -> N
     ],
 )
 def test_a_mac_that_cannot_work_is_refused(arguments: Any, told: str) -> None:
-    with pytest.raises(Misuse, match=told):
+    with pytest.raises(UsageError, match=told):
         Mac(**arguments)
 
 

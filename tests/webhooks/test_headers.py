@@ -12,7 +12,7 @@ from wsgiref.headers import Headers
 
 import pytest
 
-from duly import Misuse, Rejected
+from duly.errors import Rejected, UsageError
 from duly.webhooks import Code
 from tests.webhooks.genuine import PROVIDERS, delivered, source, verified
 
@@ -215,13 +215,13 @@ def test_a_delivery_without_its_signature_is_told_apart(provider: str, name: str
      [("a", "b", "c")], [(5, "value")], [("name", 5)], [("name", None)], {5: "value"}],
 )  # fmt: skip
 def test_what_is_no_header_is_a_misuse_and_says_so(headers: object) -> None:
-    with pytest.raises(Misuse, match=r"header.* must be"):
+    with pytest.raises(UsageError, match=r"header.* must be"):
         verified(source("stripe"), SIGNED["stripe"], headers=headers)
 
 
 @pytest.mark.parametrize("value", [5, object(), [None], {"t": "1"}])
 def test_a_signature_that_is_no_text_is_a_misuse(value: object) -> None:
-    with pytest.raises(Misuse, match="must be text or bytes"):
+    with pytest.raises(UsageError, match="must be text or bytes"):
         verified(source("stripe"), SIGNED["stripe"], headers={"Stripe-Signature": value})
 
 

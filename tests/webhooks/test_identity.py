@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import duly
-from duly import Provider, Rejected, Source, Verified
+from duly import Provider, Source
+from duly.errors import Rejected
 from duly.webhooks import Code, Hmac, SharedToken, Signed
 from tests.webhooks.genuine import NOW, PROVIDERS, URL, delivered, source, verified
+
+if TYPE_CHECKING:
+    from duly.types import Verified
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 FORM = "application/x-www-form-urlencoded"

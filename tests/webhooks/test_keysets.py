@@ -16,11 +16,14 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from duly import Misuse, Provider, Rejected, Secret, Signed, sign
+from duly import Provider, Secret, sign
+from duly.errors import Rejected, UsageError
 from duly.webhooks import AsyncKeyset, Code, Keyset, StandardWebhooks, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from duly.types import Signed
 
 NOW = 1_767_225_600
 NAMED = Provider("named", StandardWebhooks(key_id=r"(kid_[^.]+)\."), id="header:webhook-id")
@@ -164,16 +167,16 @@ def test_a_key_ends_when_its_entry_says_so() -> None:
 )
 def test_a_document_that_is_none_is_refused_with_what_it_must_be(document: Any) -> None:
     keyset = Keyset(NAMED, lambda: document)
-    with pytest.raises(Misuse, match="JWKS document must"):
+    with pytest.raises(UsageError, match="JWKS document must"):
         keyset.verify({}, b"", now=NOW)
 
 
 def test_a_keyset_needs_a_function_and_a_duration() -> None:
     fetch: Any = "https://example.com/jwks"
-    with pytest.raises(Misuse, match="fetch must be a function"):
+    with pytest.raises(UsageError, match="fetch must be a function"):
         Keyset(NAMED, fetch)
     pause: Any = 5
-    with pytest.raises(Misuse, match="pause must be"):
+    with pytest.raises(UsageError, match="pause must be"):
         Keyset(NAMED, dict, pause=pause)
 
 

@@ -38,7 +38,7 @@ def test_another_secret_does_not_verify(vector: Vector) -> None:
     provider = OWN_PROVIDERS[vector.provider]
     # Other letters of the same kind: base64 stays base64.
     other = "whsec_" + "B" * 32 if "whsec_" in vector.key else "B" * 32
-    with pytest.raises(duly.Rejected) as caught:
+    with pytest.raises(duly.errors.Rejected) as caught:
         duly.verify(
             Source(provider, other),
             vector.headers,
@@ -83,7 +83,7 @@ def test_a_time_in_milliseconds_is_held_to_its_tolerance() -> None:
     for age in (limit, -limit):
         duly.verify(source, vector.headers, vector.body, now=vector.now + age)
     for age in (limit + 1, -limit - 1):
-        with pytest.raises(duly.Rejected) as caught:
+        with pytest.raises(duly.errors.Rejected) as caught:
             duly.verify(source, vector.headers, vector.body, now=vector.now + age)
         assert caught.value.code is Code.STALE_TIMESTAMP
 

@@ -12,7 +12,7 @@ import pytest
 import stripe
 
 import duly
-from duly import Rejected
+from duly.errors import Rejected
 from duly.webhooks import Code, Signed
 from tests.webhooks.peers.adyen import AdyenNotification, item_of, notification
 from tests.webhooks.peers.discord import SIGNATURE, TIMESTAMP, Discord

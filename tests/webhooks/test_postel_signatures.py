@@ -36,7 +36,7 @@ def receiver() -> Source:
 def answer(case: Case) -> str:
     try:
         duly.verify(receiver(), case.headers, case.body, now=NOW, method=case.method)
-    except duly.Rejected as problem:
+    except duly.errors.Rejected as problem:
         return CODES[problem.code]
     return "accept"
 

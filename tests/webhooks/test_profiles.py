@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import duly
-from duly import Misuse, Provider, Rejected, Source
+from duly import Provider, Source
+from duly.errors import Rejected, UsageError
 from duly.webhooks import Code, Hmac, provider_named, provider_names
 from tests.webhooks.genuine import NOW, PROVIDERS, delivered, source, verified
 
@@ -181,13 +182,13 @@ def test_a_delivery_is_taken_within_its_tolerance_and_refused_beyond(provider: s
 )  # fmt: skip
 def test_an_unknown_name_is_answered_with_a_near_one(name: str, near: str) -> None:
     for call in (provider_named, lambda told: Source(told, "s"), lambda told: duly.sign(told, b"")):
-        with pytest.raises(Misuse, match=f"did you mean '{near}'"):
+        with pytest.raises(UsageError, match=f"did you mean '{near}'"):
             call(name)
 
 
 @pytest.mark.parametrize("name", ["", "nobody at all", "providers", "__init__"])
 def test_a_name_like_no_other_is_answered_with_the_way_out(name: str) -> None:
-    with pytest.raises(Misuse, match="write any other") as caught:
+    with pytest.raises(UsageError, match="write any other") as caught:
         provider_named(name)
     assert "stripe" in str(caught.value)
 
@@ -233,5 +234,5 @@ def test_a_provider_that_cannot_work_is_refused_when_it_is_made(
 ) -> None:
     good: dict[str, Any] = {"name": "own", "scheme": Hmac(header="X-Sum")}
     assert Provider(**good).schemes
-    with pytest.raises(Misuse, match=told):
+    with pytest.raises(UsageError, match=told):
         Provider(**(good | spoiled))

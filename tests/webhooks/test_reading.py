@@ -10,13 +10,15 @@ from urllib.parse import quote_plus, urlencode
 import pytest
 
 import duly
-from duly import Rejected, Verified
+from duly.errors import Rejected
 from duly.webhooks import Code, Limits
 from tests.support.growth import LINEAR, growth
 from tests.webhooks.genuine import NOW, delivered, source, verified
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from duly.types import Verified
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
 CAP = 100

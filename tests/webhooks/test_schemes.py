@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import duly
-from duly import Misuse, Provider, Rejected, Source
+from duly import Provider, Source
+from duly.errors import Rejected, UsageError
 from duly.webhooks import (
     Code,
     Ecdsa,
@@ -152,7 +153,7 @@ def test_a_source_without_legacy_refuses_the_older_signatures(name: str) -> None
     }[name]
     assert duly.verify(name, sums, BODY, secret, now=NOW, url=URL).secret == "1"
     if name == "gitlab":
-        with pytest.raises(Misuse, match="must begin with whsec_"):
+        with pytest.raises(UsageError, match="must begin with whsec_"):
             Source("gitlab", secret, legacy=False)
         secret = keys("gitlab").receiver
     with pytest.raises(Rejected) as caught:
@@ -222,7 +223,7 @@ UNUSABLE: list[tuple[Any, dict[str, Any], str]] = [
 def test_a_scheme_that_cannot_work_is_refused_when_it_is_made(
     scheme: Any, arguments: dict[str, Any], told: str
 ) -> None:
-    with pytest.raises(Misuse, match=told):
+    with pytest.raises(UsageError, match=told):
         scheme(**arguments)
 
 

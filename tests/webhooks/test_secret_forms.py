@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 import duly
-from duly import Misuse, Secret, Source
+from duly import Secret, Source
+from duly.errors import UsageError
 from tests.webhooks.genuine import NOW, delivered, keys, verified
 
 RAW = bytes(range(200, 232))  # in base64 it needs padding, and both letters that differ by alphabet
@@ -81,7 +82,7 @@ def test_an_elliptic_key_is_read_as_base64_der_pem_and_jwk() -> None:
     for form in (keys("sendgrid").receiver, der, pem, pem.decode().strip(), Secret(jwk)):
         assert verified(Source("sendgrid", [form]), delivered("sendgrid")).secret == "1"
     for half in ({"d": x}, {"crv": "P-384"}, {"kty": "oct"}, {"x": 5}, {"y": x}):
-        with pytest.raises(Misuse, match="must be an ECDSA public key"):
+        with pytest.raises(UsageError, match="must be an ECDSA public key"):
             Source("sendgrid", [jwk | half])
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import duly
-from duly import Misuse, Rejected, Secret, Source
+from duly import Secret, Source
+from duly.errors import Rejected, UsageError
 from duly.webhooks import Code, Hmac, Provider
 from tests.support.bad_values import NAIVE, ODD
 from tests.webhooks.genuine import (
@@ -166,37 +167,37 @@ UNUSABLE: list[tuple[str, object]] = [
 def test_a_secret_that_cannot_work_is_refused_when_the_source_is_made(
     provider: str, given: Any
 ) -> None:
-    with pytest.raises(Misuse, match=ADVICE):
+    with pytest.raises(UsageError, match=ADVICE):
         Source(provider, given)
 
 
 @pytest.mark.parametrize("given", [["a", Secret("b", name="1")], [Secret("a", name="x")] * 2])
 def test_two_secrets_of_one_name_are_refused(given: Any) -> None:
-    with pytest.raises(Misuse, match="use a name of its own"):
+    with pytest.raises(UsageError, match="use a name of its own"):
         Source("github", given)
 
 
 @pytest.mark.parametrize("end", [NAIVE, ODD, "2026-01-01", NOW, MOMENT.date(), True])
 def test_an_end_without_a_time_zone_is_refused(end: Any) -> None:
-    with pytest.raises(Misuse, match="must be an aware datetime"):
+    with pytest.raises(UsageError, match="must be an aware datetime"):
         Secret("value", not_after=end)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 101, "line\nbreak", "\0", 5, True, b"bytes"])
 def test_a_name_that_no_log_could_show_is_refused(name: Any) -> None:
-    with pytest.raises(Misuse, match="must be 1 to 100 printable characters"):
+    with pytest.raises(UsageError, match="must be 1 to 100 printable characters"):
         Secret("value", name=name)
 
 
 def test_verify_asks_for_secrets_unless_a_source_has_them() -> None:
     delivery = delivered("github")
-    with pytest.raises(Misuse, match="secrets must be passed"):
+    with pytest.raises(UsageError, match="secrets must be passed"):
         duly.verify("github", delivery.headers, delivery.body)
-    with pytest.raises(Misuse, match="pass none"):
+    with pytest.raises(UsageError, match="pass none"):
         duly.verify(source("github"), delivery.headers, delivery.body, "another")
-    with pytest.raises(Misuse, match="secret must be passed"):
+    with pytest.raises(UsageError, match="secret must be passed"):
         duly.sign("github", b"{}")
-    with pytest.raises(Misuse, match="pass none"):
+    with pytest.raises(UsageError, match="pass none"):
         duly.sign(source("github"), b"{}", "another")
 
 
@@ -210,7 +211,7 @@ def test_equal_secrets_are_equal_and_others_are_not() -> None:
 def test_a_source_without_legacy_refuses_providers_that_have_nothing_else() -> None:
     old = Provider("old-school", Hmac(header="X-Sum", digest="sha1", legacy=True))
     assert Source(old, "secret").schemes
-    with pytest.raises(Misuse, match="use legacy=True"):
+    with pytest.raises(UsageError, match="use legacy=True"):
         Source(old, "secret", legacy=False)
 
 
@@ -234,7 +235,7 @@ for name, secret, url in {shared!r}:
 for name, secret in {asymmetric!r}:
     try:
         duly.Source(name, secret)
-    except duly.Misuse as problem:
+    except duly.errors.UsageError as problem:
         print(problem)
 assert not any(name.partition(".")[0] == "cryptography" for name in sys.modules)
 """

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly import DulyError, Misuse, Rejected, Secret, Source
+from duly import Secret, Source
+from duly.errors import DulyError, Rejected, UsageError
 from duly.webhooks import BasicAuth, Hmac, Jwt, Provider, SharedToken
 from tests.support.bad_values import NAIVE
 from tests.webhooks.genuine import (
@@ -46,7 +47,7 @@ TOKENS = Provider("tokens", SharedToken(place="header:X-Token"), id="body:id")
 BASIC = Provider("basic", BasicAuth(), id="body:id")
 JWT = Provider("jwt", Jwt(header="X-Jwt", algorithms=("HS256",), body_claim="sha256"))
 HEXED = Provider("hexed", Hmac(header="X-Sum", secret="hex"))
-UNPICKLED = (Misuse, TypeError, AttributeError, pickle.PicklingError)
+UNPICKLED = (UsageError, TypeError, AttributeError, pickle.PicklingError)
 EARLIER = datetime.fromtimestamp(NOW - 1).astimezone()
 
 
@@ -212,7 +213,7 @@ OPTIONS: list[dict[str, object]] = [
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_no_misuse_of_a_source_shows_it(options: dict[str, Any]) -> None:
     for given in (SEED, [SEED], {"old": SEED}, SEED.encode()):
-        silent(Misuse, partial(Source, "github", given, **options))
+        silent(UsageError, partial(Source, "github", given, **options))
 
 
 def spoiled_secrets() -> Iterator[tuple[Any, Any]]:
@@ -237,14 +238,14 @@ def spoiled_secrets() -> Iterator[tuple[Any, Any]]:
 @pytest.mark.parametrize("place", range(len(list(spoiled_secrets()))))
 def test_no_refused_secret_shows_itself_or_its_neighbour(place: int) -> None:
     provider, given = list(spoiled_secrets())[place]
-    silent(Misuse, lambda: Source(provider, given))
-    silent(Misuse, lambda: duly.verify(provider, {}, b"", given))
-    silent(Misuse, lambda: duly.sign(provider, b"", given, id="\0"))
+    silent(UsageError, lambda: Source(provider, given))
+    silent(UsageError, lambda: duly.verify(provider, {}, b"", given))
+    silent(UsageError, lambda: duly.sign(provider, b"", given, id="\0"))
 
 
 @pytest.mark.parametrize("bad", [{"not_after": NAIVE}, {"name": ""}, {"name": 5}])
 def test_no_misuse_of_a_secret_shows_it(bad: dict[str, Any]) -> None:
-    silent(Misuse, lambda: Secret(SEED, **bad))
+    silent(UsageError, lambda: Secret(SEED, **bad))
 
 
 UNSIGNABLE: list[dict[str, object]] = [
@@ -259,14 +260,14 @@ UNSIGNABLE: list[dict[str, object]] = [
 def test_no_misuse_of_sign_shows_it(provider: str, options: dict[str, Any]) -> None:
     arguments = {"body": b"{}", "url": URL} | options
     private = keys(provider, SEED).sender
-    silent(Misuse, lambda: duly.sign(provider, secret=private, **arguments))
-    silent(Misuse, lambda: duly.sign(provider, secret=[private], **arguments))
+    silent(UsageError, lambda: duly.sign(provider, secret=private, **arguments))
+    silent(UsageError, lambda: duly.sign(provider, secret=[private], **arguments))
 
 
 def test_no_failure_to_sign_shows_it() -> None:
-    silent(Misuse, lambda: duly.sign("square", b"{}", SEED))
-    silent(Misuse, lambda: duly.sign("discord", b"{}", f"whsk_{SEED}"))
-    silent(Misuse, lambda: duly.sign(BASIC, b"{}", SEED))
+    silent(UsageError, lambda: duly.sign("square", b"{}", SEED))
+    silent(UsageError, lambda: duly.sign("discord", b"{}", f"whsk_{SEED}"))
+    silent(UsageError, lambda: duly.sign(BASIC, b"{}", SEED))
 
 
 @pytest.mark.parametrize("provider", [TOKENS, BASIC, JWT], ids=lambda one: str(one.name))

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import duly
-from duly import Misuse, Provider, Rejected, Source
+from duly import Provider, Source
+from duly.errors import Rejected, UsageError
 from duly.webhooks import Hmac, SharedToken, Signed
 from tests.webhooks.genuine import NOW, PROVIDERS, URL, delivered, keys, source, verified
 
@@ -83,7 +84,7 @@ def test_a_source_signs_with_its_first_secret_to_its_own_url(provider: str) -> N
         provider not in {"sendgrid", "discord"}
     ) else None  # fmt: skip
     if signer is None:  # a source of theirs holds public keys
-        with pytest.raises(Misuse, match="private key"):
+        with pytest.raises(UsageError, match="private key"):
             duly.sign(source("sendgrid"), b"[]")
         return
     signed = duly.sign(signer, b"{}", now=NOW)
@@ -139,13 +140,13 @@ UNFIT_IDS = ["caf\u00e9", "\N{SNOWMAN}", "a\nb", "a\rb", "\0", "", " ", 5, True,
 @pytest.mark.parametrize("identifier", UNFIT_IDS)
 @pytest.mark.parametrize("provider", ["github", "standard-webhooks", "stripe"])
 def test_an_id_that_no_header_can_carry_is_refused(provider: str, identifier: Any) -> None:
-    with pytest.raises(Misuse, match="id must be"):
+    with pytest.raises(UsageError, match="id must be"):
         delivered(provider, id=identifier)
 
 
 @pytest.mark.parametrize("identifier", ["a b", "a.1", "x" * 257])
 def test_an_id_that_verify_would_refuse_is_not_signed(identifier: str) -> None:
-    with pytest.raises(Misuse, match="id must be"):
+    with pytest.raises(UsageError, match="id must be"):
         delivered("standard-webhooks", id=identifier)
 
 
@@ -174,7 +175,7 @@ def test_adyen_signs_inside_the_body() -> None:
 
 def test_providers_that_sign_the_url_ask_for_it() -> None:
     for provider in ("square", "twilio", "hubspot"):
-        with pytest.raises(Misuse, match="url"):
+        with pytest.raises(UsageError, match="url"):
             duly.sign(provider, b"{}", "s")
 
 
@@ -194,7 +195,7 @@ def test_now_may_be_a_moment_or_seconds() -> None:
 
 def test_a_token_in_the_url_is_for_the_caller_to_write() -> None:
     where = Provider("own", SharedToken(place="query:token"))
-    with pytest.raises(Misuse, match="write it there"):
+    with pytest.raises(UsageError, match="write it there"):
         duly.sign(where, b"{}", "secret", url=URL)
 
 

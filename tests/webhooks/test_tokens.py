@@ -10,7 +10,8 @@ import json
 import pytest
 
 import duly
-from duly import Rejected, Secret
+from duly import Secret
+from duly.errors import Rejected
 from duly.webhooks import BasicAuth, Code, Jwt, SharedToken
 from tests.webhooks.genuine import NOW, keys
 from tests.webhooks.own import BODY, SECRET, provider, rejected, taken

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from duly import Rejected
+from duly.errors import Rejected
 from duly.webhooks import Limits, Source, Verified
 from tests.support.growth import LINEAR, growth
 from tests.webhooks.arena import CASES, Arrival, names_of, sample_of, signable

@@ -76,6 +76,6 @@ def outcome(vector: Vector, provider: str | Provider) -> str:
     """``verified``, or the code of the rejection."""
     try:
         checked(vector, provider)
-    except duly.Rejected as problem:
+    except duly.errors.Rejected as problem:
         return problem.code.name
     return VERIFIED

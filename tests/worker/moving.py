@@ -29,8 +29,8 @@ from duly.worker.slots import FIRST
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from duly import Store
     from duly.core.session import Session
+    from duly.types import Store
     from tests.conftest import HandClock
     from tests.worker.records import Records
 

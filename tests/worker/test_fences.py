@@ -162,7 +162,7 @@ async def test_an_effect_of_a_run_that_lost_its_lease_is_refused_and_nothing_is_
             await STEPS[writes](
                 hand, lambda: hand.subject.records.steal(hand.job.id, *PARTS[parts])
             )
-        except duly.LeaseLost as problem:
+        except duly.errors.LeaseLost as problem:
             refused.append(str(problem))
             raise
 

@@ -77,9 +77,9 @@ def test_a_result_that_was_lost_is_asked_for_and_then_used(app: duly.Duly) -> No
 
 def test_values_without_names_and_a_window_without_a_key_are_told(app: duly.Duly) -> None:
     app.job(name="note")(lambda: None)
-    with app.transaction() as tx, pytest.raises(duly.Misuse, match="its values by name"):
+    with app.transaction() as tx, pytest.raises(duly.errors.UsageError, match="its values by name"):
         tx.execute("SELECT ?", 1)
-    with pytest.raises(duly.Misuse, match="give key= as well"):
+    with pytest.raises(duly.errors.UsageError, match="give key= as well"):
         app.enqueue("note", window=timedelta(hours=1))
 
 

@@ -50,7 +50,7 @@ REPEATED = ("done", "insert")
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])  # memory: is SQLite's file
 def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[duly.Store, Records, HandClock]]:
+) -> Iterator[tuple[duly.types.Store, Records, HandClock]]:
     """A store and what is in it, open for all of these tests: each takes a few milliseconds."""
     if request.param == "postgres":
         url = request.getfixturevalue("working_postgres")
@@ -63,7 +63,7 @@ def opened(
 
 
 @pytest.fixture
-def bench(opened: tuple[duly.Store, Records, HandClock]) -> Bench:
+def bench(opened: tuple[duly.types.Store, Records, HandClock]) -> Bench:
     store, records, clock = opened
     records.clear()
     return Bench(store, records, clock)

@@ -224,8 +224,8 @@ async def test_what_was_waited_for_comes_and_the_job_is_done_in_its_first_attemp
     [
         SystemExit(1),
         asyncio.CancelledError(),
-        duly.Held("busy"),
-        duly.LeaseLost("another's"),
+        duly.errors.InProgress("busy"),
+        duly.errors.LeaseLost("another's"),
         StopIteration(),
     ],
     ids=lambda problem: type(problem).__name__,

@@ -71,7 +71,7 @@ async def test_ending_the_transaction_in_a_handler_is_refused_with_the_remedy(
         for id in ids:
             row = subject.records.present(id)
             assert row.error is not None
-            assert row.error["type"] == "duly.Misuse"
+            assert row.error["type"] == "duly.errors.UsageError"
             assert "return to commit" in row.error["message"]
             assert "raise to roll it back" in row.error["message"]
         assert subject.records.notes() == []
@@ -83,7 +83,7 @@ async def test_a_handler_that_swallows_the_refusal_is_committed_whole(
     async def persists(hand: Hand) -> None:
         await hand.write("before")
         for verb in ("commit", "rollback", "close"):
-            with suppress(duly.Misuse):
+            with suppress(duly.errors.UsageError):
                 getattr(hand.tx.connection, verb)()
         await hand.write("after")
 
@@ -127,7 +127,7 @@ async def test_a_verb_that_would_commit_apart_is_refused_in_a_handler_with_the_r
         assert (worked.done, worked.dead) == (0, 1)
         error = subject.records.present(id).error
         assert error is not None
-        assert error["type"] == "duly.Misuse"
+        assert error["type"] == "duly.errors.UsageError"
         assert f"{verb} inside handler work" in error["message"]
         remedy = "its tx is what you have already" if verb == "transaction" else "tx.enqueue"
         assert remedy in error["message"]
@@ -166,7 +166,7 @@ async def test_an_effect_inside_a_transaction_is_refused_with_the_remedy(
         assert (await subject.work()).dead == 1
         error = subject.records.present(id).error
         assert error is not None
-        assert error["type"] == "duly.Misuse"
+        assert error["type"] == "duly.errors.UsageError"
         assert "without tx" in error["message"]
         assert subject.records.rows("SELECT * FROM duly_effects") == []
 
@@ -176,12 +176,12 @@ async def test_an_effect_inside_a_transaction_is_refused_with_the_remedy(
 async def test_an_inline_handler_is_refused_the_same_and_its_event_is_not_taken(
     case: Case, place: DatabaseOf, verb: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refused: list[duly.Misuse] = []
+    refused: list[duly.errors.UsageError] = []
 
     async def body(hand: Hand) -> None:
         try:
             await calls(hand, verb)
-        except duly.Misuse as problem:
+        except duly.errors.UsageError as problem:
             refused.append(problem)
             raise
 
@@ -283,7 +283,7 @@ async def test_a_transaction_cannot_be_used_after_its_handler(
         subject.job(leaks)
         await subject.enqueue()
         assert (await subject.work()).done == 1
-        with pytest.raises(duly.Misuse, match="this transaction is over"):
+        with pytest.raises(duly.errors.UsageError, match="this transaction is over"):
             leaked[0].execute("SELECT 1")
-        with pytest.raises(duly.Misuse, match="this transaction is over"):
+        with pytest.raises(duly.errors.UsageError, match="this transaction is over"):
             leaked[0].enqueue("work")

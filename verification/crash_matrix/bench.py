@@ -39,7 +39,7 @@ class Delivery:
         self.body = json.dumps({"type": "order.paid", "id": id, "amount": amount}).encode()
         self.named = (source, id, self.body.decode())
 
-    def signed(self, at: float) -> duly.Signed:
+    def signed(self, at: float) -> duly.types.Signed:
         """The same event, signed anew."""
         provider = PROVIDERS.get(self.source, "standard-webhooks")
         type = "push" if provider == "github" else None
@@ -96,15 +96,17 @@ class Bench:
         """Ask for one message."""
         await self._verb("send", self.terms.origin + path, json={"of": path}, **options)
 
-    async def work(self, **options: Any) -> duly.Worked:
+    async def work(self, **options: Any) -> duly.types.Worked:
         """Work until there is nothing to do."""
-        done: duly.Worked = await self._verb("work", concurrency=2, **{"lease": LEASE} | options)
+        done: duly.types.Worked = await self._verb(
+            "work", concurrency=2, **{"lease": LEASE} | options
+        )
         self.terms.journal.write("worked", lost=done.lost, who=os.getpid())
         return done
 
-    async def relay(self) -> duly.Relayed:
+    async def relay(self) -> duly.types.Relayed:
         """Send until there is nothing to send."""
-        done: duly.Relayed = await self._verb("relay", concurrency=2, lease=LEASE)
+        done: duly.types.Relayed = await self._verb("relay", concurrency=2, lease=LEASE)
         self.terms.journal.write("relayed", lost=done.lost)
         return done
 

@@ -232,7 +232,7 @@ class Lane:
         """A recovery, which may be told that the stopped one has the lock of a key, or SQLite's."""
         try:
             recover(flow, terms, self.place)
-        except duly.Held:
+        except duly.errors.InProgress:
             self._journal.write("held up")
 
     def _recovered(self, flow: Flow, terms: Terms) -> list[str]:

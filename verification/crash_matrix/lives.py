@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ANSWER = 1.0
 # What may get out of a flow; and of one that is the user's own, errors as its driver has them, or
 # that its COMMIT failed.
-ALLOWED: tuple[type[BaseException], ...] = (duly.DulyError, asyncio.CancelledError)
+ALLOWED: tuple[type[BaseException], ...] = (duly.errors.DulyError, asyncio.CancelledError)
 OF_DRIVERS: tuple[type[BaseException], ...] = (
     HandlerFailed,
     psycopg.Error, sqlite3.Error, asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError

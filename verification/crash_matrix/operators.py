@@ -69,7 +69,7 @@ async def forgotten_and_asked(bench: Bench, place: Place) -> None:
     """Forget it again unless that was told, mend the handler, and have the event sent again."""
     journal = bench.terms.journal
     if not journal.of("completed") and not journal.of("mended"):
-        with suppress(duly.Misuse):  # it had been forgotten already
+        with suppress(duly.errors.UsageError):  # it had been forgotten already
             await forgetting(bench, place)
     journal.write("mended")
     await bench.deliver(LOST)

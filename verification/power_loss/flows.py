@@ -208,7 +208,7 @@ class Flows:
             raise RuntimeError(f"{name} was answered {reply.status}: {said!r}")
 
 
-def delivery(name: str, kind: str, clock: Clock) -> duly.Signed:
+def delivery(name: str, kind: str, clock: Clock) -> duly.types.Signed:
     """A genuine delivery of the event with this id."""
     body = json.dumps({"type": kind, "order": name}).encode()
     return duly.sign("standard-webhooks", body, SECRET, id=name, now=clock())

@@ -113,7 +113,7 @@ def add_handlers(app: duly.Duly, tell: Callable[..., None]) -> None:
         tx.enqueue(pack, {"order": event.id})
 
     @app.transport("mail", backoff=SOON)
-    def mail(message: duly.Message, key: str) -> None:
+    def mail(message: duly.types.Message, key: str) -> None:
         if message.attempt == 1 and message.to.startswith("moody"):
             raise ConnectionError("the line is bad")
         tell("mail", message.to, key)

@@ -78,7 +78,7 @@ class Traffic:
         while not self._ending.is_set():
             try:
                 duty(app)
-            except duly.DulyError:
+            except duly.errors.DulyError:
                 time.sleep(BREATH)
 
     def _send(self, app: duly.Duly) -> None:

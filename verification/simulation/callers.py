@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly import aio
 from duly.app.enqueue import enqueue_and_commit
-from duly.core.errors import Held, LeaseLost, StoreUnavailable
+from duly.core.errors import InProgress, LeaseLost, StoreUnavailable
 from verification.simulation.actors import Actor
 from verification.simulation.application import application
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LEASE = timedelta(seconds=5)
 LONGEST = 6.0
 AGAIN = 0.7
-TROUBLE = (Held, StoreUnavailable, LeaseLost)
+TROUBLE = (InProgress, StoreUnavailable, LeaseLost)
 PARENT = "clerk"
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from duly.core.clock import MICROSECOND, from_microseconds
 from duly.core.defaults import WAIT
-from duly.core.errors import LeaseLost, Misuse
+from duly.core.errors import LeaseLost, UsageError
 from duly.core.session import OpenedTransaction, ended_transaction_error
 from duly.jobs.invoke import Unfinished
 from duly.stores.shielding import shield_to_end
@@ -153,7 +153,7 @@ class Runner:
     async def _commit_handled(self, transaction: Transaction) -> None:
         try:
             await self._commit(transaction)
-        except (sqlite3.IntegrityError, Misuse) as problem:
+        except (sqlite3.IntegrityError, UsageError) as problem:
             raise Unfinished from problem
 
     async def _commit(self, transaction: Transaction) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from greenlet import getcurrent  # type: ignore[import-untyped]
 
-from duly.core.errors import Held
+from duly.core.errors import InProgress
 from verification.simulation.errors import Endless, Violation
 from verification.simulation.nemesis import Nemesis
 from verification.simulation.processes import Process
@@ -172,7 +172,7 @@ class World:
         """Tell whoever waited long enough for the write lock that somebody else has it."""
         self.withdraw(request)
         self.seen["waits for the lock that ended"] += 1
-        request.tell(None, Held("another connection holds SQLite's only write lock"))
+        request.tell(None, InProgress("another connection holds SQLite's only write lock"))
 
     def _perform(self, request: Request) -> None:
         self.asked.remove(request)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.core.clock import MICROSECOND
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import kind
 from duly.jobs.handlers import INLINE_TIMEOUT
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def checked_switch(what: str, value: object) -> bool:
     """Yes or no."""
     if not isinstance(value, bool):
-        raise Misuse(f"{what} must be True or False, not {kind(value)}")
+        raise UsageError(f"{what} must be True or False, not {kind(value)}")
     return value
 
 
@@ -30,7 +30,7 @@ def refuse_duplicate_name(route: Route, handler: Handler) -> None:
     """Refuse a second function under a name that the database knows the first by."""
     known = {one.name: one for one in route.handlers.all()}.get(handler.name)
     if known is not None and known.call != handler.call:
-        raise Misuse(
+        raise UsageError(
             f"source {route.name} has a handler {handler.name} already: give this one name="
         )
 
@@ -38,12 +38,12 @@ def refuse_duplicate_name(route: Route, handler: Handler) -> None:
 def refuse_inline(route: Route, handler: Handler, begin: Begin | None) -> None:
     """Refuse a handler that cannot run inside the accepting transaction of its source."""
     if "job" in handler.wants:
-        raise Misuse(
+        raise UsageError(
             f"handler {handler.name} asks for job, and source {route.name} is inline: there is no "
             "job, only the accepting transaction. Ask for event and tx"
         )
     if handler.order is not None or handler.refetch is not None:
-        raise Misuse(
+        raise UsageError(
             f"handler {handler.name} has order= or refetch=, and source {route.name} is inline: "
             "these are for handlers that run as jobs. Inline, ask tx.newer(…)"
         )
@@ -51,7 +51,7 @@ def refuse_inline(route: Route, handler: Handler, begin: Begin | None) -> None:
         refuse_other_mode(handler, begin)
     others = {one.mode for one in route.handlers.all()} - {handler.mode}
     if others:
-        raise Misuse(
+        raise UsageError(
             f"handler {handler.name} is {handler.mode} and the others of inline source "
             f"{route.name} are {others.pop()}: they share one transaction, make them the same"
         )
@@ -72,7 +72,7 @@ def with_handlers(done: Forgotten, route: Route) -> Forgotten:
 def refuse_other_mode(handler: Handler, begin: Begin) -> None:
     """Refuse a handler whose colour is not that of the ORM's transactions."""
     if handler.mode != begin.mode:
-        raise Misuse(
+        raise UsageError(
             f"handler {handler.name} is {handler.mode}, and begin= opens {begin.mode} "
             f"transactions: make it {'async def' if begin.mode == 'async' else 'def'}"
         )
@@ -90,5 +90,5 @@ def loop_is_running() -> bool:
 def checked_until(until: object) -> Until:
     """When a worker or a relay ends."""
     if until not in ("idle", "stopped"):
-        raise Misuse('until must be "idle" or "stopped"')
+        raise UsageError('until must be "idle" or "stopped"')
     return until

@@ -18,7 +18,7 @@ from duly.app.dead import INSTEAD
 from duly.app.jobs import AsyncJobVerbs, JobVerbs
 from duly.core.defaults import BODIES_KEPT
 from duly.core.defaults import names as table_names
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.exports import export
 from duly.core.onestep import finish
 from duly.core.retry import Backoff
@@ -114,7 +114,7 @@ class Duly(JobVerbs):
         orm = None if begin is None else begin_of(begin, names, trusted_clock)
         if url is None:
             if orm is None:
-                raise Misuse("which database? Duly('sqlite:///shop.db'), or begin= of your ORM")
+                raise UsageError("which database? Duly('sqlite:///shop.db'), or begin= of your ORM")
             url = orm.url()
         checked_duration("deadline", deadline)
         checked_duration("body_deadline", body_deadline)
@@ -177,7 +177,7 @@ class Duly(JobVerbs):
                 given, which is asked anew where it leads, and must lead to the same database.
         """
         if not isinstance(database, Store):
-            raise Misuse(f"which store? bound_to(duly.store(url)), not {kind(database)}")
+            raise UsageError(f"which store? bound_to(duly.store(url)), not {kind(database)}")
         given = self._given_begin if begin is None else begin
         orm = None if given is None else begin_of(given, database.names, database.clock)
         kept = self._given_begin, self.store, self._begin, self._opener, self.receiver
@@ -237,7 +237,7 @@ class Duly(JobVerbs):
         """
         path = f"/{checked_name(name)}"
         if path in self.site.routes:
-            raise Misuse(f"there is a source {name} already: give this one another name")
+            raise UsageError(f"there is a source {name} already: give this one another name")
         source = Source(
             name if provider is None else provider,
             secret,
@@ -299,7 +299,7 @@ class Duly(JobVerbs):
         route, wanted = self._route(source), checked_pattern(pattern)
         guarded = order_of(order, tie)
         if refetch is not None and not callable(refetch):
-            raise Misuse(f"refetch must be a function of the event, not {kind(refetch)}")
+            raise UsageError(f"refetch must be a function of the event, not {kind(refetch)}")
 
         def add(function: Handling) -> Handling:
             handler = self._handler(function, name, queue, attempts, timeout, backoff)
@@ -319,7 +319,9 @@ class Duly(JobVerbs):
         if route is None:
             known = ", ".join(path[1:] for path in self.site.routes) or "none yet"
             asked = repr(source[:60]) if isinstance(source, str) else kind(source)
-            raise Misuse(f"there is no source {asked}: call app.source(…) first (there is {known})")
+            raise UsageError(
+                f"there is no source {asked}: call app.source(…) first (there is {known})"
+            )
         return route
 
     def receive(
@@ -356,12 +358,14 @@ class Duly(JobVerbs):
     def _to_forget(self, source: object, event_id: object, tenant: object) -> tuple[Route, str]:
         route = self._route(source)
         if not isinstance(event_id, str) or not event_id:
-            raise Misuse(f"event_id must be the id that the sender gave it, not {kind(event_id)}")
+            raise UsageError(
+                f"event_id must be the id that the sender gave it, not {kind(event_id)}"
+            )
         if (tenant is not None) != (route.tenant is not None):
             told = "has tenants: name one with" if route.tenant else "has no tenants: leave out"
-            raise Misuse(f"source {route.name} {told} tenant=")
+            raise UsageError(f"source {route.name} {told} tenant=")
         if tenant is not None and (not isinstance(tenant, str) or not tenant):
-            raise Misuse(f"tenant must be a string that is not empty, not {kind(tenant)}")
+            raise UsageError(f"tenant must be a string that is not empty, not {kind(tenant)}")
         scope = checked_scope(route.scope(tenant))
         refuse_inside("app.forget", INSTEAD)
         return route, scope

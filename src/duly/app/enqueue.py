@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from duly.core.defaults import WAIT
-from duly.core.errors import WrongColour
+from duly.core.errors import SyncAsyncMismatch
 from duly.core.onestep import finish
 from duly.jobs import enqueue as putting
 from duly.jobs.registry import WINDOW
@@ -120,7 +120,7 @@ class EnqueueVerbs:
         if isinstance(tx, BaseTx):
             if isinstance(tx, AsyncTx) != (mode == "async"):
                 twin = "await app.aio." if mode == "sync" else "app."
-                raise WrongColour(f"this tx is of the other colour: use {twin}{verb[4:]}")
+                raise SyncAsyncMismatch(f"this tx is of the other colour: use {twin}{verb[4:]}")
             return tx.joined()
         return join(tx, self.store.names, self.store.clock, mode=mode, verb=verb)
 
@@ -130,7 +130,7 @@ class EnqueueVerbs:
         if self._opener is None or around is None:
             return None
         if mode == "async":
-            raise WrongColour(
+            raise SyncAsyncMismatch(
                 f"a transaction of begin= is open in this thread, and {verb} awaited would be "
                 f"committed even if that is rolled back: use {verb}(…), which joins it"
             )
@@ -174,7 +174,9 @@ class EnqueueVerbs:
                     if mode == "sync"
                     else "with app.transaction()"
                 )
-                raise WrongColour(f"begin= opens transactions of the other colour: use {twin}")
+                raise SyncAsyncMismatch(
+                    f"begin= opens transactions of the other colour: use {twin}"
+                )
             return self._opener
         return self.store.blocking if mode == "sync" else self.store.awaited
 

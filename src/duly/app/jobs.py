@@ -14,7 +14,7 @@ from duly.app.relay import AsyncRelayVerbs, RelayVerbs
 from duly.app.secrets import texts_to_hide
 from duly.app.send import AsyncSendVerbs, SendVerbs
 from duly.core.clock import MICROSECOND
-from duly.core.errors import Misuse, WrongColour
+from duly.core.errors import SyncAsyncMismatch, UsageError
 from duly.core.retry import Backoff
 from duly.core.validation import checked_count, checked_duration, kind
 from duly.http_client.job_clients import JobClients
@@ -65,7 +65,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
 
     def _begin_jobs(self, egress: object) -> None:
         if not isinstance(egress, Egress):
-            raise Misuse(f"egress must be a duly.Egress(…), not {kind(egress)}")
+            raise UsageError(f"egress must be a duly.Egress(…), not {kind(egress)}")
         self.jobs = Registry()
         self.schedules = Schedules()
         self.jobs.outgoing.egress = egress
@@ -115,7 +115,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
         def add(call: Handling) -> Handling:
             handler = self._handler(call, name, queue, attempts, timeout, backoff)
             if "event" in handler.wants:
-                raise Misuse(
+                raise UsageError(
                     f"job {handler.name} asks for event, and a plain job has none: ask for job, "
                     "and read job.payload"
                 )
@@ -135,7 +135,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
     ) -> Handler:
         handler = handler_of(call, name)
         if not isinstance(backoff, Backoff):
-            raise Misuse(f"backoff must be a duly.Backoff(…), not {kind(backoff)}")
+            raise UsageError(f"backoff must be a duly.Backoff(…), not {kind(backoff)}")
         if self._begin is not None and "tx" in handler.wants:
             refuse_other_mode(handler, self._begin)
         return replace(
@@ -150,7 +150,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
         if timeout is not None:
             length = checked_duration("timeout", timeout, least=timedelta(milliseconds=1))
             if length > LONGEST_TIMEOUT // MICROSECOND:
-                raise Misuse("timeout must be at most a day: split the work into several jobs")
+                raise UsageError("timeout must be at most a day: split the work into several jobs")
             return length
         locks = "tx" in handler.wants and not self.store.capabilities.concurrent_writers
         return (LOCKING_TIMEOUT if locks else TIMEOUT) // MICROSECOND
@@ -177,7 +177,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
             grace: how long jobs may take to end when it is told to stop.
         """
         if loop_is_running():
-            raise WrongColour("an event loop is running here: use await app.aio.work(…)")
+            raise SyncAsyncMismatch("an event loop is running here: use await app.aio.work(…)")
         settings = worker_settings(concurrency, self._queues(queues), lease, grace)
         return asyncio.run(self._work_and_release(settings, checked_until(until)))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from duly.app.duly import Duly
 from duly.app.output import one_line
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import kind
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ SETTINGS = "DJANGO_SETTINGS_MODULE"
 FORMS = "shop:app, or path/to/shop.py:app"
 
 
-class NoModule(Misuse):
+class NoModule(UsageError):
     """There is no module of that name."""
 
 
@@ -44,7 +44,7 @@ def app_name(told: str | None) -> str:
     """What the command line says, or else the environment."""
     name = told or os.environ.get(VARIABLE, "")
     if not name:
-        raise Misuse(f"which application? As in {FORMS}; or set {VARIABLE}")
+        raise UsageError(f"which application? As in {FORMS}; or set {VARIABLE}")
     return name
 
 
@@ -52,7 +52,7 @@ def load_app(name: str) -> Duly:
     """Import the module and take the application out of it."""
     place, _, attribute = name.rpartition(":")
     if not place or not all(part.isidentifier() for part in attribute.split(".")):
-        raise Misuse(f"{name!r:.80} does not name an application: write it like {FORMS}")
+        raise UsageError(f"{name!r:.80} does not name an application: write it like {FORMS}")
     module = import_from_file(Path(place)) if place.endswith(".py") else import_by_name(place)
     return checked_app(find_attribute(module, attribute, name), name)
 
@@ -61,7 +61,7 @@ def import_by_name(name: str) -> ModuleType:
     """A module by its name; the current directory is where to look first."""
     here = str(Path.cwd())
     if not all(part.isidentifier() for part in name.split(".")):
-        raise Misuse(f"{name!r:.80} is no name of a module: write it like {FORMS}")
+        raise UsageError(f"{name!r:.80} is no name of a module: write it like {FORMS}")
     if here not in sys.path:
         sys.path.insert(0, here)
 
@@ -83,10 +83,10 @@ def import_from_file(path: Path) -> ModuleType:
     """A module by its file; what stands beside the file can be imported by it."""
     full = path.resolve()
     if not full.is_file():
-        raise Misuse(f"there is no file {path} in {Path.cwd()}")
+        raise UsageError(f"there is no file {path} in {Path.cwd()}")
     name = full.stem
     if not name.isidentifier() or name in sys.modules or name in sys.stdlib_module_names:
-        raise Misuse(
+        raise UsageError(
             f"{path} cannot be imported: {name!r} is no name of a module, or another module has "
             "it. Rename the file"
         )
@@ -100,17 +100,17 @@ def import_reporting_errors(name: str, load: Callable[[], ModuleType]) -> Module
         return import_with_django(load)
     except NoModule:
         raise
-    except Misuse as problem:
-        raise Misuse(
+    except UsageError as problem:
+        raise UsageError(
             f"{name} cannot be imported: {one_line(problem)}{location_of(problem)}"
         ) from None
     except SystemExit:
-        raise Misuse(
+        raise UsageError(
             f'{name} ends the program when it is imported: put that under `if __name__ == "'
             '__main__":`'
         ) from None
     except Exception as problem:
-        raise Misuse(
+        raise UsageError(
             f"{name} cannot be imported: {type(problem).__name__}: {one_line(problem)}"
             f"{location_of(problem)}{django_hint(problem)}"
         ) from None
@@ -158,7 +158,7 @@ def find_attribute(module: ModuleType, attribute: str, name: str) -> object:
         if not hasattr(value, part):
             known = [key for key, one in vars(module).items() if isinstance(one, Duly)]
             hint = f"it has {', '.join(known)}" if known else "it has no duly.Duly at all"
-            raise Misuse(f"there is no {attribute} in {name.rpartition(':')[0]}: {hint}")
+            raise UsageError(f"there is no {attribute} in {name.rpartition(':')[0]}: {hint}")
         value = getattr(value, part)
     return value
 
@@ -167,7 +167,7 @@ def checked_app(value: object, name: str) -> Duly:
     """Refuse what is no application of duly's."""
     if isinstance(value, Duly):
         return value
-    raise Misuse(
+    raise UsageError(
         f"{name} is {kind(value)}, not a duly.Duly: name the Duly itself, or serve this with a "
         "server of its own and mount the Duly in it"
     )

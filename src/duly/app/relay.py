@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from duly.app.checks import checked_until, loop_is_running
 from duly.app.secrets import texts_to_hide
-from duly.core.errors import Misuse, WrongColour
+from duly.core.errors import SyncAsyncMismatch, UsageError
 from duly.outbox.message import ATTEMPTS, BACKOFF
 from duly.outbox.registry import TIMEOUT, checked_name, transport_of
 from duly.outbox.signing import OwnSigner, StandardSigner
@@ -101,7 +101,7 @@ class RelayVerbs:
         """
         checked_name("the name of a signer", name, 'app.signer("ours", secret=…)')
         if secret is None:
-            raise Misuse(f"the secret of signer {name} is None: check your settings")
+            raise UsageError(f"the secret of signer {name} is None: check your settings")
         if secret is not OWN:
             self.jobs.outgoing.add_signer(name, StandardSigner(secret))
             return None
@@ -133,7 +133,7 @@ class RelayVerbs:
             grace: how long messages on their way may take when it is told to stop.
         """
         if loop_is_running():
-            raise WrongColour("an event loop is running here: use await app.aio.relay(…)")
+            raise SyncAsyncMismatch("an event loop is running here: use await app.aio.relay(…)")
         settings = relay_settings(concurrency, per_destination, lease, grace)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(self._relay_and_release(settings, checked_until(until)))

@@ -25,7 +25,7 @@ from duly.cli.dead_letters import (
 )
 from duly.cli.tables import align_texts
 from duly.cli.target import PLACE, add_table_options
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.onestep import finish
 from duly.jobs.dead import (
     SHOWN_BYTES,
@@ -94,12 +94,14 @@ def run(arguments: argparse.Namespace) -> int:
     place, job = split_place_and_id([word for word in words if word not in ACTIONS])
     if action is None:
         if job is not None:
-            raise Misuse("show it, or discard it? As in `duly dead show shop:app ID`")
+            raise UsageError("show it, or discard it? As in `duly dead show shop:app ID`")
         return list_letters(arguments, place)
     if job is None:
-        raise Misuse(f"which job? Give its id, as in `duly dead {action} shop:app ID`")
+        raise UsageError(f"which job? Give its id, as in `duly dead {action} shop:app ID`")
     if arguments.limit is not None or any(getattr(arguments, name) for name in FILTERS):
-        raise Misuse(f"`duly dead {action}` takes the id of one job: leave out the other options")
+        raise UsageError(
+            f"`duly dead {action}` takes the id of one job: leave out the other options"
+        )
     return show(arguments, place, job) if action == "show" else discard(arguments, place, job)
 
 

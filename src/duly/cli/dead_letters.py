@@ -15,7 +15,7 @@ from duly.app.loading import add_optional_argument
 from duly.app.output import Progress, on_one_line, print_answer
 from duly.cli.suggestions import nearest
 from duly.cli.target import PLACE, named_place, store_named
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.failures import shorten
 from duly.core.onestep import finish
 from duly.core.validation import checked_count
@@ -108,9 +108,9 @@ def split_place_and_id(
     places = [word for word in words if word not in ids]
     meant = [near for word in places if ":" not in word and (near := nearest(word, kind.actions))]
     if meant:
-        raise Misuse(f"did you mean `{kind.shows.rsplit(maxsplit=1)[0]} {meant[0]}`?")
+        raise UsageError(f"did you mean `{kind.shows.rsplit(maxsplit=1)[0]} {meant[0]}`?")
     if len(ids) > 1 or len(places) > 1:
-        raise Misuse(
+        raise UsageError(
             f"give one application or address, and one id of a {kind.name}, as in `{kind.shows} "
             f"shop:app {EXAMPLE}`"
         )
@@ -130,8 +130,8 @@ def errors_in_shell_words() -> Iterator[None]:
     """Say what is wrong in the words of a shell."""
     try:
         yield
-    except Misuse as problem:
-        raise Misuse(PYTHON_WORDS.sub(r"--\1", str(problem))) from None
+    except UsageError as problem:
+        raise UsageError(PYTHON_WORDS.sub(r"--\1", str(problem))) from None
 
 
 def parse_time(name: str, text: str) -> datetime:
@@ -142,7 +142,7 @@ def parse_time(name: str, text: str) -> datetime:
     try:
         told = datetime.fromisoformat(text)
     except ValueError:
-        raise Misuse(
+        raise UsageError(
             f"--{name} must be how long ago, like 45m, 2h or 3d, or a time like 2026-01-31 or "
             "2026-01-31T12:00:00+00:00"
         ) from None
@@ -156,7 +156,7 @@ def store_at(
     """The database that the command is about, closed at the end. Nothing is created."""
     place = named_place(place)
     if place is None:
-        raise Misuse(f"whose {kind.name}s? Name the application, {PLACE}")
+        raise UsageError(f"whose {kind.name}s? Name the application, {PLACE}")
     with closing(store_named(arguments, place)) as store:
         store.check()  # opening a mistyped SQLite path would create an empty database
         yield store
@@ -182,9 +182,9 @@ def replay_letters(
     print_answer(arguments, "\n".join(lines), {"ids": list(done.ids), "dry_run": done.dry_run})
 
 
-def not_dead_error(one: str, kind: LetterKind) -> Misuse:
+def not_dead_error(one: str, kind: LetterKind) -> UsageError:
     """The error about something that is no dead letter."""
-    return Misuse(
+    return UsageError(
         f"there is no dead letter {one}: it was replayed, discarded or never given up. Look with "
         f"`{kind.lists}`"
     )

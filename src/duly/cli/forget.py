@@ -15,7 +15,7 @@ from duly.cli.target import (
     named_place,
     store_at_address,
 )
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.onestep import finish
 from duly.core.validation import checked_scope
 from duly.inbox.forget import forget_committed
@@ -56,8 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
             done = forget_at_address(arguments, place, source, event_id)
         else:
             done = forget_in_app(arguments, place, source, event_id)
-    except Misuse as problem:  # in the words of a shell
-        raise Misuse(str(problem).replace("tenant=", "--tenant")) from None
+    except UsageError as problem:  # in the words of a shell
+        raise UsageError(str(problem).replace("tenant=", "--tenant")) from None
     known = not is_address(place)
     print_answer(
         arguments,
@@ -80,7 +80,7 @@ def forget_in_app(
 ) -> Forgotten:
     """Forget an event of an application, which knows its sources and handlers."""
     if arguments.prefix is not None or arguments.schema is not None:
-        raise Misuse("an application names its tables itself: leave out --prefix and --schema")
+        raise UsageError("an application names its tables itself: leave out --prefix and --schema")
     with closing(load_app(name)) as application:
         application.store.open()
         return application.forget(source, event_id, tenant=arguments.tenant)
@@ -91,7 +91,7 @@ def forget_at_address(
 ) -> Forgotten:
     """Forget an event in a database, whatever application it belongs to."""
     if arguments.tenant == "" or event_id == "":
-        raise Misuse("the event id and --tenant must not be empty")
+        raise UsageError("the event id and --tenant must not be empty")
     scope = checked_scope(scope_of(checked_name(source), arguments.tenant))
     with closing(store_at_address(arguments, url)) as store:
         store.check()  # opening a mistyped SQLite path would create an empty database
@@ -105,10 +105,10 @@ def parse_words(arguments: argparse.Namespace) -> tuple[str, str, str]:
         given = [None, *given[:2]]
     app, source, event_id = given
     if source is None or event_id is None:
-        raise Misuse("which event? As in `duly forget shop:app stripe evt_1`")
+        raise UsageError("which event? As in `duly forget shop:app stripe evt_1`")
     place = named_place(app)
     if place is None:
-        raise Misuse(
+        raise UsageError(
             f"which application? As in {FORMS}, or the address of its database; or set {VARIABLE} "
             f"or {URL_VARIABLE}"
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from duly.app.output import add_json_option, print_answer
 from duly.cli.templates.rendering import AppTemplate
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import install_command
 from duly.webhooks import provider_named
 
@@ -72,7 +72,7 @@ def file_of(told: str) -> Path:
     """The file to write; its name must be that of a module, and of none that the app imports."""
     path = Path(told) if told.endswith(".py") else Path(told) / FILE_NAME
     if not path.stem.isidentifier() or path.stem in {"duly", "psycopg", *sys.stdlib_module_names}:
-        raise Misuse(
+        raise UsageError(
             f"{path.name} cannot be imported as a module of its own: use letters, digits and "
             f"underscores, and no name of Python's or duly's, as in {FILE_NAME}"
         )
@@ -90,6 +90,6 @@ def write_file(path: Path, text: str, *, force: bool) -> None:
         else:
             os.link(beside, path)  # unlike a rename, it never takes the place of another file
     except FileExistsError:
-        raise Misuse(f"{path} is there already: use --force to replace it") from None
+        raise UsageError(f"{path} is there already: use --force to replace it") from None
     finally:
         beside.unlink(missing_ok=True)

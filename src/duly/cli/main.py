@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import duly
 from duly.app.output import one_line, without_passwords
 from duly.cli.suggestions import UNRECOGNIZED, without_values
-from duly.core.errors import DulyError, Misuse, StoreRefused, StoreUnavailable
+from duly.core.errors import DulyError, StoreRefused, StoreUnavailable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not is_expected(problem):
             raise
         print(f"duly: {one_line(problem)}{remedy(problem)}", file=sys.stderr)
-        return USAGE if isinstance(problem, Misuse) else FAILED
+        return USAGE if isinstance(problem, UsageError) else FAILED
     return code
 
 

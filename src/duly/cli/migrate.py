@@ -9,7 +9,7 @@ import duly
 from duly.app.output import add_json_option, print_answer
 from duly.cli.target import add_store_options, place_of, store_named
 from duly.core.defaults import names
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.stores.sql.migrations import latest_version, migration_script, refuse_newer
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def print_missing(arguments: argparse.Namespace, place: str) -> int:
 def refuse_schema(dialect: Dialect, where: Names) -> None:
     """SQLite has no schemas."""
     if dialect == "sqlite" and where.schema is not None:
-        raise Misuse("--schema and DULY_SCHEMA are for PostgreSQL: on SQLite use --prefix")
+        raise UsageError("--schema and DULY_SCHEMA are for PostgreSQL: on SQLite use --prefix")
 
 
 def in_one_transaction(statements: str, dialect: Dialect, version: int) -> str:

@@ -31,7 +31,7 @@ from duly.cli.messages import (
 )
 from duly.cli.tables import align_counts, format_age
 from duly.cli.target import PLACE, add_table_options
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.onestep import finish
 from duly.ledger.dead_filters import ID, checked_id
 from duly.outbox.dead import (
@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     words = [arguments.action, arguments.app, arguments.id]
     actions = [word for word in words if word is not None and word in ACTIONS]
     if len(actions) > 1:
-        raise Misuse(f"{' or '.join(actions)}? One at a time")
+        raise UsageError(f"{' or '.join(actions)}? One at a time")
     action = next(iter(actions), None)
     refuse_unknown_words([word for word in words if word is not None and word not in actions])
     place, message = split_place_and_id([word for word in words if word not in actions], MESSAGES)
@@ -125,10 +125,12 @@ def run(arguments: argparse.Namespace) -> int:
         return replay(arguments, place, message)
     if action in ("show", "discard"):
         if message is None:
-            raise Misuse(f"which message? Give its id, as in `duly outbox {action} shop:app ID`")
+            raise UsageError(
+                f"which message? Give its id, as in `duly outbox {action} shop:app ID`"
+            )
         return (show if action == "show" else discard)(arguments, place, message.lower())
     if message is not None:
-        raise Misuse("show it, replay it, or discard it? As in `duly outbox show shop:app ID`")
+        raise UsageError("show it, replay it, or discard it? As in `duly outbox show shop:app ID`")
     return (count if action is None else list_letters)(arguments, place)
 
 
@@ -140,7 +142,9 @@ def refuse_unknown_words(words: list[str]) -> None:
         if PART_OF_AN_ID.fullmatch(word):
             checked_id(word, "message")
         told = f"`duly outbox {word}`" if WORD.fullmatch(word) else "such action"
-        raise Misuse(f"there is no {told}: write dead, show, replay or discard, or none of them")
+        raise UsageError(
+            f"there is no {told}: write dead, show, replay or discard, or none of them"
+        )
 
 
 def refuse_options(arguments: argparse.Namespace, action: str | None) -> None:
@@ -153,7 +157,7 @@ def refuse_options(arguments: argparse.Namespace, action: str | None) -> None:
     told = " or ".join(f"--{name.replace('_', '-')}" for name in idle)
     meant = [f"`duly outbox {one}`" for one, takes in ACTIONS.items() if {*given} <= {*takes}]
     hint = f"; {' or '.join(meant)} takes it" if meant else ""
-    raise Misuse(f"`duly outbox{'' if action is None else f' {action}'}` takes no {told}{hint}")
+    raise UsageError(f"`duly outbox{'' if action is None else f' {action}'}` takes no {told}{hint}")
 
 
 def count(arguments: argparse.Namespace, place: str | None) -> int:
@@ -181,7 +185,7 @@ def show(arguments: argparse.Namespace, place: str | None, message: str) -> int:
     with store_at(arguments, place, MESSAGES) as store:
         known = finish(look_up(store.blocking, message))
     if known is None:
-        raise Misuse(f"no message {message} is known here: it never was, or it is forgotten")
+        raise UsageError(f"no message {message} is known here: it never was, or it is forgotten")
     if isinstance(known, OutboxMessage):
         print_answer(arguments, message_text(known), whole_document(known))
     else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name
 from duly.app.output import Progress, add_json_option, one_line, print_answer
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.prove.asks import EventAsk, JobAsk
 from duly.prove.case_runner import ProofRequest
 from duly.prove.clean_interpreter import ImportableApp
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prove, tell, and judge; a program that asked for JSON is told in JSON why it could not."""
     try:
         return prove_and_report(arguments)
-    except Misuse as problem:
+    except UsageError as problem:
         if arguments.json:
             print(json.dumps({"error": one_line(problem)}))
         raise
@@ -134,9 +134,11 @@ def run(arguments: argparse.Namespace) -> int:
 def prove_and_report(arguments: argparse.Namespace) -> int:
     """Prove, and tell; the exit code."""
     if not hasattr(os, "fork"):
-        raise Misuse("a proof forks its processes, which this system cannot do: use Linux or macOS")
+        raise UsageError(
+            "a proof forks its processes, which this system cannot do: use Linux or macOS"
+        )
     if (arguments.through is None) != (arguments.path is None):
-        raise Misuse("--through is the site, and --path where it takes the event: give both")
+        raise UsageError("--through is the site, and --path where it takes the event: give both")
     name = app_name(arguments.app)
     answers = document_of(arguments.answers) if arguments.answers else {}
     CannedAnswers(answers)  # refused before anything is run
@@ -164,9 +166,9 @@ def prove_and_report(arguments: argparse.Namespace) -> int:
 def asks_of(arguments: argparse.Namespace) -> tuple[Ask, ...]:
     """What is delivered."""
     if arguments.event and arguments.job:
-        raise Misuse("--event and --job are two proofs: give one of them")
+        raise UsageError("--event and --job are two proofs: give one of them")
     if not arguments.event and not arguments.job:
-        raise Misuse("what should be proved? --event FILE, or --job NAME with --payload FILE")
+        raise UsageError("what should be proved? --event FILE, or --job NAME with --payload FILE")
     if arguments.job:
         payload = document_of(arguments.payload) if arguments.payload else None
         return (JobAsk(arguments.job, payload),)
@@ -174,7 +176,7 @@ def asks_of(arguments: argparse.Namespace) -> tuple[Ask, ...]:
     if arguments.secret_from is not None:
         secret = os.environ.get(arguments.secret_from)
         if not secret:
-            raise Misuse(f"the environment has no {arguments.secret_from}")
+            raise UsageError(f"the environment has no {arguments.secret_from}")
     bodies = [bytes_of(file) for file in arguments.event]
     return tuple(
         EventAsk(arguments.source, body, arguments.id, arguments.type, secret, arguments.path)
@@ -187,7 +189,7 @@ def bytes_of(file: str) -> bytes:
     try:
         return Path(file).read_bytes()
     except OSError as problem:
-        raise Misuse(f"{file} cannot be read: {problem.strerror}") from None
+        raise UsageError(f"{file} cannot be read: {problem.strerror}") from None
 
 
 def document_of(file: str) -> Any:
@@ -195,7 +197,7 @@ def document_of(file: str) -> Any:
     try:
         return json.loads(bytes_of(file))
     except ValueError as problem:
-        raise Misuse(f"{file} must be JSON: {problem}") from None
+        raise UsageError(f"{file} must be JSON: {problem}") from None
 
 
 def seconds(text: str) -> float:

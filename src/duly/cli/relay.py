@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name, load_app
 from duly.cli.banner import store_address
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import install_command
 from duly.relay.settings import CONCURRENCY, GRACE, MOST_AT_ONCE, PER_DESTINATION, relay_settings
 from duly.server.logging import configure_logging, secrets_of
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 def checked_settings(app: Duly, arguments: argparse.Namespace) -> RelaySettings:
     """How the relay works; refused where it could find nothing, ever."""
     if not app.store.capabilities.durable:
-        raise Misuse(
+        raise UsageError(
             "a memory: store is one process's own, so that a relay apart from it would find "
             "nothing: use `duly serve`, which has a relay, or SQLite"
         )

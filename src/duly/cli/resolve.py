@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from duly.app.output import add_json_option, print_answer
 from duly.cli.dead_letters import store_at
 from duly.cli.target import PLACE, add_table_options
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.onestep import finish
 from duly.jobs.resolve import finding_of, resolve
 from duly.ledger.dead_filters import ID
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     words: list[str] = arguments.words
     *place, job, effect = words if len(words) > 1 else ["", "", ""]
     if len(place) > 1 or not ID.fullmatch(job):
-        raise Misuse(
+        raise UsageError(
             "give the application or address, the id of the job and the name of the effect, as in "
             "`duly resolve shop:app 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305 charge --done`"
         )
@@ -71,7 +71,7 @@ def result_of(arguments: argparse.Namespace) -> object:
     try:
         found: object = json.loads(arguments.result)
     except ValueError:
-        raise Misuse(
+        raise UsageError(
             "--result must be JSON: text goes in double quotes, as in --result '\"ch_1\"'"
         ) from None
     return found

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duly.app.output import Progress, add_json_option, print_answer
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.testing.sending.copies import send_all_at_once, send_one_by_one
 from duly.testing.sending.events import EventRequest, event_of
 from duly.testing.sending.parcels import ProviderDelivery, moment_of, stale_age
@@ -135,7 +135,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return list_providers(arguments)
     if arguments.provider is None:
-        raise Misuse("which provider? As in `duly send stripe`; `duly send --list` names them all")
+        raise UsageError(
+            "which provider? As in `duly send stripe`; `duly send --list` names them all"
+        )
     verdict = begin_verdict(arguments)
     deliver(arguments, verdict)
     if arguments.json:
@@ -242,7 +244,7 @@ def body_of(path: str | None) -> bytes | None:
     try:
         return Path(path).read_bytes()
     except OSError as problem:
-        raise Misuse(f"{path} cannot be read: {problem.strerror}") from None
+        raise UsageError(f"{path} cannot be read: {problem.strerror}") from None
 
 
 def header_of(text: str) -> tuple[str, str]:
@@ -255,7 +257,7 @@ def header_of(text: str) -> tuple[str, str]:
         or not value.isascii()
         or not value.isprintable()
     ):
-        raise Misuse("--header must be like 'X-Shop: 7', in printable ASCII")
+        raise UsageError("--header must be like 'X-Shop: 7', in printable ASCII")
     return name, value
 
 

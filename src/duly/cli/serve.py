@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name, load_app
 from duly.cli.banner import Banner
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.server.listen import base_url, open_listener, reachable_host
 from duly.server.logging import configure_logging, secrets_of
@@ -132,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
     app = load_app(settings.app)
     form.secrets = tuple(secrets_of(app))
     if settings.workers > 1 and not app.store.capabilities.durable:
-        raise Misuse("a memory: store is one process's own: use --workers 1, or SQLite")
+        raise UsageError("a memory: store is one process's own: use --workers 1, or SQLite")
     if arguments.check:
         return check(app, settings)
     with open_listener(settings) as listener:
@@ -192,7 +192,7 @@ def announce(opening: Banner, settings: ServerSettings) -> None:
 def settings_of(arguments: argparse.Namespace) -> ServerSettings:
     """What the command line says, checked."""
     if arguments.forwarded_allow_ips is not None and not arguments.proxy_headers:
-        raise Misuse("--forwarded-allow-ips is for --proxy-headers: give both, or neither")
+        raise UsageError("--forwarded-allow-ips is for --proxy-headers: give both, or neither")
     return ServerSettings(
         app=app_name(arguments.app),
         host=arguments.host,

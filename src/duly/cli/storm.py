@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly.app.loading import add_optional_argument
 from duly.app.output import add_json_option
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.demo.settings import Settings, file_url
 from duly.server.options import whole_number
 
@@ -108,9 +108,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     url = arguments.url
     if url is not None and not url.startswith(("sqlite:///", "postgresql://", "postgres://")):
-        raise Misuse("a storm is for sqlite:///path/to/new.db or postgresql://…, nothing else")
+        raise UsageError("a storm is for sqlite:///path/to/new.db or postgresql://…, nothing else")
     if arguments.cluster is not None and (url is None or url.startswith("sqlite:")):
-        raise Misuse("--cluster is for a server: give the URL of a PostgreSQL database")
+        raise UsageError("--cluster is for a server: give the URL of a PostgreSQL database")
     seconds = arguments.seconds
     deliveries = arguments.deliveries or (None if seconds else DELIVERIES)
     seed = seed_of(arguments)

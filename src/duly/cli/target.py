@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from duly.app.loading import FORMS, VARIABLE, add_optional_argument, load_app
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.stores.open import FORMS as ADDRESSES
 from duly.stores.open import store
 
@@ -49,7 +49,7 @@ def place_of(arguments: argparse.Namespace) -> str:
     """The application or the address that a command works on."""
     place = named_place(arguments.app)
     if place is None:
-        raise Misuse(
+        raise UsageError(
             f"which database? Name the application, as in {FORMS}, or give the URL of its "
             f"database: {ADDRESSES}. {VARIABLE} and {URL_VARIABLE} can hold them"
         )
@@ -71,7 +71,7 @@ def store_named(arguments: argparse.Namespace, place: str) -> Store:
 def store_at_address(arguments: argparse.Namespace, url: str) -> Store:
     """The store at an address; one that ends with this command is refused."""
     if url == "memory:":
-        raise Misuse(ENDS_HERE)
+        raise UsageError(ENDS_HERE)
     return store(
         url,
         prefix=arguments.prefix,
@@ -83,8 +83,8 @@ def store_at_address(arguments: argparse.Namespace, url: str) -> Store:
 def store_of_app(arguments: argparse.Namespace, name: str) -> Store:
     """The database of an application."""
     if arguments.prefix is not None or arguments.schema is not None:
-        raise Misuse("an application names its tables itself: leave out --prefix and --schema")
+        raise UsageError("an application names its tables itself: leave out --prefix and --schema")
     store = load_app(name).store
     if store.url == "memory:":
-        raise Misuse(ENDS_HERE)
+        raise UsageError(ENDS_HERE)
     return store

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name, load_app
 from duly.cli.banner import store_address
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.jobs.handlers import checked_queue
 from duly.server.logging import configure_logging, secrets_of
 from duly.server.options import (
@@ -66,7 +66,7 @@ def queue(text: str) -> tuple[str, int | None]:
     name, equals, count = text.partition("=")
     try:
         checked_queue(name)
-    except Misuse as problem:
+    except UsageError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
     return name, whole_number("a number of jobs", 1, MOST_AT_ONCE)(count) if equals else None
 
@@ -94,14 +94,14 @@ def run(arguments: argparse.Namespace) -> int:
 def checked_plan(name: str, app: Duly, arguments: argparse.Namespace) -> WorkerPlan:
     """What the worker will do; refused where it could do nothing."""
     if not app.store.capabilities.durable:
-        raise Misuse(
+        raise UsageError(
             "a memory: store is one process's own, so that a worker apart from it would find "
             "nothing: use `duly serve`, which has a worker, or SQLite"
         )
     queues = None if arguments.queue is None else dict(arguments.queue)
     plan = plan_worker(app, arguments.concurrency, queues)
     if plan is None:
-        raise Misuse(
+        raise UsageError(
             f"{name} has nothing that runs as a job: add @app.job, or @app.on for a source that is "
             "not inline"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.exports import export
 
 if TYPE_CHECKING:
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from duly.core.json_bytes import Json
 
 
-def not_a_boolean(answer: object) -> Misuse:
+def not_a_boolean(answer: object) -> UsageError:
     """The error of ``if dedup(...):``, refused because both readings of it are plausible."""
-    return Misuse(
+    return UsageError(
         f"a {type(answer).__name__} is not true or false: "
         "write `if answer.first:` or `if answer.duplicate:`"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 Clock = Callable[[], datetime]
 
@@ -16,7 +16,9 @@ MICROSECOND = timedelta(microseconds=1)
 def to_microseconds(moment: datetime) -> int:
     """Whole microseconds since 1970; a moment without a time zone is refused."""
     if moment.utcoffset() is None:
-        raise Misuse("a datetime without a time zone is ambiguous: use datetime.now(timezone.utc)")
+        raise UsageError(
+            "a datetime without a time zone is ambiguous: use datetime.now(timezone.utc)"
+        )
     return (moment - EPOCH) // MICROSECOND
 
 

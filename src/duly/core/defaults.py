@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 # Longer than any provider in our list keeps retrying (the longest documented is 30 days).
 CLAIM_TTL = timedelta(days=30)
@@ -58,9 +58,11 @@ class Names:
 def checked_identifier(what: str, name: object) -> None:
     """Refuse anything but plain lower-case names, so that no setting can carry SQL."""
     if not isinstance(name, str):
-        raise Misuse(f"{what} must be a string of lower-case letters, not a {type(name).__name__}")
+        raise UsageError(
+            f"{what} must be a string of lower-case letters, not a {type(name).__name__}"
+        )
     if IDENTIFIER.fullmatch(name) is None:
-        raise Misuse(
+        raise UsageError(
             f"{what} {name!r:.60} is not allowed: use 1 to 41 lower-case letters, digits and "
             "underscores, not starting with a digit"
         )

@@ -9,39 +9,49 @@ from __future__ import annotations
 from datetime import timedelta
 from enum import StrEnum
 
-from duly.core.exports import export
+from duly.core.exports import export_error
 
 # Beside the message, so that only callers read it: a worker or a command has no sender to answer.
 FOR_RECEIVERS = "In a receiver: acknowledge nothing, answer 503 and let the sender retry."
 
 
-@export
+@export_error
 class DulyError(Exception):
     """The root of every error that duly raises on purpose."""
 
 
-@export
-class Misuse(DulyError):
+@export_error
+class UsageError(DulyError):
     """A call that cannot work as written; the message says what to write instead."""
 
 
-@export
-class NotJoinable(Misuse):
+@export_error
+class NotJoinable(UsageError):
     """The object handed over is not a transaction that duly can take part in."""
 
 
-@export
-class WrongColour(Misuse):
+@export_error
+class SyncAsyncMismatch(UsageError):
     """A sync verb was given something that must be awaited, or the reverse."""
 
 
-@export
-class NotStorable(Misuse):
+@export_error
+class NotStorable(UsageError):
     """A result that would not come back from JSON as the value it was."""
 
 
-@export
-class Held(DulyError):
+@export_error
+class EgressRefused(UsageError):
+    """A destination that the egress guard does not let out; the message says what would."""
+
+
+@export_error
+class JobsPending(UsageError):
+    """The event has a job that is ready or leased: it is processed without being sent again."""
+
+
+@export_error
+class InProgress(DulyError):
     """Somebody else is working on this key right now, and the wait for them is over.
 
     Nothing was claimed. Answer 503 with ``retry_after``, or try again later: the other side will
@@ -72,7 +82,7 @@ class Code(StrEnum):
         return 400 if self is Code.MALFORMED else 403
 
 
-@export
+@export_error
 class Rejected(DulyError):
     """A delivery that is not genuine, or cannot be told to be: answer ``status``, store nothing.
 
@@ -89,7 +99,7 @@ class Rejected(DulyError):
         return f"{self.code}: {self.reason}"
 
 
-@export
+@export_error
 class LeaseLost(DulyError):
     """The lease ran out and somebody newer holds it. Stop: whatever you do now must not count."""
 
@@ -97,26 +107,26 @@ class LeaseLost(DulyError):
     lease: tuple[str, int] | None = None
 
 
-@export
+@export_error
 class SchemaMismatch(DulyError):
     """The tables are missing, older or newer than this duly; the message says which way to move."""
 
 
-@export
+@export_error
 class StaleSnapshot(DulyError):
     """SQLite cannot write in a transaction whose view of the data is no longer the newest."""
 
 
-@export
+@export_error
 class StoreUnavailable(DulyError):
     """The database could not be reached or did not answer. Nothing may be acknowledged."""
 
 
-@export
+@export_error
 class StoreRefused(StoreUnavailable):
     """The database is there and refused what was to be written; it would refuse it again."""
 
 
-@export
+@export_error
 class UnsafeStore(DulyError):
     """The database is set up so that an acknowledged event could be lost; duly will not start."""

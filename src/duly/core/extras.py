@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,9 @@ def needs(extra: str, what: str) -> Iterator[None]:
     try:
         yield
     except ImportError as problem:
-        raise Misuse(f"{what} must be installed for this: {install_command(extra)}") from problem
+        raise UsageError(
+            f"{what} must be installed for this: {install_command(extra)}"
+        ) from problem
 
 
 def install_command(extra: str) -> str:

@@ -6,7 +6,7 @@ import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ def mode_of(call: Any, what: str) -> Mode:
         inner = inner.func
     target: Any = inner if inspect.isroutine(inner) else type(inner).__call__
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
-        raise Misuse(f"{what} is a generator and would never run: write no `yield` in it")
+        raise UsageError(f"{what} is a generator and would never run: write no `yield` in it")
     return "async" if inspect.iscoroutinefunction(target) else "sync"
 
 
@@ -32,7 +32,7 @@ def requested_parameters(
     try:
         parameters = inspect.signature(call).parameters.values()
     except ValueError:
-        raise Misuse(
+        raise UsageError(
             f"the parameters of {what} cannot be told: wrap it in a function of your own"
         ) from None
     plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -46,7 +46,7 @@ def requested_parameters(
         and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
     ]
     if unknown:
-        raise Misuse(f"{what} asks for {unknown[0]!r}: {hint}")
+        raise UsageError(f"{what} asks for {unknown[0]!r}: {hint}")
     return frozenset(known)
 
 
@@ -56,4 +56,4 @@ def refuse_unawaited(answer: object, what: str) -> None:
         close = getattr(answer, "close", None)
         if close is not None:
             close()  # or Python complains that it was never awaited
-        raise Misuse(f"{what} returned something to await: make it `async def`")
+        raise UsageError(f"{what} returned something to await: make it `async def`")

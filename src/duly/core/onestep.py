@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from duly.core.errors import WrongColour
+from duly.core.errors import SyncAsyncMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -30,6 +30,6 @@ def finish(operation: Coroutine[Any, Any, T]) -> T:
         result: T = ended.value
         return result
     operation.close()
-    raise WrongColour(
+    raise SyncAsyncMismatch(
         "a synchronous call reached something that must be awaited; use the same verb of duly.aio"
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from duly.core.clock import MICROSECOND, to_microseconds
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.exports import export
 from duly.core.validation import checked_duration, kind
 
@@ -34,7 +34,7 @@ class Retry(Outcome):
 
     def __init__(self, after: timedelta | None = None, reason: str = "") -> None:
         if isinstance(after, str):
-            raise Misuse('Retry takes the time first: write Retry(reason="…")')
+            raise UsageError('Retry takes the time first: write Retry(reason="…")')
         if after is not None:
             checked_duration("after", after, least=timedelta(0))
         self.after = after
@@ -52,7 +52,9 @@ class Dead(Outcome):
     def __init__(self, reason: str) -> None:
         self.reason = checked_reason(reason)
         if not self.reason.strip():
-            raise Misuse('say why, for whoever reads the dead letter: write Dead("no such order")')
+            raise UsageError(
+                'say why, for whoever reads the dead letter: write Dead("no such order")'
+            )
         super().__init__(reason)
 
     def __repr__(self) -> str:
@@ -108,7 +110,7 @@ class Backoff:
         checked_duration("cap", self.cap, least=timedelta(0))
         checked_factor(self.factor)
         if self.cap < self.first:
-            raise Misuse(
+            raise UsageError(
                 f"cap must be at least as long as first, {self.first}, and is {self.cap}: "
                 f"write cap={self.first!r} or a shorter first"
             )
@@ -125,9 +127,11 @@ class Backoff:
 def checked_reason(reason: object) -> str:
     """The words for people."""
     if isinstance(reason, BaseException):
-        raise Misuse("reason must be a string, not an exception: write reason=str(problem)")
+        raise UsageError("reason must be a string, not an exception: write reason=str(problem)")
     if not isinstance(reason, str):
-        raise Misuse(f'reason must be a string, not {kind(reason)}: write reason="no stock yet"')
+        raise UsageError(
+            f'reason must be a string, not {kind(reason)}: write reason="no stock yet"'
+        )
     return reason
 
 
@@ -135,13 +139,13 @@ def checked_until(until: object) -> timedelta | datetime:
     """The end of patience: an aware moment, or how long after the job was first due."""
     if isinstance(until, datetime):
         if until.utcoffset() is None:
-            raise Misuse(
+            raise UsageError(
                 "until has no time zone: write datetime.now(timezone.utc) + timedelta(hours=1), or "
                 "timedelta(hours=1) to count from when the job was enqueued"
             )
         return until
     if not isinstance(until, timedelta):
-        raise Misuse(
+        raise UsageError(
             f"until must be a timedelta or a datetime, not {kind(until)}: write "
             "timedelta(hours=1) to count from when the job was enqueued"
         )
@@ -152,9 +156,9 @@ def checked_until(until: object) -> timedelta | datetime:
 def checked_factor(factor: object) -> None:
     """By how much each wait is longer than the one before."""
     if not isinstance(factor, int | float) or isinstance(factor, bool):
-        raise Misuse(f"factor must be a number, not {kind(factor)}: write factor=2")
+        raise UsageError(f"factor must be a number, not {kind(factor)}: write factor=2")
     if not LEAST_FACTOR <= factor <= MOST_FACTOR:  # NaN is not, either
-        raise Misuse(
+        raise UsageError(
             f"factor must be a number from {LEAST_FACTOR} to {MOST_FACTOR}, not {factor}: write "
             "factor=2 to double the wait each time, factor=1 to keep it"
         )

@@ -11,7 +11,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from duly.core.clock import Clock, to_microseconds
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -113,7 +113,7 @@ class Runner(Protocol):
 
     @property
     def waits_for_keys(self) -> bool:
-        """Whether `Held` speaks of one key; of the whole database where there is one writer."""
+        """Whether `InProgress` is about one key, not about the whole database."""
 
     async def run(
         self,
@@ -161,9 +161,9 @@ def host_time(clock: Clock | None) -> int:
     return time_ns() // 1000 if clock is None else to_microseconds(clock())
 
 
-def ended_transaction_error() -> Misuse:
+def ended_transaction_error() -> UsageError:
     """The error of a savepoint whose transaction was ended before it, by the code inside."""
-    return Misuse(
+    return UsageError(
         "the transaction was committed or rolled back inside this block, or failed there and the "
         "error was swallowed: let errors out, and end the transaction outside. What was committed "
         "inside stays"

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from duly.core.clock import to_microseconds
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 Version = int | datetime | str
 Tie = Literal["apply", "skip"]
@@ -38,7 +38,7 @@ def to_comparable(version: Version) -> ComparableVersion:
     """Turn a version into its comparable form, or say what a version may be."""
     match version:
         case bool():
-            raise Misuse("a version is an int, an aware datetime or a string, not a bool")
+            raise UsageError("a version is an int, an aware datetime or a string, not a bool")
         case int():
             return ComparableVersion(Kind.NUMBER, number_bytes(version))
         case datetime():
@@ -46,7 +46,7 @@ def to_comparable(version: Version) -> ComparableVersion:
         case str():
             return ComparableVersion(Kind.TEXT, text_bytes(version))
         case _:
-            raise Misuse(
+            raise UsageError(
                 "a version is an int, an aware datetime or a string, "
                 f"not a {type(version).__name__}"
             )
@@ -55,7 +55,7 @@ def to_comparable(version: Version) -> ComparableVersion:
 def number_bytes(number: int) -> bytes:
     """Eight big-endian bytes, shifted so that negative numbers sort below positive ones."""
     if not LEAST <= number <= MOST:
-        raise Misuse(
+        raise UsageError(
             "a version number must fit in 64 bits: pass larger ones as text of equal length"
         )
     return (number - LEAST).to_bytes(8, "big")
@@ -65,7 +65,9 @@ def text_bytes(version: str) -> bytes:
     """UTF-8 bytes, compared as they are: no locale, no case, no natural order of digits."""
     raw = version.encode("utf-8", "surrogatepass")
     if not 1 <= len(raw) <= MOST_BYTES:
-        raise Misuse(f"a text version must have 1 to {MOST_BYTES} bytes, this one has {len(raw)}")
+        raise UsageError(
+            f"a text version must have 1 to {MOST_BYTES} bytes, this one has {len(raw)}"
+        )
     return raw
 
 
@@ -78,5 +80,5 @@ def tie_applies(kind: Kind, tie: Tie | None) -> bool:
     if tie is None:
         return kind is Kind.TIME
     if tie not in ("apply", "skip"):
-        raise Misuse('tie must be "apply" or "skip"')
+        raise UsageError('tie must be "apply" or "skip"')
     return tie == "apply"

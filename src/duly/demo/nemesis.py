@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.demo import roles
 from duly.demo.databases import PostgresDatabase, SqliteDatabase
 from duly.demo.processes import ProcessState, Role
@@ -185,7 +185,7 @@ class Nemesis:
         assert isinstance(self._database, PostgresDatabase)  # noqa: S101  # or it is not planned
         try:
             pid = self._database.strike()
-        except (Misuse, ProcessLookupError):  # it is still down from the last time
+        except (UsageError, ProcessLookupError):  # it is still down from the last time
             return False
         self.done["database crash"] += 1
         self.write_log(now, f"database crash: SIGQUIT to the server ({pid})")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import httpx
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.jobs.tx_guard import refuse_inside
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class CallKeys:
         refuse_inside("job.http", INSTEAD, would="would have happened")
         name = request.extensions.get(NAMED, only)
         if name is None:
-            raise Misuse(
+            raise UsageError(
                 f"{request.method} may change something, so a repeated attempt must carry the key "
                 'of the first: name the call, as in job.http.post(url, key="charge", …)'
             )
@@ -64,7 +64,7 @@ class CallKeys:
         told = f"{request.method} {request.url}".encode() + b"\0" + (b"" if packed else body or b"")
         seen = hashlib.sha256(told).digest()
         if self._seen.setdefault(name, seen) != seen:
-            raise Misuse(
+            raise UsageError(
                 f"another call of this job is named {name!r}, and this one would carry its key: "
                 "give each call a name of its own, and a repeated one the same request"
             )

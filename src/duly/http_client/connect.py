@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpcore
 
+from duly.core.errors import EgressRefused
 from duly.http_client.deadlines import count_head_bytes, read_size, time_left
 from duly.http_client.stream import TLSTarget, open_stream
-from duly.outbox.egress import EgressRefused, literal_of, unwrap_mapped
+from duly.outbox.egress import literal_of, unwrap_mapped
 from duly.service.threads import run_on_thread, run_with_timeout
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import install_command
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from duly.outbox.registry import OutboxRegistry
 
 
-def needs_http(what: str) -> Misuse:
+def needs_http(what: str) -> UsageError:
     """The error of a call without the library for it."""
-    return Misuse(f"{what} needs httpx: {install_command('http')}")
+    return UsageError(f"{what} needs httpx: {install_command('http')}")
 
 
 class JobClients:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.answers import Duplicate, First
 from duly.core.defaults import WAIT
-from duly.core.errors import Held, StoreRefused, StoreUnavailable
+from duly.core.errors import InProgress, StoreRefused, StoreUnavailable
 from duly.core.states import ClaimState
 from duly.inbox.batch_params import batch_values
 from duly.inbox.new_event import EventOutcome, Flag, Status, audit_key
@@ -53,15 +53,17 @@ async def receive_many(
     leading = UniqueByKey(arrivals)
     try:
         outcomes = await runner.run_batch(lambda session: accept(session, leading), within=within)
-    except (Held, StoreRefused) as problem:
-        if isinstance(problem, Held) and not runner.waits_for_keys:
+    except (InProgress, StoreRefused) as problem:
+        if isinstance(problem, InProgress) and not runner.waits_for_keys:
             raise  # each of them would wait for the same lock
         # Somebody else is at work on one of the keys, or one of them cannot be written. Whose
         # fault it is shows when each is received alone.
         return [None] * len(arrivals)
     rest = [arrival for arrival in leading if arrival.digest not in outcomes]
     if rest:
-        with suppress(Held, StoreUnavailable):  # what was accepted is committed, whatever comes now
+        with suppress(
+            InProgress, StoreUnavailable
+        ):  # what was accepted is committed, whatever comes now
             outcomes |= await runner.run_autocommit(
                 lambda session: find_duplicates(session, rest), wait=WAIT
             )

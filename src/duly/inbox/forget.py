@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
-from duly.core.errors import Misuse
-from duly.core.exports import export
+from duly.core.errors import JobsPending, UsageError
+from duly.core.exports import export_type
 from duly.inbox.new_event import Flag, event_key
 from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG, GUARDS_FORGET
 from duly.jobs.statements import JOBS_DISCARD, JOBS_OF_EVENT
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from duly.core.session import Row, Runner, Session
 
 
-@export
+@export_type
 @dataclass(frozen=True, slots=True)
 class Forgotten:
     """What was forgotten, and what it leads to."""
@@ -29,11 +29,6 @@ class Forgotten:
     discarded: int
     # Whether it was parked because of its age: it is again, unless the source's keep= reaches back.
     too_old: bool = False
-
-
-@export
-class StillAtWork(Misuse):
-    """The event has a job that is ready or leased: it is processed without being sent again."""
 
 
 async def forget_committed(runner: Runner, scope: str, event_id: str) -> Forgotten:
@@ -57,7 +52,7 @@ async def forget(session: Session, scope: str, event_id: str) -> Forgotten:
     jobs = await session.rows(JOBS_OF_EVENT, scope=scope, digest=key.digest)
     refuse_at_work(jobs, scope, event_id)
     if not claimed and not events:
-        raise Misuse(
+        raise UsageError(
             f"there is no event {event_id!r:.80} in {scope}: nothing to forget. Check its id, and "
             "tenant= where the source has one"
         )
@@ -83,7 +78,7 @@ def refuse_at_work(jobs: object, scope: str, event_id: str) -> None:
     alive: list[Row] = [job for job in jobs if job["state"] != "dead"]  # type: ignore[attr-defined]
     if alive:
         names = ", ".join(sorted({job["name"] for job in alive}))
-        raise StillAtWork(
+        raise JobsPending(
             f"event {event_id!r:.80} of {scope} still has work to do ({names}): it is not "
             "forgotten. Wait until its jobs are done or dead"
         )

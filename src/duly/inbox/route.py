@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from duly.core.clock import MICROSECOND
 from duly.core.defaults import CLAIM_TTL
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import checked_count, checked_duration, kind
 from duly.jobs.handlers import Handlers
 
@@ -83,12 +83,12 @@ def scope_of(source: str, tenant: str | None) -> str:
 def checked_name(name: object) -> str:
     """The name of a source, which is a part of its path."""
     if not isinstance(name, str) or NAME.fullmatch(name) is None:
-        raise Misuse(
+        raise UsageError(
             "a source's name is a part of its path: 1 to 100 letters, digits, dots, hyphens and "
             "underscores"
         )
     if name in RESERVED_NAMES:
-        raise Misuse(f"/{name} is where duly itself answers: choose another name")
+        raise UsageError(f"/{name} is where duly itself answers: choose another name")
     return name
 
 
@@ -113,7 +113,7 @@ def checked_keep(keep: object, source: Source) -> int | None:
     chosen = checked_duration("keep", keep)
     if chosen < least // MICROSECOND:
         provider: Provider = source.provider
-        raise Misuse(
+        raise UsageError(
             f"keep={keep} is too short for {source.name}: {provider.title or provider.name} may "
             f"send an event again for {provider.retry_horizon}, and this source accepts what was "
             f"signed up to {timedelta(seconds=source.tolerance or 0)} ago, so claims must be kept "
@@ -135,7 +135,7 @@ def checked_limit(limit: object) -> int:
 def checked_tenant(tenant: object) -> Callable[[Verified], object] | None:
     """Who tells tenants apart."""
     if tenant is not None and not callable(tenant):
-        raise Misuse(
+        raise UsageError(
             f"tenant must be a function of the verified delivery that returns a string, not "
             f"{kind(tenant)}"
         )
@@ -148,7 +148,7 @@ def kept_headers(provider: Provider, more: Iterable[str]) -> tuple[str, ...]:
     listed = isinstance(given, Iterable) and not isinstance(given, str)
     names: list[object] = list(more) if listed else [None]
     if not all(isinstance(name, str) for name in names):
-        raise Misuse("headers must be a list of header names, such as ['X-Shop-Domain']")
+        raise UsageError("headers must be a list of header names, such as ['X-Shop-Domain']")
     named = [
         part.name
         for spot in provider.spots.values()
@@ -159,11 +159,13 @@ def kept_headers(provider: Provider, more: Iterable[str]) -> tuple[str, ...]:
     wanted = [str(name).lower() for name in names]
     for name in wanted:
         if HEADER.fullmatch(name) is None:
-            raise Misuse(f"{name!r:.60} is no name of a header: write one such as X-Shop-Domain")
+            raise UsageError(
+                f"{name!r:.60} is no name of a header: write one such as X-Shop-Domain"
+            )
     secret = {"authorization", "proxy-authorization", "cookie"}
     secret |= {name for scheme in provider.schemes for name in scheme.secret_headers()}
     if refused := secret.intersection(wanted):
-        raise Misuse(
+        raise UsageError(
             f"the header {sorted(refused)[0]} holds a secret and is never stored: leave it out"
         )
     return tuple(dict.fromkeys([*ALWAYS_KEPT, *named, *wanted]))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core.clock import from_microseconds
 from duly.core.defaults import WAIT
-from duly.core.errors import Misuse
-from duly.core.exports import export
+from duly.core.errors import UsageError
+from duly.core.exports import export_type
 from duly.core.failures import Failure, decode_failure
 from duly.core.redaction import REACH, clean_text, redact
 from duly.jobs.resolve import UnknownEffect, digest_of, unknown_effects
@@ -36,7 +36,7 @@ TIMES = ("since", "until")
 SHOWN_BYTES = 16 * 1024
 
 
-@export
+@export_type
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A job that was given up.
@@ -119,7 +119,7 @@ def job_selection(job_id: object, **filters: object) -> JobSelection:
     """What a caller asked for, checked."""
     given = {name: value for name, value in filters.items() if value is not None}
     if job_id is not None and given:
-        raise Misuse(f"give the id of one job, or {', '.join(given)}=, and not both")
+        raise UsageError(f"give the id of one job, or {', '.join(given)}=, and not both")
     checked: dict[str, Any] = {
         name: checked_time(name, value) if name in TIMES else checked_text(name, value)
         for name, value in given.items()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from duly.core import json_bytes
 from duly.core.defaults import WAIT
-from duly.core.errors import Held, Misuse, NotStorable, StoreUnavailable
+from duly.core.errors import InProgress, NotStorable, StoreUnavailable, UsageError
 from duly.core.keys import as_bytes, digest
 from duly.core.retry import Dead
 from duly.core.validation import checked_scope, kind
@@ -98,7 +98,7 @@ def as_async_call(call: Callable[[str], Any]) -> Callable[[str], Awaitable[Any]]
         if inspect.isawaitable(result):
             if inspect.iscoroutine(result):
                 result.close()
-            raise Misuse("an effect of a handler that blocks must not be awaited: write `def`")
+            raise UsageError("an effect of a handler that blocks must not be awaited: write `def`")
         return result
 
     return call_blocking
@@ -108,13 +108,13 @@ def checked_options(name: object, call: object, unknown: object, not_done: objec
     """Check what a handler passed."""
     checked_scope(name)
     if not callable(call):
-        raise Misuse(f"an effect is a function of its idempotency key, not {kind(call)}")
+        raise UsageError(f"an effect is a function of its idempotency key, not {kind(call)}")
     refuse_parameters(call)
     if unknown not in ("retry", "park") and not callable(unknown):
-        raise Misuse("unknown must be 'retry', 'park' or a function of the idempotency key")
+        raise UsageError("unknown must be 'retry', 'park' or a function of the idempotency key")
     errors = not_done if isinstance(not_done, tuple) else (None,)
     if not all(isinstance(one, type) and issubclass(one, Exception) for one in errors):
-        raise Misuse("not_done must be a tuple of exception types")
+        raise UsageError("not_done must be a tuple of exception types")
     return EffectOptions(call, unknown, errors)
 
 
@@ -123,7 +123,7 @@ def refuse_parameters(call: Callable[..., Any]) -> None:
     try:
         inspect.signature(call).bind("key")
     except TypeError:
-        raise Misuse(
+        raise UsageError(
             "an effect gets its idempotency key as its one argument: lambda key: charge(key, 100)"
         ) from None
     except ValueError:  # a function that does not tell
@@ -234,13 +234,13 @@ async def write_with_retries(runner: Runner, step: EffectStep, operation: Operat
 async def run_waiting_for_lock(
     runner: Runner, step: EffectStep, operation: Operation[T], seconds: float
 ) -> T:
-    """Write although somebody else has the lock; `Held` after that time names the job's lease."""
+    """Wait for the lock, then write; after that time raise `InProgress` with the job's lease."""
     until = time.monotonic() + seconds
     while True:
         wait = min(WAIT, timedelta(seconds=max(until - time.monotonic(), 0.0)))
         try:
             return await runner.run(operation, wait=wait)
-        except Held as problem:
+        except InProgress as problem:
             if time.monotonic() >= until:
                 problem.lease = (step.leased.id, step.leased.epoch)
                 raise
@@ -272,7 +272,9 @@ async def write_intent(session: Session, step: EffectStep) -> Row | None:
     if not known["held"]:
         raise lease_lost_error(step.leased)
     if known["state"] is None:  # undone by a person between the two statements
-        raise Misuse(f"effect {step.name} was changed while it was looked at: run the job again")
+        raise UsageError(
+            f"effect {step.name} was changed while it was looked at: run the job again"
+        )
     return known
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.core.exports import export
+from duly.core.exports import export_type
 from duly.core.ids import new_id
 from duly.jobs.statements import JOBS_INSERT, KEYS_RETAKE
 from duly.ledger.insert_if_new import KeyedRow, insert_if_new
@@ -45,7 +45,7 @@ class NewJob(NamedTuple):
     window: int
 
 
-@export
+@export_type
 class Enqueued(NamedTuple):
     """The job that does the work: a new one, or the one that a first caller enqueued."""
 

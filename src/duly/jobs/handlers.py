@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from duly.core.clock import MICROSECOND
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.functions import Mode, mode_of, requested_parameters
 from duly.core.keys import as_bytes
 from duly.core.retry import Backoff
@@ -66,12 +66,12 @@ class Handler:
 def handler_of(call: Any, name: str | None) -> Handler:
     """Check a function that is to handle events; the message says what to write instead."""
     if not callable(call):
-        raise Misuse(f"a handler must be a function, not {kind(call)}")
+        raise UsageError(f"a handler must be a function, not {kind(call)}")
     chosen = getattr(call, "__qualname__", None) if name is None else name
     if not isinstance(chosen, str) or not 1 <= len(as_bytes(chosen)) <= NAME_BYTES:
-        raise Misuse(f"a handler's name must be text of 1 to {NAME_BYTES} bytes: give it name=")
+        raise UsageError(f"a handler's name must be text of 1 to {NAME_BYTES} bytes: give it name=")
     if not chosen.isprintable() or "<" in chosen:
-        raise Misuse(
+        raise UsageError(
             f"this handler has no lasting name ({chosen!r:.60}): define it at the top of a module, "
             "or give it name="
         )
@@ -128,7 +128,7 @@ class Handlers:
 def checked_queue(queue: object) -> str:
     """The name of a queue."""
     if not isinstance(queue, str) or QUEUE_NAME.fullmatch(queue) is None:
-        raise Misuse(
+        raise UsageError(
             "a queue's name is 1 to 100 letters, digits, dots, hyphens and underscores, such as "
             "'mail'"
         )
@@ -138,7 +138,7 @@ def checked_queue(queue: object) -> str:
 def checked_pattern(pattern: object) -> str:
     """An event type, or a glob of them."""
     if not isinstance(pattern, str) or not 1 <= len(as_bytes(pattern)) <= PATTERN_BYTES:
-        raise Misuse(
+        raise UsageError(
             f"a pattern is an event type such as 'invoice.paid', or a glob such as 'invoice.*', of "
             f"at most {PATTERN_BYTES} bytes"
         )

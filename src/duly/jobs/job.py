@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from duly.core.clock import from_microseconds
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.exports import export
 from duly.core.keys import as_bytes, digest
 from duly.core.onestep import finish
@@ -89,7 +89,7 @@ class BaseJob:
     def _client(self) -> Any:
         if self._http is None:
             if self._caller is None:
-                raise Misuse("this job has no HTTP client: it is not run by a worker")
+                raise UsageError("this job has no HTTP client: it is not run by a worker")
             self._http = self._caller(self)
         return self._http
 
@@ -190,5 +190,5 @@ class AsyncJob(BaseJob):
 def checked_step(name: object) -> str:
     """The name of an external step inside its job."""
     if not isinstance(name, str):
-        raise Misuse(f"a step of a job is named by a string, not {kind(name)}: write str(…)")
+        raise UsageError(f"a step of a job is named by a string, not {kind(name)}: write str(…)")
     return checked_scope(name)

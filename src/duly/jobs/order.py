@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.keys import Key, as_bytes, digest, readable_text
 from duly.core.retry import Dead
 from duly.ledger.arguments import version_advance
@@ -32,19 +32,19 @@ def order_of(order: object, tie: object) -> Order | None:
     """Check what a handler declares."""
     if order is None:
         if tie is not None:
-            raise Misuse("tie= says what to do with equal versions of order=: give both")
+            raise UsageError("tie= says what to do with equal versions of order=: give both")
         return None
     if (
         not isinstance(order, tuple)
         or len(order) != 2
         or not all(isinstance(path, str) and path for path in order)
     ):
-        raise Misuse(
+        raise UsageError(
             "order is two paths into the body, of the resource and of its version: "
             'order=("data.object.id", "created")'
         )
     if tie not in (None, "apply", "skip"):
-        raise Misuse("tie must be 'apply' or 'skip'")
+        raise UsageError("tie must be 'apply' or 'skip'")
     resource, version = (tuple(path.split(".")) for path in order)
     return Order(resource, version, tie)
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from duly.core.clock import MICROSECOND
-from duly.core.errors import Held, LeaseLost, Misuse, StoreUnavailable
+from duly.core.errors import InProgress, LeaseLost, StoreUnavailable, UsageError
 from duly.core.failures import exception_record, reason_record
 from duly.core.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Dead, NotYet, Outcome, Retry
 
@@ -84,7 +84,7 @@ def is_locked_out(leased: LeasedJob, problem: BaseException) -> bool:
 
     That is nobody's error, unless the handler has the lock itself: so it counts as a rescue.
     """
-    return isinstance(problem, Held) and problem.lease == (leased.id, leased.epoch)
+    return isinstance(problem, InProgress) and problem.lease == (leased.id, leased.epoch)
 
 
 def is_serialization_failure(handler: Handler, problem: BaseException) -> bool:
@@ -147,5 +147,7 @@ def outcome_of_unknown_handler(draw: float) -> JobOutcome:
 def as_problem(result: object) -> Outcome | None:
     """An outcome that was returned counts as if it had been raised."""
     if isinstance(result, type) and issubclass(result, Outcome):
-        raise Misuse(f"a handler returned the class {result.__name__}: return {result.__name__}(…)")
+        raise UsageError(
+            f"a handler returned the class {result.__name__}: return {result.__name__}(…)"
+        )
     return result if isinstance(result, Outcome) else None

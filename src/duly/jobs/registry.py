@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from duly.core import json_bytes
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.ids import new_id
 from duly.core.validation import checked_duration, checked_key, checked_start, kind
 from duly.jobs.enqueue import NewJob, job_scope
@@ -40,7 +40,7 @@ class Registry:
         """Add a plain job."""
         known = self.plain.get(handler.name)
         if known is not None and known.call != handler.call:
-            raise Misuse(f"there is a job {handler.name} already: give this one name=")
+            raise UsageError(f"there is a job {handler.name} already: give this one name=")
         self.plain[handler.name] = handler
 
     def add_event(self, source: str, handler: Handler) -> None:
@@ -65,7 +65,7 @@ class Registry:
         if found is None:
             asked = repr(job[:60]) if isinstance(job, str) else getattr(job, "__name__", kind(job))
             known = ", ".join(sorted(self.plain)) or "none yet"
-            raise Misuse(f"{asked} is no job: register it with @app.job (there is {known})")
+            raise UsageError(f"{asked} is no job: register it with @app.job (there is {known})")
         return found
 
     def new(
@@ -84,7 +84,9 @@ class Registry:
         handler = self.find_plain(job)
         length = checked_duration("window", window)
         if key is None and window != WINDOW:
-            raise Misuse("window= is how long key= is known: give key= as well, or leave it out")
+            raise UsageError(
+                "window= is how long key= is known: give key= as well, or leave it out"
+            )
         wait, moment = checked_start(delay, at)
         return NewJob(
             new_id(),
@@ -106,7 +108,7 @@ class Registry:
         given = checked_batch("payloads", payloads)
         names = [None] * len(given) if keys is None else checked_batch("keys", keys)
         if len(names) != len(given):
-            raise Misuse(
+            raise UsageError(
                 f"there are {len(given)} payloads and {len(names)} keys: give one for each"
             )
         jobs = [
@@ -115,7 +117,9 @@ class Registry:
         ]
         digests = {one.key.digest for one in jobs if one.key is not None}
         if keys is not None and len(digests) != len(jobs):
-            raise Misuse("two of these keys are the same, or one is None: give each job its own")
+            raise UsageError(
+                "two of these keys are the same, or one is None: give each job its own"
+            )
         return jobs
 
 
@@ -127,10 +131,10 @@ def checked_batch(what: str, values: object) -> list[Any]:
             raise TypeError
         iterable = iter(values)  # type: ignore[call-overload]
     except TypeError:
-        raise Misuse(f"{what} must be a list, not {kind(values)}") from None
+        raise UsageError(f"{what} must be a list, not {kind(values)}") from None
     batch = list(islice(iterable, MOST_JOBS + 1))  # it may never end
     if len(batch) > MOST_JOBS:
-        raise Misuse(f"a batch has at most {MOST_JOBS:,} jobs, this one has more: split it")
+        raise UsageError(f"a batch has at most {MOST_JOBS:,} jobs, this one has more: split it")
     return batch
 
 
@@ -138,7 +142,7 @@ def checked_priority(priority: object) -> int:
     """How urgent a job is: the smallest number runs first."""
     whole = isinstance(priority, int) and not isinstance(priority, bool)
     if not whole or not MOST_URGENT <= priority <= LEAST_URGENT:  # type: ignore[operator]
-        raise Misuse(
+        raise UsageError(
             f"priority must be a whole number from {MOST_URGENT} (first) to {LEAST_URGENT} (last)"
         )
     return priority  # type: ignore[return-value]

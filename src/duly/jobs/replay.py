@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.jobs.dead import JobSelection
 from duly.jobs.statements import JOBS_DEAD_IDS, JOBS_REPLAY
 from duly.ledger.replay import ReplayPlan, gap_of
@@ -13,12 +13,14 @@ def plan_of(
 ) -> ReplayPlan:
     """What a caller asked for; all letters are replayed only if that is said."""
     if not isinstance(dry_run, bool) or not isinstance(everything, bool):
-        raise Misuse("dry_run and all must be True or False")
+        raise UsageError("dry_run and all must be True or False")
     if which == JobSelection() and not everything:
-        raise Misuse(
+        raise UsageError(
             "which dead letters? Give the id of one job, or source=, type=, name=, since= or "
             "until=; or all=True for every one of them"
         )
     if which != JobSelection() and everything:
-        raise Misuse("all=True means every dead letter: leave out the id and the filters, or it")
+        raise UsageError(
+            "all=True means every dead letter: leave out the id and the filters, or it"
+        )
     return ReplayPlan(JOBS_DEAD_IDS, JOBS_REPLAY, which, gap_of(rate), dry_run)

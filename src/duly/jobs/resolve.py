@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duly.core import json_bytes
 from duly.core.defaults import WAIT
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import checked_scope, kind
 from duly.jobs.effects import NOT_KEPT, effects_digest
 from duly.jobs.statements import EFFECTS_CLEAR, EFFECTS_OF, EFFECTS_RESOLVE, JOBS_LOCK
@@ -36,11 +36,15 @@ class EffectFinding(NamedTuple):
 def finding_of(job: str, effect: object, *, done: object, result: object) -> EffectFinding:
     """What a caller said, checked."""
     if not isinstance(effect, str):
-        raise Misuse(f"effect must be the name that job.effect was called with, not {kind(effect)}")
+        raise UsageError(
+            f"effect must be the name that job.effect was called with, not {kind(effect)}"
+        )
     if not isinstance(done, bool):
-        raise Misuse("done must be True where the effect happened, and False where it did not")
+        raise UsageError("done must be True where the effect happened, and False where it did not")
     if not done and result is not None:
-        raise Misuse("an effect that did not happen has no result: leave it out, or set done=True")
+        raise UsageError(
+            "an effect that did not happen has no result: leave it out, or set done=True"
+        )
     return EffectFinding(job, checked_scope(effect), json_bytes.encode(result) if done else None)
 
 
@@ -56,13 +60,13 @@ async def resolve_in_transaction(session: Session, finding: EffectFinding) -> No
     """Write what is known, if nobody works on the job."""
     found = await session.rows(JOBS_LOCK, id=finding.job)
     if not found:
-        raise Misuse(
+        raise UsageError(
             f"there is no job {finding.job}: check its id. One that is done or was discarded has "
             "nothing left to resolve"
         )
     [job] = found
     if job["state"] == "leased":
-        raise Misuse(
+        raise UsageError(
             f"job {finding.job} is at work right now, and may be taking the step itself: try again "
             "when it is dead or ready"
         )
@@ -84,13 +88,13 @@ def refuse_known(effects: Sequence[Row], finding: EffectFinding) -> None:
     if one is None:
         unknown = [name for name, effect in known.items() if effect["state"] != "done"]
         told = f"these are unknown: {', '.join(unknown)}" if unknown else "none is unknown"
-        raise Misuse(
+        raise UsageError(
             f"job {finding.job} has no effect {finding.effect!r:.80} to resolve ({told}): check "
             "its name"
         )
     stored = one["result"]
     if finding.result is None or stored is None or bytes(stored) != finding.result:
-        raise Misuse(
+        raise UsageError(
             f"effect {finding.effect!r:.80} of job {finding.job} is known: it was recorded as "
             "done, and that is not changed. Replay the job to use its result"
         )

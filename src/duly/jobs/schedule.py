@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from duly.core.clock import MICROSECOND, from_microseconds, to_microseconds
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.core.validation import kind
 from duly.jobs.enqueue import enqueue_many, job_scope
@@ -98,7 +98,7 @@ class Schedules:
         """Add a schedule; its job is registered already."""
         known = self._by_job.setdefault(schedule.job, schedule)
         if known != schedule:
-            raise Misuse(
+            raise UsageError(
                 f"job {schedule.job} has the schedule {known.name} already: give this one name="
             )
 
@@ -122,9 +122,9 @@ class ScheduleStep(NamedTuple):
 def schedule_of(job: str, expression: object, zone: object, missed: object) -> Schedule:
     """Check a schedule; the message says what to write instead."""
     if not isinstance(missed, str) or missed not in ("latest", "skip", "all"):
-        raise Misuse('missed must be "latest", "skip" or "all"')
+        raise UsageError('missed must be "latest", "skip" or "all"')
     if not isinstance(zone, str):
-        raise Misuse(f"tz must be the name of a time zone, 'Europe/Berlin', not {kind(zone)}")
+        raise UsageError(f"tz must be the name of a time zone, 'Europe/Berlin', not {kind(zone)}")
     zone_of(zone)
     return Schedule(job, checked_expression(expression), zone, missed)  # type: ignore[arg-type]
 
@@ -133,15 +133,17 @@ def checked_expression(expression: object) -> str:
     """A cron expression that comes to a slot, with one space between its fields."""
     if not isinstance(expression, str) or len(expression) > EXPRESSION_LENGTH:
         said = kind(expression) if not isinstance(expression, str) else "a text of this length"
-        raise Misuse(f"a cron expression is text such as '*/5 * * * *', not {said}")
+        raise UsageError(f"a cron expression is text such as '*/5 * * * *', not {said}")
     fields = expression.split()
     if len(fields) != 5:
-        raise Misuse(
+        raise UsageError(
             f"a cron expression has five fields ({FIELDS}), and {expression!r} has {len(fields)}"
         )
     tidy = " ".join(fields)
     if next(cron_slots(tidy, SOME_DAY), None) is None:
-        raise Misuse(f"the cron expression {tidy!r} never comes to a slot: there is no such day")
+        raise UsageError(
+            f"the cron expression {tidy!r} never comes to a slot: there is no such day"
+        )
     return tidy
 
 
@@ -152,7 +154,7 @@ def cron_slots(expression: str, start: datetime) -> Iterator[datetime]:
     try:
         return CronSim(expression, start)
     except CronSimError as problem:
-        raise Misuse(f"{expression!r} is no cron expression: {problem}") from None
+        raise UsageError(f"{expression!r} is no cron expression: {problem}") from None
 
 
 def zone_of(name: str) -> tzinfo:
@@ -162,7 +164,7 @@ def zone_of(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise Misuse(
+        raise UsageError(
             f"there is no time zone {name[:60]!r} here: use a name such as 'Europe/Berlin'; where "
             "the system knows no time zones, pip install tzdata"
         ) from None

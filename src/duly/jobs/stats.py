@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
-from duly.core.exports import export
+from duly.core.exports import export_type
 from duly.jobs.statements import JOBS_COUNTS, WORKERS_LIVE
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class LiveWorker:
     queues: tuple[str, ...]
 
 
-@export
+@export_type
 @dataclass(frozen=True, slots=True)
 class Stats:
     """What there is to do in all queues, and who does it.

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from duly.core.defaults import ORDER_SCOPE
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.exports import export
 from duly.core.onestep import finish
 from duly.jobs.enqueue import enqueue, enqueue_many
@@ -69,12 +69,12 @@ class BaseTx(Generic[S_co]):
         """The session of your ORM, where the app has ``begin=``."""
         orm: S_co | None = self._require_open().orm
         if orm is None:
-            raise Misuse("tx.session is the session of your ORM: give the app begin=")
+            raise UsageError("tx.session is the session of your ORM: give the app begin=")
         return orm
 
     def _require_open(self) -> OpenedTransaction:
         if self._opened is None:
-            raise Misuse("this transaction is over: use tx only inside its handler")
+            raise UsageError("this transaction is over: use tx only inside its handler")
         return self._opened
 
     def joined(self) -> Session:
@@ -206,7 +206,7 @@ class AsyncTx(BaseTx[AsyncS_co]):
 def checked_statement(statement: object, unnamed: tuple[object, ...] = ()) -> str:
     """One statement as text; its values have names."""
     if not isinstance(statement, str) or unnamed:
-        raise Misuse(
+        raise UsageError(
             "tx.execute takes SQL as text, and its values by name: "
             'tx.execute("… WHERE id = :id", id=7)'
         )
@@ -215,9 +215,9 @@ def checked_statement(statement: object, unnamed: tuple[object, ...] = ()) -> st
     return statement
 
 
-def transaction_end_error() -> Misuse:
+def transaction_end_error() -> UsageError:
     """The error of a handler that tries to end its transaction."""
-    return Misuse(
+    return UsageError(
         "a handler's transaction is ended by duly: return to commit it together with the end of "
         "its event or job, raise to roll it back"
     )

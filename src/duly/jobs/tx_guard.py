@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def refuse_inside(verb: str, instead: str, would: str = "would be committed") ->
     """Refuse what would last, or have happened, apart from the handler's transaction."""
     handler = HANDLER.get()
     if handler is not None:
-        raise Misuse(
+        raise UsageError(
             f"{verb} inside {handler}, whose transaction is open, {would} even if that is rolled "
             f"back: {instead}"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
@@ -48,7 +48,7 @@ class AwaitTracker:
         if unkept:
             verb = unkept[0].verb
             others = "" if len(unkept) == 1 else f", and {len(unkept) - 1} more like it,"
-            raise Misuse(
+            raise UsageError(
                 f"{verb}(…){others} was asked for without `await`, and never done: write "
                 f"`await {verb}(…)`"
             )

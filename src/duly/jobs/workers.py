@@ -89,7 +89,7 @@ async def rescue(session: Session, worker: str) -> Sequence[Row]:
         limit=RESCUED_AT_ONCE,
         most=RESCUE_LIMIT,
         waits=json.dumps([RESCUE_BACKOFF.delay(n + 1, 1.0) for n in range(RESCUE_LIMIT)]),
-        error=reason_record(LOST_WORKER, 0, "duly.LeaseLost"),
+        error=reason_record(LOST_WORKER, 0, "duly.errors.LeaseLost"),
     )
 
 

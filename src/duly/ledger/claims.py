@@ -3,9 +3,9 @@
 Concurrency has one referee, the unique index. A claim is an insert that does nothing on conflict.
 If no row comes back, somebody has the key, and a *next* statement reads it: the inserting one may
 have waited for that row's transaction and would not see it. What was read is then either a
-duplicate, a live lease (`Held`), the caller's own row from a run whose COMMIT reply was lost
+duplicate, a live lease (`InProgress`), the caller's own row from a run whose COMMIT reply was lost
 (`First`), or free to be taken over by an update that repeats the condition. Whenever the row has
-moved between two statements the whole is tried again, three times, and then called `Held`.
+moved between two statements the whole is tried again, three times, and then called `InProgress`.
 
 Every statement is safe by itself, so the same body serves one transaction and none.
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from duly.core import json_bytes
 from duly.core.answers import Answer, Duplicate, First
 from duly.core.clock import from_microseconds
-from duly.core.errors import Held
+from duly.core.errors import InProgress
 from duly.core.states import ClaimState
 from duly.ledger.statements import CLAIMS_INSERT, CLAIMS_READ, CLAIMS_RELEASE, CLAIMS_RETAKE
 
@@ -51,7 +51,7 @@ class Terms(NamedTuple):
 async def claim(
     session: Session, key: Key, terms: Terms, *, fingerprint: bytes | None = None
 ) -> Answer:
-    """Claim a key, or learn who did. Raises `Held` where neither can be said now."""
+    """Claim a key, or learn who did. Raises `InProgress` where neither can be said now."""
     values = claim_values(key, terms, fingerprint)
     for _ in range(ROUNDS):
         if made := await session.rows(CLAIMS_INSERT, **values):
@@ -70,7 +70,7 @@ async def claim(
 
 
 async def claim_many(session: Session, keys: Sequence[Key], terms: Terms) -> list[Answer]:
-    """Claim a batch in one transaction: all keys are answered, or `Held` and none is claimed.
+    """Claim a batch in one transaction: all keys are answered, or `InProgress` and none is claimed.
 
     Distinct keys in one order, whatever the caller's: a batch can neither meet itself nor
     deadlock with another. Of a key that is repeated only the first mention can be first.
@@ -144,7 +144,7 @@ async def unclaim(session: Session, key: Key, terms: Terms) -> None:
     """
     try:
         answer = await claim(session, key, terms)
-    except Held:
+    except InProgress:
         return
     if isinstance(answer, First):
         await release(session, key, terms.token, terms.state)
@@ -157,16 +157,16 @@ def answer_from_claim(row: Row, key: Key, fingerprint: bytes | None) -> Answer |
     if row["free"]:
         return None
     if row["held"]:
-        raise Held(
+        raise InProgress(
             f"{key.scope}/{key.text} is being worked on under a lease: try again later",
             retry_after=max(timedelta(microseconds=int(row["lease_left"])), timedelta(0)),
         )
     return duplicate_from(row, fingerprint)
 
 
-def contention_error(key: Key) -> Held:
+def contention_error(key: Key) -> InProgress:
     """The row moved under every attempt to read or take it."""
-    return Held(
+    return InProgress(
         f"{key.scope}/{key.text} was claimed and given up {ROUNDS} times while this call looked: "
         "try again"
     )

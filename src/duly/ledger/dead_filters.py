@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 
 from duly.core.clock import to_microseconds
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import kind
 
 SHOWN = 100
@@ -19,7 +19,7 @@ ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 def checked_id(row: object, what: str = "job") -> str:
     """The id of a job or a message, as the database writes it."""
     if not isinstance(row, str) or ID.fullmatch(row) is None:
-        raise Misuse(
+        raise UsageError(
             f"the id of a {what} must look like 0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305: use the one "
             "that you were given, or that is listed among the dead letters"
         )
@@ -29,20 +29,20 @@ def checked_id(row: object, what: str = "job") -> str:
 def checked_text(what: str, value: object) -> str:
     """A name to look for."""
     if not isinstance(value, str):
-        raise Misuse(f"{what} must be a string, not {kind(value)}")
+        raise UsageError(f"{what} must be a string, not {kind(value)}")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise Misuse(f"{what} must be text: a lone surrogate is in no database") from None
+        raise UsageError(f"{what} must be text: a lone surrogate is in no database") from None
     if not 1 <= size <= MOST_BYTES or "\0" in value:
-        raise Misuse(f"{what} must be text of 1 to {MOST_BYTES:,} bytes, without NULs")
+        raise UsageError(f"{what} must be text of 1 to {MOST_BYTES:,} bytes, without NULs")
     return value
 
 
 def checked_time(what: str, value: object) -> int:
     """A moment, in microseconds."""
     if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise Misuse(
+        raise UsageError(
             f"{what} must be an aware datetime: write datetime.now(UTC) - timedelta(hours=2)"
         )
     return to_microseconds(value)

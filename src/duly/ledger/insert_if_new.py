@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.core.errors import Held
+from duly.core.errors import InProgress
 from duly.ledger.statements import CLAIMS_INSERT, KEYS_READ
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def insert_if_new(
         found = await claim_or_find(session, keyed, insert)
         if found is not None:
             return found
-    raise Held(
+    raise InProgress(
         f"the key {keyed.key.text} of {keyed.what} was claimed and given up {ROUNDS} times while "
         "this call looked: try again"
     )

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from duly.core.answers import Answer, First
-from duly.core.errors import LeaseLost, Misuse
+from duly.core.errors import LeaseLost, UsageError
 from duly.core.states import ClaimState
 from duly.ledger.claims import claim, release, unclaim
 from duly.ledger.lease import ClaimLease, mark, renew
@@ -88,7 +88,7 @@ class UnderLease:
         self._marked: Literal["committed", "joined"] | None = None
 
     async def enter(self) -> Answer:
-        """Take the lease, or learn that the work is done; `Held` while somebody else has it."""
+        """Take the lease, or learn that the work is done; `InProgress` while another holds it."""
         asked = self._asked
         attempt = CountedOperation(
             lambda own: claim(own, asked.key, asked.terms, fingerprint=asked.fingerprint)
@@ -149,13 +149,15 @@ class UnderLease:
     def lease(self) -> ClaimLease:
         """The lease of a turn that is first."""
         if self._lease is None:
-            raise Misuse("this turn is a duplicate and holds no lease: look at turn.result")
+            raise UsageError("this turn is a duplicate and holds no lease: look at turn.result")
         return self._lease
 
     def refuse_over(self) -> None:
         """A lease that was marked is over; a mark in the user's transaction may be repeated."""
         if self._over or self._marked == "committed":
-            raise Misuse("this turn is over: mark and renew it inside its block, and mark it once")
+            raise UsageError(
+                "this turn is over: mark and renew it inside its block, and mark it once"
+            )
 
     async def _give_back(self) -> None:
         """Release, without ever hiding the error that led here; else the lease runs out.

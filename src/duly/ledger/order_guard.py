@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.ledger.statements import VERSIONS_ADVANCE, VERSIONS_READ
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def refuse_other_kind(known: Sequence[Row], asked: VersionAdvance) -> None:
     """Refuse to compare what has no common order."""
     resource, kind = asked.resource, asked.version.kind
     if known and known[0]["kind"] not in (kind, kind.encode()):
-        raise Misuse(
+        raise UsageError(
             f"the versions of {resource.scope}/{resource.text} are of kind {known[0]['kind']!s}, "
             f"this one is of kind {kind}: a resource keeps its first kind"
         )

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from duly.core.defaults import WAIT
-from duly.core.errors import Misuse
-from duly.core.exports import export
+from duly.core.errors import UsageError
+from duly.core.exports import export_type
 
 if TYPE_CHECKING:
     from duly.core.session import Runner, Session, Value
@@ -28,7 +28,7 @@ FIRST_ID = "00000000-0000-0000-0000-000000000000"
 ReportProgress = Callable[[int], None]
 
 
-@export
+@export_type
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """What is ready again, in the order in which it runs.
@@ -81,7 +81,7 @@ def gap_of(rate: object) -> int:
         return 0
     number = isinstance(rate, int | float) and not isinstance(rate, bool)
     if not number or not SLOWEST <= rate <= FASTEST:  # type: ignore[operator]
-        raise Misuse(f"rate must be a number per second, from {SLOWEST} to {FASTEST:,}")
+        raise UsageError(f"rate must be a number per second, from {SLOWEST} to {FASTEST:,}")
     return math.ceil(SECOND / rate)  # type: ignore[operator]
 
 

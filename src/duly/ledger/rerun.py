@@ -6,7 +6,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from duly.core.errors import Held
+from duly.core.errors import InProgress
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -47,6 +47,6 @@ class CountedOperation(Generic[T]):
     def may_have_claimed(self, problem: BaseException) -> bool:
         """Whether a claim may stand that nobody heard of.
 
-        `Held` says that the run it ended claimed nothing; an earlier run may have, unheard.
+        `InProgress` says that the run it ended claimed nothing; an earlier run may have, unheard.
         """
-        return self.runs > (1 if isinstance(problem, Held) else 0)
+        return self.runs > (1 if isinstance(problem, InProgress) else 0)

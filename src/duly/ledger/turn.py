@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core import json_bytes
 from duly.core.answers import Answer, Duplicate, not_a_boolean
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -70,7 +70,9 @@ class Turn:
     @result.setter
     def result(self, value: Storable) -> None:
         if self._sealed:
-            raise Misuse("this turn is over: set its result inside its block, before marking it")
+            raise UsageError(
+                "this turn is over: set its result inside its block, before marking it"
+            )
         self.keep(value)
 
     def keep(self, value: Storable) -> None:
@@ -78,7 +80,7 @@ class Turn:
         if value is NOT_GIVEN:
             return
         if isinstance(self._answer, Duplicate):
-            raise Misuse(
+            raise UsageError(
                 "this turn is a duplicate, its result is the first one's: "
                 "set turn.result only under `if turn.first:`"
             )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from duly.core.clock import from_microseconds
 from duly.core.defaults import WAIT
-from duly.core.errors import Misuse
-from duly.core.exports import export
+from duly.core.errors import UsageError
+from duly.core.exports import export_type
 from duly.core.failures import Failure, decode_failure
 from duly.ledger.dead_filters import checked_id, checked_text, checked_time
 from duly.ledger.replay import ReplayPlan, gap_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 TIMES = ("since", "until")
 
 
-@export
+@export_type
 @dataclass(frozen=True, slots=True)
 class DeadMessage:
     """A message that was given up.
@@ -72,7 +72,7 @@ class DeadMessage:
     failure: Failure | None
 
 
-@export
+@export_type
 @dataclass(frozen=True, slots=True)
 class OutboxMessage:
     """A message that was staged and has not been sent, whatever keeps it.
@@ -145,7 +145,7 @@ def message_selection(message_id: object, **filters: object) -> MessageSelection
     """What a caller asked for, checked."""
     given = {name: value for name, value in filters.items() if value is not None}
     if message_id is not None and given:
-        raise Misuse(f"give the id of one message, or {', '.join(given)}=, and not both")
+        raise UsageError(f"give the id of one message, or {', '.join(given)}=, and not both")
     checked: dict[str, Any] = {
         name: checked_time(name, value) if name in TIMES else checked_destination(value)
         for name, value in given.items()
@@ -167,14 +167,16 @@ def plan_of(
 ) -> ReplayPlan:
     """What a caller asked for; all letters are replayed only if that is said."""
     if not isinstance(dry_run, bool) or not isinstance(everything, bool):
-        raise Misuse("dry_run and all must be True or False")
+        raise UsageError("dry_run and all must be True or False")
     if which == MessageSelection() and not everything:
-        raise Misuse(
+        raise UsageError(
             "which dead messages? Give the id of one, or destination=, since= or until=; or "
             "all=True for every one of them"
         )
     if which != MessageSelection() and everything:
-        raise Misuse("all=True means every dead message: leave out the id and the filters, or it")
+        raise UsageError(
+            "all=True means every dead message: leave out the id and the filters, or it"
+        )
     return ReplayPlan(OUTBOX_DEAD_IDS, OUTBOX_REPLAY, which, gap_of(rate), dry_run)
 
 

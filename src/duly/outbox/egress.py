@@ -16,7 +16,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from duly.core.errors import Misuse
+from duly.core.errors import EgressRefused, UsageError
 from duly.core.exports import export
 from duly.core.validation import checked_count, checked_duration, kind
 from duly.outbox.networks import refusal
@@ -42,11 +42,6 @@ NAME = re.compile(rf"{LABEL}(\.{LABEL})*\.?")
 BRACKETS = re.compile(r"\[[0-9a-fA-F:.]+\](:[0-9]*)?")
 # A name whose last part is a number is an address to some resolvers: 2130706433, 127.1, 0x7f.1.
 NUMERIC = re.compile(r"(.*\.)?([0-9]+|0[xX][0-9a-fA-F]*)\.?")
-
-
-@export
-class EgressRefused(Misuse):
-    """A destination that the egress guard does not let out; the message says what would."""
 
 
 class Target(NamedTuple):
@@ -136,7 +131,7 @@ class Egress:
 def target_of(url: object) -> Target:
     """The origin of a URL that every parser reads in the same way."""
     if not isinstance(url, str):
-        raise Misuse(f"url must be a string, not {kind(url)}")
+        raise UsageError(f"url must be a string, not {kind(url)}")
     return parse_target(url)
 
 
@@ -219,24 +214,26 @@ def unwrap_mapped(address: Address) -> Address:
 def checked_tuple(what: str, values: object) -> tuple[Any, ...]:
     """Several values, not one."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise Misuse(f"{what} must be a list, not {kind(values)}: write {what}=[…]")
+        raise UsageError(f"{what} must be a list, not {kind(values)}: write {what}=[…]")
     return tuple(values)
 
 
 def checked_entry(entry: object) -> str:
     """One entry of the list of what is allowed."""
     if not isinstance(entry, str):
-        raise Misuse(f"allow must be a list of strings, not of {kind(entry)}")
+        raise UsageError(f"allow must be a list of strings, not of {kind(entry)}")
     return entry
 
 
 def allowed_origin(entry: str) -> Target:
     """An origin that is let out as it is."""
     if "*" in entry:
-        raise Misuse("allow takes whole names, and knows no *: write each origin that is meant")
+        raise UsageError("allow takes whole names, and knows no *: write each origin that is meant")
     target = target_of(entry)
     if urlsplit(entry).path not in ("", "/") or "?" in entry:
-        raise Misuse(f"allow takes origins, without a path: {target.origin!r}, not {entry[:80]!r}")
+        raise UsageError(
+            f"allow takes origins, without a path: {target.origin!r}, not {entry[:80]!r}"
+        )
     return target
 
 
@@ -245,10 +242,12 @@ def allowed_network(entry: str) -> Network:
     try:
         found = ip_network(entry, strict=False)
     except ValueError:
-        raise Misuse(
+        raise UsageError(
             f"allow takes origins ('http://billing.internal:8080') and networks ('10.2.0.0/16'), "
             f"not {entry[:80]!r}: write one of these"
         ) from None
     if "/" in entry and found.network_address != ip_address(entry.partition("/")[0]):
-        raise Misuse(f"{entry[:80]!r} is an address in a network: write '{found}' for all of it")
+        raise UsageError(
+            f"{entry[:80]!r} is an address in a network: write '{found}' for all of it"
+        )
     return found

@@ -202,7 +202,7 @@ async def rescue(session: Session) -> Sequence[Row]:
         limit=RESCUED_AT_ONCE,
         most=MOST_RESCUES,
         waits=json.dumps([RESCUE_BACKOFF.delay(n + 1, 1.0) for n in range(MOST_RESCUES)]),
-        error=reason_record(LOST_RELAY, 0, "duly.LeaseLost"),
+        error=reason_record(LOST_RELAY, 0, "duly.errors.LeaseLost"),
     )
 
 

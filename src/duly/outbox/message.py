@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 
 from duly.core import json_bytes as results
 from duly.core.clock import from_microseconds
-from duly.core.errors import Misuse
-from duly.core.exports import export
+from duly.core.errors import UsageError
+from duly.core.exports import export_type
 from duly.core.retry import Backoff
 from duly.core.validation import kind
 
@@ -58,7 +58,7 @@ class NewMessage(NamedTuple):
     window: int
 
 
-@export
+@export_type
 class Staged(NamedTuple):
     """The message that will be sent: a new one, or the one that a first caller staged."""
 
@@ -71,7 +71,7 @@ class Staged(NamedTuple):
         return not self.first
 
 
-@export
+@export_type
 @dataclass(frozen=True, slots=True)
 class Message:
     """A message as a transport sees it.
@@ -138,33 +138,33 @@ def request_bytes(method: str, url: str, headers: Mapping[str, str]) -> bytes:
 def checked_method(method: object) -> str:
     """A method that a message may have."""
     if not isinstance(method, str) or method.upper() not in METHODS:
-        raise Misuse(f"method must be one of {', '.join(METHODS)}")
+        raise UsageError(f"method must be one of {', '.join(METHODS)}")
     return method.upper()
 
 
 def checked_header(name: object, value: object) -> tuple[str, str]:
     """A header that can be sent and may be stored."""
     if not isinstance(name, str) or not TOKEN.fullmatch(name):
-        raise Misuse(
+        raise UsageError(
             "the name of a header must be letters, digits and dashes, at most 100: leave out "
             "spaces and colons"
         )
     lower = name.lower()
     if lower in OURS:
-        raise Misuse(f"the header {name} is written by the client that sends: leave it out")
+        raise UsageError(f"the header {name} is written by the client that sends: leave it out")
     if lower == "idempotency-key":
-        raise Misuse("the header Idempotency-Key is the id of the message: leave it out")
+        raise UsageError("the header Idempotency-Key is the id of the message: leave it out")
     if lower in SECRET:
-        raise Misuse(
+        raise UsageError(
             f"a message never holds a secret, and {name} is one: register a signer that adds it "
             "(@app.signer) and pass sign="
         )
     if lower.startswith(SIGNED):
-        raise Misuse(f"the header {name} is written by the signer: register one and pass sign=")
+        raise UsageError(f"the header {name} is written by the signer: register one and pass sign=")
     if not isinstance(value, str):
-        raise Misuse(f"the header {name} must be text, not {kind(value)}: write str(…)")
+        raise UsageError(f"the header {name} must be text, not {kind(value)}: write str(…)")
     if not VALUE.fullmatch(value):
-        raise Misuse(
+        raise UsageError(
             f"the header {name} must be printable ASCII, at most 4,096 characters, and "
             "without spaces at its edges"
         )
@@ -176,10 +176,10 @@ def checked_headers(headers: object) -> dict[str, str]:
     if headers is None:
         return {}
     if not isinstance(headers, Mapping):
-        raise Misuse(f"headers must be a mapping from names to text, not {kind(headers)}")
+        raise UsageError(f"headers must be a mapping from names to text, not {kind(headers)}")
     pairs = [checked_header(name, value) for name, value in headers.items()]
     if len(pairs) > MOST_HEADERS or len({name.lower() for name, _ in pairs}) < len(pairs):
-        raise Misuse(f"headers must have at most {MOST_HEADERS} names, and each of them once")
+        raise UsageError(f"headers must have at most {MOST_HEADERS} names, and each of them once")
     return dict(pairs)
 
 
@@ -190,7 +190,7 @@ def checked_content(json_value: object, data: object) -> tuple[bytes | None, str
             return None, None
         return json_bytes(json_value), "application/json"
     if json_value is not None:
-        raise Misuse("give json= or data=, not both")
+        raise UsageError("give json= or data=, not both")
     if isinstance(data, bytes | bytearray | memoryview):
         return checked_size(bytes(data)), "application/octet-stream"
     try:
@@ -200,8 +200,8 @@ def checked_content(json_value: object, data: object) -> tuple[bytes | None, str
             form = urlencode(checked_form(data), doseq=True).encode()
             return checked_size(form), "application/x-www-form-urlencoded"
     except UnicodeEncodeError:
-        raise Misuse("data holds a lone surrogate, which is no text: leave it out") from None
-    raise Misuse(f"data must be bytes, text or a mapping for a form, not {kind(data)}")
+        raise UsageError("data holds a lone surrogate, which is no text: leave it out") from None
+    raise UsageError(f"data must be bytes, text or a mapping for a form, not {kind(data)}")
 
 
 def checked_form(data: Mapping[Any, Any]) -> dict[str, list[str]]:
@@ -211,7 +211,7 @@ def checked_form(data: Mapping[Any, Any]) -> dict[str, list[str]]:
         values = list(value) if isinstance(value, list | tuple) else [value]
         plain = all(isinstance(one, str | int | float) for one in values)
         if not isinstance(name, str) or not plain or any(isinstance(one, bool) for one in values):
-            raise Misuse(
+            raise UsageError(
                 "data for a form must be text by name, or lists of it: write str(…), and leave "
                 "out None"
             )
@@ -227,7 +227,7 @@ def json_bytes(value: object) -> bytes:
 def checked_size(body: bytes) -> bytes:
     """A body that is not too large."""
     if len(body) > MOST_BYTES:
-        raise Misuse(
+        raise UsageError(
             f"data has {len(body):,} bytes, the most is {MOST_BYTES:,}: store it, and send where"
         )
     return body

@@ -9,10 +9,9 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from duly.core.clock import MICROSECOND
-from duly.core.errors import Misuse
+from duly.core.errors import EgressRefused, UsageError
 from duly.core.failures import exception_record, reason_record
 from duly.core.retry import Dead, Outcome, Retry
-from duly.outbox.egress import EgressRefused
 from duly.outbox.lease import LOST_RELAY, MOST_RESCUES
 
 if TYPE_CHECKING:
@@ -155,14 +154,16 @@ def outcome_of_interruption(leased: LeasedMessage) -> MessageOutcome:
     """It was on its way when its relay had to stop, and may have arrived: that is a rescue."""
     if leased.rescues + 1 < MOST_RESCUES:
         return MessageOutcome("again", rescued=1)
-    return MessageOutcome("dead", rescued=1, error=reason_record(LOST_RELAY, 0, "duly.LeaseLost"))
+    return MessageOutcome(
+        "dead", rescued=1, error=reason_record(LOST_RELAY, 0, "duly.errors.LeaseLost")
+    )
 
 
 def is_destination_failure(problem: BaseException) -> bool:
     """Whether a failure is one of the destination, and not of this message alone."""
     if isinstance(problem, Answered):
         return problem.transient and problem.status not in OF_ONE_MESSAGE
-    return not isinstance(problem, (Outcome, Unsigned, Misuse))
+    return not isinstance(problem, (Outcome, Unsigned, UsageError))
 
 
 def is_permanent(problem: BaseException) -> bool:

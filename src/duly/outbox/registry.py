@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.functions import mode_of, requested_parameters
 from duly.core.ids import new_id
 from duly.core.keys import Key, as_bytes, digest
@@ -93,13 +93,15 @@ class OutboxRegistry:
         """Add a sender of the user's own."""
         known = self.transports.get(transport.name)
         if known is not None and known.call != transport.call:
-            raise Misuse(f"there is a transport {transport.name} already: give this one a new name")
+            raise UsageError(
+                f"there is a transport {transport.name} already: give this one a new name"
+            )
         self.transports[transport.name] = transport
 
     def add_signer(self, name: str, signer: Signer) -> None:
         """Add a signer."""
         if name in self.signers:
-            raise Misuse(
+            raise UsageError(
                 f"there is a signer {name} already: to exchange its key, give it all that are good"
             )
         self.signers[name] = signer
@@ -124,7 +126,9 @@ class OutboxRegistry:
         assert isinstance(url, str)  # noqa: S101  # that was looked at just now
         length = checked_duration("window", window)
         if key is None and window != WINDOW:
-            raise Misuse("window= is how long key= is known: give key= as well, or leave it out")
+            raise UsageError(
+                "window= is how long key= is known: give key= as well, or leave it out"
+            )
         wait, moment = checked_start(delay, at)
         body, content = checked_content(json, data)
         told = checked_headers(headers)
@@ -151,9 +155,9 @@ class OutboxRegistry:
     def destination(self, url: object) -> str:
         """What a message is queued by: the origin of a URL, or the name of a transport."""
         if not isinstance(url, str):
-            raise Misuse(f"url must be a string, not {kind(url)}")
+            raise UsageError(f"url must be a string, not {kind(url)}")
         if len(url) > LONGEST:
-            raise Misuse(
+            raise UsageError(
                 f"this address has {len(url):,} characters, the most is {LONGEST:,}: put the rest "
                 "into the body"
             )
@@ -163,16 +167,16 @@ class OutboxRegistry:
         if scheme not in self.transports or ":" not in url:
             known = ", ".join(f"{name}:…" for name in ("https", *sorted(self.transports)))
             told = f"{scheme[:20]}:" if ":" in url else "an address without a scheme"
-            raise Misuse(
+            raise UsageError(
                 f"nothing sends to {told} (there is {known}). Write the whole URL, "
                 "https://example.com/path, or register a transport of your own, @app.transport"
                 '("name")'
             )
         to = url.partition(":")[2]
         if not to or to.startswith("//"):
-            raise Misuse(f"whom to? Write {scheme}:address, as in mail:ann@example.com")
+            raise UsageError(f"whom to? Write {scheme}:address, as in mail:ann@example.com")
         if not ADDRESS.fullmatch(url) or not url.isprintable():
-            raise Misuse("the address of a message must be printable and without spaces")
+            raise UsageError("the address of a message must be printable and without spaces")
         return scheme
 
     def attempts(self, destination: str) -> int:
@@ -193,12 +197,12 @@ class OutboxRegistry:
             known = ", ".join(sorted(self.signers)) or "none yet"
             named = isinstance(sign, str) and NAME.fullmatch(sign) is not None
             asked = repr(sign) if named else "such name"  # it may be the secret itself
-            raise Misuse(
+            raise UsageError(
                 f"sign= is the name of a signer, and there is no {asked}: register it with "
                 f'app.signer("ours", secret=…), then write sign="ours" (there is {known})'
             )
         if destination in self.transports:
-            raise Misuse(
+            raise UsageError(
                 f"the transport {destination} sends by itself: sign there, leave out sign="
             )
         return sign
@@ -227,11 +231,11 @@ def transport_of(
     """A sender of the user's own, checked."""
     checked_name("the name of a transport", name, '@app.transport("mail")')
     if name in (*WEB, "ws", "wss", "file", "ftp"):
-        raise Misuse(f"{name}: is a scheme of the web: give this transport another name")
+        raise UsageError(f"{name}: is a scheme of the web: give this transport another name")
     if not callable(call):
-        raise Misuse(f"a transport is a function of the message, not {kind(call)}")
+        raise UsageError(f"a transport is a function of the message, not {kind(call)}")
     if not isinstance(backoff, Backoff):
-        raise Misuse(f"backoff must be a duly.Backoff(…), not {kind(backoff)}")
+        raise UsageError(f"backoff must be a duly.Backoff(…), not {kind(backoff)}")
     checked_duration("timeout", timeout)
     return Transport(
         name,  # type: ignore[arg-type]
@@ -250,14 +254,16 @@ def transport_parameters(call: Callable[..., Any], what: str) -> frozenset[str]:
     hint = "a transport's parameters are message, and key if it likes, by these names"
     wanted = requested_parameters(call, WANTED, what, hint)
     if "message" not in wanted:
-        raise Misuse(f"{what} does not ask for message, and would not know what to send: {hint}")
+        raise UsageError(
+            f"{what} does not ask for message, and would not know what to send: {hint}"
+        )
     return wanted
 
 
 def checked_name(what: str, name: object, example: str) -> str:
     """A short word in lower case."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise Misuse(
+        raise UsageError(
             f"{what} must be lower-case letters, digits, dots or dashes, 40 at most: write "
             f"{example}"
         )

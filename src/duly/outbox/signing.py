@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.functions import mode_of
 from duly.core.validation import kind
 from duly.outbox.message import OURS, TOKEN, VALUE
@@ -35,10 +35,12 @@ class StandardSigner:
         secret = hide(secret)  # a traceback may print this frame
         self._secrets = secrets_of(secret)
         if len(self._secrets) > MOST_CANDIDATES:
-            raise Misuse(f"a signer has at most {MOST_CANDIDATES} keys: receivers look at no more")
+            raise UsageError(
+                f"a signer has at most {MOST_CANDIDATES} keys: receivers look at no more"
+            )
         for one in self._secrets:
             if SCHEME.only_verifies(one):
-                raise Misuse(
+                raise UsageError(
                     "this is a public key, which cannot sign: give the private one, whsk_…"
                 )
             SCHEME.make_signature(one, TRIAL)  # or the first message would find out
@@ -59,7 +61,7 @@ class StandardSigner:
         now = time.time()
         good = [one for one in self._secrets if not one.ended(now)]
         if not good:
-            raise Misuse("every key of this signer has passed its not_after: give it a new one")
+            raise UsageError("every key of this signer has passed its not_after: give it a new one")
         return good
 
     def texts_to_hide(self) -> list[str]:
@@ -74,11 +76,13 @@ class OwnSigner:
 
     def __init__(self, call: object) -> None:
         if not callable(call) or mode_of(call, "this signer") == "async":
-            raise Misuse("a signer is a function of the message that returns headers: write `def`")
+            raise UsageError(
+                "a signer is a function of the message that returns headers: write `def`"
+            )
         try:
             inspect.signature(call).bind(None)
         except (TypeError, ValueError):
-            raise Misuse(
+            raise UsageError(
                 "a signer is a function of the message that returns headers: give it one parameter"
             ) from None
         self._call = call
@@ -87,14 +91,14 @@ class OwnSigner:
         """What the function returned, if it can be sent."""
         found: Any = self._call(message)
         if not isinstance(found, Mapping):
-            raise Misuse(f"a signer must return a mapping of headers, not {kind(found)}")
+            raise UsageError(f"a signer must return a mapping of headers, not {kind(found)}")
         for name, value in found.items():
             if not isinstance(name, str) or not TOKEN.fullmatch(name):
-                raise Misuse("a signer returned what is not the name of a header")
+                raise UsageError("a signer returned what is not the name of a header")
             if name.lower() in OURS or name.lower() == "idempotency-key":
-                raise Misuse(f"the header {name} is written by the client that sends")
+                raise UsageError(f"the header {name} is written by the client that sends")
             if not isinstance(value, str) or not VALUE.fullmatch(value):
-                raise Misuse(f"the header {name} of a signer must be printable ASCII")
+                raise UsageError(f"the header {name} of a signer must be printable ASCII")
         return found
 
     def texts_to_hide(self) -> list[str]:

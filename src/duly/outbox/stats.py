@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
-from duly.core.exports import export
+from duly.core.exports import export_type
 from duly.outbox.statements import OUTBOX_COUNTS, RELAYS_LIVE
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class LiveRelay:
     pid: int
 
 
-@export
+@export_type
 @dataclass(frozen=True, slots=True)
 class OutboxStats:
     """What there is to send: by destination, and in all; and who sends it.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.core.errors import Misuse, Rejected
+from duly.core.errors import Rejected, UsageError
 from duly.prove.sites import post
 from duly.receiver.new_events import RoutedDelivery
 from duly.receiver.too_old import is_too_old
@@ -100,12 +100,12 @@ class EventAsk:
         if len(fitting) == 1:
             return replace(self, source=fitting[0])
         if fitting:
-            raise Misuse(
+            raise UsageError(
                 f"{' and '.join(fitting)} could have sent this event: name its source with "
                 "--source, or source= in a test"
             )
         told = "; ".join(f"{name}: {why}" for name, why in reasons.items()) or "there is none"
-        raise Misuse(f"no source could have sent this event ({told})")
+        raise UsageError(f"no source could have sent this event ({told})")
 
     def _refuse_unhandled(self, app: Duly) -> None:
         """Refuse an event that the named source has no handler for; a site may see it otherwise."""
@@ -117,7 +117,7 @@ class EventAsk:
             return
         why = self._reason_unhandled(route, now)
         if why is not None and self.path is None:
-            raise Misuse(f"source {self.source} cannot take this event: {why}")
+            raise UsageError(f"source {self.source} cannot take this event: {why}")
 
     def ids(self, app: Duly) -> frozenset[tuple[str, str]]:
         """Its source, and what that knows it by, as far as it can be told; several of a batch."""
@@ -150,7 +150,7 @@ class EventAsk:
         """Why a source has no handler for it; None where it has one."""
         try:
             found = self._verify(route, now)
-        except (Misuse, Rejected) as problem:
+        except (UsageError, Rejected) as problem:
             return str(problem)
         if any(route.handlers.matching(item.type) for item in found.items):
             return None
@@ -212,7 +212,7 @@ def refuse_same_event(asks: Sequence[Ask], app: Duly) -> None:
         ids = ask.ids(app)
         if ids and ids <= set(known):
             one = min(ids)
-            raise Misuse(
+            raise UsageError(
                 f"events {known[one]} and {number} are one event, {one[1]:.80}: an order needs "
                 "another, later event, with an id of its own"
             )
@@ -245,8 +245,8 @@ def signer_of(source: Source, now: float) -> Secret:
     """What to sign with: a secret of the source, or the private half of a key that it is lent."""
     try:
         return lent_keys().signing_secret(source, datetime.fromtimestamp(now, UTC))
-    except Misuse:
-        raise Misuse(
+    except UsageError:
+        raise UsageError(
             f"source {source.name} holds a public key of a form that duly has no pair for, or "
             "nothing that is good today: give the sender's private key, by --secret-from VARIABLE "
             "or as secret= in a test, and its public half to app.source(…)"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duly.app.duly import Duly
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import kind
 from duly.prove.asks import EventAsk, JobAsk
 from duly.prove.case_runner import ProofRequest
@@ -71,7 +71,7 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
 
     Raises:
         AssertionError: with the story of the first case that did not end as a single run does.
-        Misuse: if it cannot be proved as it is, for example because a single run fails.
+        UsageError: if it cannot be proved as it is, for example because a single run fails.
     """
     __tracebackhide__ = True
     given = {} if answers is None else dict(answers)
@@ -85,7 +85,7 @@ def assert_effectively_once(  # noqa: PLR0913  # each by its name
         only,
     )
     if (through is None) != (path is None):
-        raise Misuse("through= is the site, and path= where it takes the event: give both")
+        raise UsageError("through= is the site, and path= where it takes the event: give both")
     load = load_of(app, through)
     refuse_open_files()
     verdict = prove_handler(load, wishes, ProofOptions(disposable=disposable), lambda _: None)
@@ -108,12 +108,12 @@ def asks_of(given: tuple[object, str | None, Any], form: EventAsk) -> tuple[Ask,
     """What is delivered."""
     event, job, payload = given
     if (event is None) == (job is None):
-        raise Misuse("what should be proved? Give an event, or job=")
+        raise UsageError("what should be proved? Give an event, or job=")
     if job is not None:
         return (JobAsk(job, payload),)
     events = list(event) if isinstance(event, list | tuple) else [event]
     if not events:
-        raise Misuse("what should be proved? The list of events is empty")
+        raise UsageError("what should be proved? The list of events is empty")
     return tuple(replace(form, body=body_of(one)) for one in events)
 
 
@@ -127,7 +127,7 @@ def body_of(event: object) -> bytes:
         return event.encode()
     if isinstance(event, str | Path):
         return read_event_file(Path(event))
-    raise Misuse(f"an event is a dict, bytes or the path of a file, not {kind(event)}")
+    raise UsageError(f"an event is a dict, bytes or the path of a file, not {kind(event)}")
 
 
 def read_event_file(file: Path) -> bytes:
@@ -135,7 +135,7 @@ def read_event_file(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as problem:
-        raise Misuse(
+        raise UsageError(
             f"{file} cannot be read: {problem.strerror}. An event is a dict, JSON as text or "
             "bytes, or the path of a file"
         ) from None
@@ -148,14 +148,16 @@ def tables_of(effects: object) -> tuple[str, ...] | None:
     if callable(effects):
         return ()
     if isinstance(effects, str) or not isinstance(effects, Iterable):
-        raise Misuse('effects must be a list of tables, ["orders"], or a function of a connection')
+        raise UsageError(
+            'effects must be a list of tables, ["orders"], or a function of a connection'
+        )
     return tuple(str(one).lower() for one in effects)
 
 
 def close_connections(app: object) -> Duly:
     """An application without connections of its own; its next use opens new ones."""
     if not isinstance(app, Duly):
-        raise Misuse(f"app must be a duly.Duly, or its name as in shop:app, not {kind(app)}")
+        raise UsageError(f"app must be a duly.Duly, or its name as in shop:app, not {kind(app)}")
     if app.store.capabilities.durable:  # or it would forget everything
         app.store.close()
     return app

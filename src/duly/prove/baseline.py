@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.prove import parked_jobs
 from duly.prove.call_diff import CallMasks, leaves
 from duly.prove.findings import AbandonedWork, OtherValue
@@ -102,7 +102,7 @@ def holds_run_time(start: DatabaseState, outcome: CaseOutcome, span: Span) -> bo
 def refuse_other_value(one: CaseOutcome, other: CaseOutcome) -> None:
     """Refuse a function of the user's that does not say the same after each single run."""
     if one.value != other.value:
-        raise Misuse(
+        raise UsageError(
             f"effects= says {one.value!r:.80} after a single run and {other.value!r:.80} after "
             "another: leave out what differs by nature"
         )
@@ -115,7 +115,7 @@ def refuse_wavering(one: Sequence[Mark], other: Sequence[Mark]) -> None:
     """
     first, second = steps_of(one), steps_of(other)
     for place in [*(first - second), *(second - first)]:
-        raise Misuse(
+        raise UsageError(
             f"two single runs took different steps, one of them without {shorten(place.text)}: a "
             "handler whose statements and calls differ from run to run cannot be proved point by "
             "point. Let chance and time come in from outside, or use parameters in its SQL"

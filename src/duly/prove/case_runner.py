@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.prove.calls import read_calls
 from duly.prove.cases import COPIES, PROCESSES
 from duly.prove.child_main import CALLS, ChildTask, read_child_report
@@ -76,7 +76,7 @@ class CaseOutcome:
     stale: tuple[Ask, ...] = ()
 
 
-class PointNotReached(Misuse):
+class PointNotReached(UsageError):
     """A run that did not come to where it was to be killed."""
 
 
@@ -136,7 +136,7 @@ class CaseRunner:
         for wanted in self._request.tables or ():
             if not any(is_wanted(name, [wanted]) for name in there):
                 known = ", ".join(sorted(there)) or "none"
-                raise Misuse(f"there is no table {wanted} to compare: there are {known}")
+                raise UsageError(f"there is no table {wanted} to compare: there are {known}")
 
     def put_databases_back(self) -> None:
         """Everything as it was, when nobody is left who could write to it."""
@@ -286,7 +286,7 @@ class CaseRunner:
         report = read_child_report(act)
         if report is None or report.problem:
             told = f"it {ending.how} with {ending.code}" if report is None else report.problem
-            raise Misuse(
+            raise UsageError(
                 f"a run ended outside of the handler: {told[:500]}{last_output_line(act, told)}"
             )
         self._declined.record_replies(act, report)

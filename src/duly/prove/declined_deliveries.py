@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.prove.findings import RefusedDelivery
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def refuse_failed(report: ChildReport, left: Sequence[UnfinishedWork], act: Chil
     for status, word in report.replies:
         if not is_success(status):
             answer = f"{status} {word}".strip()
-            raise Misuse(
+            raise UsageError(
                 f"the single delivery{act.deliveries[0].destination_text} was answered {answer}: "
                 "let it "
                 f"succeed first{report.failure}"
@@ -71,8 +71,10 @@ def refuse_failed(report: ChildReport, left: Sequence[UnfinishedWork], act: Chil
         # such an event was not accepted, nothing is left to compare, and that is refused.
         outcome = word.partition(" ")[0]  # a reason may follow
         if outcome not in ("accepted", ""):
-            raise Misuse(f"the single delivery was called {outcome}: {REFUSALS.get(outcome, '')}")
+            raise UsageError(
+                f"the single delivery was called {outcome}: {REFUSALS.get(outcome, '')}"
+            )
     if left:
         one = left[0]
         told = f"{one.error[:300]}{one.place}"
-        raise Misuse(f"in the single run the {one.what} {one.name} failed: {told}")
+        raise UsageError(f"in the single run the {one.what} {one.name} failed: {told}")

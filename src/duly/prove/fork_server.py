@@ -18,7 +18,7 @@ from contextlib import suppress
 from multiprocessing.connection import Pipe
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.prove.asks import refuse_same_event
 from duly.prove.child_main import InstrumentedApp, run_child_task
 from duly.prove.clean_interpreter import exec_clean_interpreter
@@ -85,7 +85,7 @@ class ForkServer:
             return self._server.ask(word, value, patience=self._patience)
         except TimeoutError:
             self.close()
-            raise Misuse(
+            raise UsageError(
                 f"a run took longer than {self._patience:g} seconds: it hangs, or needs --patience"
             ) from None
 
@@ -148,7 +148,7 @@ class ForkServerProcess:
         try:
             told = self._line.recv()
         except EOFError:
-            raise Misuse("the process that imports the application has died") from None
+            raise UsageError("the process that imports the application has died") from None
         if isinstance(told, Exception):
             raise told
         return told
@@ -201,7 +201,7 @@ class ForkServerProcess:
                 children.discard(value)
             return ending
         except Exception as problem:
-            return problem if isinstance(problem, Misuse) else Misuse(str(problem))
+            return problem if isinstance(problem, UsageError) else UsageError(str(problem))
 
     def _describe_app(self, asks: tuple[Ask, ...]) -> tuple[AppInfo, tuple[Ask, ...]]:
         app, _ = self._stage.load(self._load)

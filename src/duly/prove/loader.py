@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from duly.app.duly import Duly
 from duly.app.loading import import_by_name as imported_by_name
 from duly.app.loading import load_app
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.prove.clocks import ProofTime, time_for
 from duly.stores.sqlite.connection import WriterConnection
@@ -120,7 +120,7 @@ def refuse_open_files() -> None:
         return
     gc.collect()  # what nobody can use any more does not count
     for file in sorted(open_files()):
-        raise Misuse(
+        raise UsageError(
             f"a connection to {file} is open in this process: close it before the proof, or open "
             "it in the handler. The processes of a proof would inherit it, and write to that file "
             "unseen"
@@ -154,7 +154,7 @@ def by_name(name: str, site: str | None = None) -> Load:
         app = load_app(name)
         if not app.store.capabilities.durable:
             app.store.close()  # or its folder stays: this process ends without a farewell
-            raise Misuse(
+            raise UsageError(
                 "a memory: store is one process's own, so that nothing of it is left when that is "
                 "killed: let the application use a SQLite file or PostgreSQL for its proof"
             )
@@ -167,12 +167,12 @@ def load_site(name: str) -> Any:
     """The site that a name means: a module and an attribute of it."""
     module, colon, attribute = name.partition(":")
     if not colon or not attribute.isidentifier():
-        raise Misuse(
+        raise UsageError(
             f"--through must be like web:api, a module and what it calls the site: {name!r:.60}"
         )
     there = imported_by_name(module)
     if not hasattr(there, attribute):
-        raise Misuse(f"there is no {attribute} in {module}: {sites_in(there)}")
+        raise UsageError(f"there is no {attribute} in {module}: {sites_in(there)}")
     return getattr(there, attribute)
 
 

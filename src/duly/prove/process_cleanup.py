@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def end_started_by(server: int) -> None:
     until = time.monotonic() + GOING
     while found := started_by(server):
         if time.monotonic() > until:
-            raise Misuse(
+            raise UsageError(
                 f"process {found[0]} of the proof cannot be ended, so that nothing was put back: "
                 "the state before lies beside each database. Wait until it is gone, and choose"
             )

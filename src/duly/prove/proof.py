@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.prove import parked_jobs
 from duly.prove.asks import EventAsk
 from duly.prove.baseline import Baseline, holds_run_time
@@ -144,7 +144,7 @@ class Proof:
         if self._failed is None:
             return
         case, marks, yardstick = self._failed
-        with suppress(Misuse):  # what was found stays found
+        with suppress(UsageError):  # what was found stays found
             for _ in range(REPEATS):
                 if yardstick.first_mismatch(self._case_runner.run_case(case, marks)) is not None:
                     break
@@ -156,7 +156,7 @@ class Proof:
             await_next_second()
         other = self._case_runner.run_once(asks, shifted=True)
         if self._request.effects is not None and one.value is None:
-            raise Misuse(
+            raise UsageError(
                 "effects= returned None, which says nothing: return what is to be compared"
             )
         return Baseline(start, asks, one, other)
@@ -165,7 +165,7 @@ class Proof:
         """Refuse a run that left nothing to compare: everything would end as it did."""
         done, chosen = single.outcome, self._request.effects is not None
         if not effective_calls(done.calls) and not chosen and done.state.rows == start.rows:
-            raise Misuse(
+            raise UsageError(
                 "the single run changed no table that is compared and made no call that changes "
                 "anything, so that there is nothing to compare: is it the right event, and are "
                 "these the right tables?"
@@ -177,7 +177,7 @@ class Proof:
         found = [case for case in cases if case.name == self._request.only]
         if not found:
             names = ", ".join(case.name for case in cases)
-            raise Misuse(f"there is no case {self._request.only:.60}: there are {names}")
+            raise UsageError(f"there is no case {self._request.only:.60}: there are {names}")
         return found
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.prove.case_runner import CaseRunner
 from duly.prove.databases.database_set import NewFileUsed
 from duly.prove.databases.discovery import file_of, is_sqlite, open_proof_database
@@ -49,7 +49,9 @@ def prove_handler(
 ) -> Verdict:
     """Prove an application's handler of one event, or find out why that cannot be said."""
     if options.keep is not None and options.keep.exists() and not options.keep.is_dir():
-        raise Misuse(f"{options.keep} is a file, and --keep needs a folder, which it makes itself")
+        raise UsageError(
+            f"{options.keep} is a file, and --keep needs a folder, which it makes itself"
+        )
     with Interruptions() as interruptions:
         folder = Path(tempfile.mkdtemp(prefix="duly-prove-"))
         nursery = ForkServer(load, options.patience)
@@ -106,7 +108,7 @@ def run_proof(
             options.keep.mkdir(parents=True, exist_ok=True)
             verdict.kept = case_runner.save_copies(options.keep)
         return verdict
-    raise Misuse(
+    raise UsageError(
         f"the handler uses other SQLite files in each run ({', '.join(files)}), which nobody can "
         "compare: let them have one name, or be in memory"
     )

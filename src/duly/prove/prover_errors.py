@@ -7,7 +7,7 @@ import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from duly.core.errors import DulyError, Misuse
+from duly.core.errors import DulyError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,12 +21,12 @@ def not_called_unsafe() -> Iterator[None]:
     """
     try:
         yield
-    except (Misuse, BrokenPipeError):
+    except (UsageError, BrokenPipeError):
         raise
     except Exception as problem:
         if not isinstance(problem, DulyError | OSError | sqlite3.Error):
             traceback.print_exc()
-        raise Misuse(
+        raise UsageError(
             "the proof itself failed, which says nothing about the handler: "
             f"{type(problem).__name__}: {problem}"
         ) from problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import kind
 from duly.receiver.pipeline import allows, method_not_allowed
 from duly.receiver.request import Request, refuse_encoding, too_large
@@ -24,7 +24,7 @@ def check_direct_delivery(
     given: dict[str, object] = {"method": method, "url": url, "remote": remote}
     for what, value in given.items():
         if not isinstance(value, str) and (value is not None or what == "method"):
-            raise Misuse(f"{what} must be a string, not {kind(value)}")
+            raise UsageError(f"{what} must be a string, not {kind(value)}")
     raw = checked_body(body)
     fields = fields_of(headers)
     encoding = Delivery(fields, raw, url, method, 0.0).header_text("content-encoding")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.core.clock import from_microseconds, to_microseconds
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.ids import new_id
 from duly.core.keys import as_bytes, readable_text
 from duly.core.validation import checked_scope, kind
@@ -52,7 +52,7 @@ def resolve_tenant(route: Route, verified: Verified) -> str:
         assert route.tenant is not None  # noqa: S101  # asked by the caller
         tenant = route.tenant(verified)
         if not isinstance(tenant, str) or not tenant:
-            raise Misuse(f"tenant= must return a string that is not empty, not {kind(tenant)}")
+            raise UsageError(f"tenant= must return a string that is not empty, not {kind(tenant)}")
         checked_scope(route.scope(tenant))
     except Exception as problem:
         logger.exception("the tenant of a delivery to %s could not be told", route.name)

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from duly.core.defaults import WAIT
-from duly.core.errors import Held, StoreUnavailable
+from duly.core.errors import InProgress, StoreUnavailable
 from duly.core.onestep import finish
 from duly.inbox.accept import outcome_for_copy, receive_alone
 from duly.receiver.commit_queue import commit_timeout_error
@@ -76,7 +76,7 @@ class OneByOne:
             try:
                 async with self._short_waits:
                     return await self._run_transaction(arrival, SHORT_WAIT)
-            except Held:
+            except InProgress:
                 pass
         async with self._long_waits:
             return await self._run_transaction(arrival, WAIT)
@@ -138,7 +138,7 @@ class ThreadOneByOne:
         if self._runner.waits_for_keys:
             try:
                 return self._run_transaction(arrival, SHORT_WAIT, self._short_waits, until)
-            except Held:
+            except InProgress:
                 pass
         return self._run_transaction(arrival, WAIT, self._long_waits, until)
 

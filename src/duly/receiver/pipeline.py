@@ -7,7 +7,7 @@ import traceback
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from duly.core.errors import DulyError, Held, Rejected, StoreUnavailable
+from duly.core.errors import DulyError, InProgress, Rejected, StoreUnavailable
 from duly.inbox.accept_inline import InlineWork
 from duly.inbox.new_event import Status
 from duly.jobs.invoke import HandlerFailed
@@ -180,7 +180,7 @@ def reply_asking_to_retry(route: Route, problem: Exception, event: str | None) -
     """The same, without the event."""
     again = {"retry_after": str(max(1, RETRY_AFTER.seconds))}
     if isinstance(problem, HandlerFailed) and not isinstance(
-        problem.__cause__, Held | StoreUnavailable
+        problem.__cause__, InProgress | StoreUnavailable
     ):
         logger.error("%s: event %r of %s", problem, event, route.name, exc_info=problem.__cause__)
         return refusal_reply(Fault.HANDLER_FAILED, str(problem), again)
@@ -189,7 +189,7 @@ def reply_asking_to_retry(route: Route, problem: Exception, event: str | None) -
         problem = problem.__cause__
     if isinstance(problem, Overloaded):
         return refusal_reply(Fault.OVERLOADED, str(problem), again)
-    if isinstance(problem, Held):
+    if isinstance(problem, InProgress):
         seconds = max(1, round(problem.retry_after.total_seconds()))
         return refusal_reply(
             Fault.HELD,

@@ -23,7 +23,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from duly.core.defaults import WAIT
-from duly.core.errors import DulyError, Held, StoreRefused, StoreUnavailable
+from duly.core.errors import DulyError, InProgress, StoreRefused, StoreUnavailable
 from duly.core.onestep import finish
 from duly.inbox.statements import META_WRITE
 from duly.receiver.commit_queue import Overloaded
@@ -81,7 +81,7 @@ def trouble_of(problem: BaseException) -> Trouble:
         return LATE
     first = (str(problem).splitlines() or [""])[0]
     detail = first if isinstance(problem, DulyError) else f"{type(problem).__name__}: {first}"
-    if isinstance(problem, Held | Overloaded):
+    if isinstance(problem, InProgress | Overloaded):
         return Trouble(BUSY, detail)
     words = [word for one in causes(problem) if (word := reason_for(one)) is not None]
     return Trouble(words[0] if words else UNAVAILABLE, detail)

@@ -244,5 +244,5 @@ class Dispatcher:
 def dead_settlement(one: MessageSettlement, problem: StoreRefused) -> MessageSettlement:
     """What to write where the database never takes the end of a message: it is dead."""
     attempt = one.leased.attempts + 1
-    error = reason_record(f"its end was refused: {problem}", attempt, "duly.StoreRefused")
+    error = reason_record(f"its end was refused: {problem}", attempt, "duly.errors.StoreRefused")
     return one._replace(ended=MessageOutcome("dead", attempts_used=1, error=error))

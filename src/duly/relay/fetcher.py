@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from duly.core.clock import MICROSECOND
 from duly.core.defaults import WAIT
-from duly.core.errors import DulyError, Held
+from duly.core.errors import DulyError, InProgress
 from duly.outbox.lease import take
 from duly.stores.shielding import shield_then_cancel
 
@@ -55,8 +55,8 @@ class MessageFetcher:
                 elif await self._wait_for_work(until):
                     return
             except DulyError as problem:
-                # Held: another process is writing to SQLite, which is how it works.
-                told = logger.debug if isinstance(problem, Held) else logger.warning
+                # InProgress: another process is writing to SQLite, which is how it works.
+                told = logger.debug if isinstance(problem, InProgress) else logger.warning
                 told("no messages could be taken, trying again: %s", problem)
                 await self.sleep_until_woken(LATEST)
 

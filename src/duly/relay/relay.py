@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from duly.core.errors import DulyError, Held, StoreUnavailable
+from duly.core.errors import DulyError, InProgress, StoreUnavailable
 from duly.relay.dispatcher import Dispatcher
 from duly.relay.fetcher import LATEST, MessageFetcher
 from duly.relay.heartbeat import RelayHeartbeat
@@ -146,7 +146,7 @@ class Relay:
         while True:
             try:
                 await self._rescuer.rescue_now()
-            except (Held, StoreUnavailable) as problem:
+            except (InProgress, StoreUnavailable) as problem:
                 if self._fetcher.stopping.is_set():
                     return False
                 if time.monotonic() > until:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from duly.core.errors import Misuse
+from duly.core.errors import EgressRefused, UsageError
 from duly.core.functions import refuse_unawaited
 from duly.core.retry import NotYet, Outcome
 from duly.http_client.job_clients import needs_http
-from duly.outbox.egress import EgressRefused
 from duly.outbox.message import message_of
 from duly.outbox.outcome import Answered, Stuck, Unreached, Unsendable, Unsigned
 from duly.outbox.registry import is_web
@@ -226,11 +225,11 @@ class Sender:
             answer = problem
         refuse_unawaited(answer, f"transport {name}")
         if isinstance(answer, NotYet):
-            raise Misuse(f"transport {name} said NotYet, which is for jobs: say Retry(after=…)")
+            raise UsageError(f"transport {name} said NotYet, which is for jobs: say Retry(after=…)")
         if isinstance(answer, Outcome):
             raise answer
         if isinstance(answer, type) and issubclass(answer, Outcome):
-            raise Misuse(f"transport {name} returned the class {answer.__name__}: call it")
+            raise UsageError(f"transport {name} returned the class {answer.__name__}: call it")
 
     async def _call_transport(self, transport: Transport, wanted: dict[str, object]) -> object:
         """What a transport returns; one that blocks runs on a thread of its own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import checked_count, checked_duration
 
 # Sending is mostly waiting: enough that a few slow destinations do not hold up the others, and few
@@ -48,5 +48,5 @@ def relay_settings(
         checked_duration("lease", lease, least=SHORTEST_LEASE)
     checked_duration("grace", grace, least=timedelta(0))
     if not isinstance(grace, timedelta) or not (lease is None or isinstance(lease, timedelta)):
-        raise Misuse("lease and grace must be timedeltas")
+        raise UsageError("lease and grace must be timedeltas")
     return RelaySettings(at_once, each, lease, grace)

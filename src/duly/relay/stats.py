@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly.core.exports import export
+from duly.core.exports import export_type
 from duly.core.failures import failure_reason
 from duly.inbox.counters import PendingCounters, flush
 
@@ -20,7 +20,7 @@ logger = logging.getLogger("duly")
 relay_log = logging.getLogger("duly.relay")
 
 
-@export
+@export_type
 @dataclass(slots=True)
 class Relayed:
     """What became of the messages that a relay had.

@@ -12,7 +12,7 @@ import random
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from duly.core.errors import DulyError, Held, StoreRefused
+from duly.core.errors import DulyError, InProgress, StoreRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -127,8 +127,8 @@ class Completer(Generic[Owner, End]):
         except StoreRefused as problem:
             return await self._write_one_by_one(ends, problem)
         except DulyError as problem:
-            # Held: another process is writing to SQLite, which is how it works.
-            if isinstance(problem, Held):
+            # InProgress: another process is writing to SQLite, which is how it works.
+            if isinstance(problem, InProgress):
                 return Later.BUSY
             if first:
                 logger.warning(

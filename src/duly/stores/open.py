@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from duly.core.defaults import Names, names
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.core.validation import checked_clock, checked_count
 
@@ -35,9 +35,9 @@ def store(
     ``durability="any"``. ``connections`` bounds each of duly's own pools on PostgreSQL.
     """
     if not isinstance(url, str):
-        raise Misuse(f"a store's address is a string such as {FORMS}")
+        raise UsageError(f"a store's address is a string such as {FORMS}")
     if durability not in ("required", "any"):
-        raise Misuse('durability must be "required" or "any"')
+        raise UsageError('durability must be "required" or "any"')
     checked_count("connections", connections, most=MOST_CONNECTIONS)
     where, trusted_clock = names(prefix, schema), checked_clock(clock)
     match urlsplit_or_refuse(url):
@@ -48,11 +48,11 @@ def store(
         case "postgresql" | "postgres":
             found = open_postgres(url, where, trusted_clock, durability, connections)
         case dressed if dressed.startswith(("postgresql+", "sqlite+")):
-            raise Misuse(
+            raise UsageError(
                 f"this is SQLAlchemy's form of an address: drop {dressed[dressed.find('+') :]}"
             )
         case other:
-            raise Misuse(f"no store for addresses that start with {other!r:.40}: use {FORMS}")
+            raise UsageError(f"no store for addresses that start with {other!r:.40}: use {FORMS}")
     found.strict = durability == "required" and found.capabilities.durable
     return found
 
@@ -63,7 +63,7 @@ def urlsplit_or_refuse(url: str) -> str:
         url.encode()
         return urlsplit(url).scheme
     except ValueError:  # raised again from nothing: its own message may quote the address
-        raise Misuse(f"this store's address cannot be read: use {FORMS}") from None
+        raise UsageError(f"this store's address cannot be read: use {FORMS}") from None
 
 
 def open_memory(url: str, where: Names, clock: Clock | None) -> Store:
@@ -71,7 +71,7 @@ def open_memory(url: str, where: Names, clock: Clock | None) -> Store:
     from duly.stores.sqlite.store import MemoryStore
 
     if url != "memory:":
-        raise Misuse('the address of a temporary store is exactly "memory:"')
+        raise UsageError('the address of a temporary store is exactly "memory:"')
     return MemoryStore(where, clock)
 
 
@@ -82,11 +82,11 @@ def open_sqlite(url: str, where: Names, clock: Clock | None) -> Store:
     parts = urlsplit(url)
     path = unquote(parts.path.removeprefix("/"))
     if parts.netloc or parts.query or parts.fragment or not path or "\0" in path:
-        raise Misuse(
+        raise UsageError(
             "write sqlite:///shop.db for a relative and sqlite:////tmp/shop.db for an absolute path"
         )
     if path == ":memory:":
-        raise Misuse('an in-memory SQLite has one connection only: use "memory:"')
+        raise UsageError('an in-memory SQLite has one connection only: use "memory:"')
     return SqliteStore(url, Path(path), where, clock)
 
 

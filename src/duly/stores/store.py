@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from duly.core.exports import export
+from duly.core.exports import export_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ class Capabilities:
     many_machines: bool
 
 
-@export
+@export_type
 class Store(ABC):
     """An opened database. Use it from any thread and any event loop; close it when done.
 

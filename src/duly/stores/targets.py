@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core.answers import Answer, Duplicate, First
 from duly.core.defaults import names
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import checked_clock, kind
 from duly.stores.join.recognise import Mode, join, recognise
 from duly.stores.store import Store
@@ -33,7 +33,7 @@ NO_OPTIONS = JoinOptions()
 def join_transaction(target: object, where: JoinOptions, *, mode: Mode, verb: str) -> Session:
     """A session in the user's transaction."""
     if isinstance(target, Store):
-        raise Misuse(
+        raise UsageError(
             f"{verb}(store, ...) needs lease=...: without one, pass the connection whose "
             "transaction the work is in"
         )
@@ -47,7 +47,7 @@ def as_store(target: object, where: JoinOptions) -> Store | None:
     if not isinstance(target, Store):
         return None
     if where != NO_OPTIONS:
-        raise Misuse("prefix=, schema= and clock= of a store are set once, in duly.store(...)")
+        raise UsageError("prefix=, schema= and clock= of a store are set once, in duly.store(...)")
     return target
 
 
@@ -55,7 +55,7 @@ def require_store(target: object, verb: str) -> Store:
     """A store, for the forms that work in transactions of their own."""
     if isinstance(target, Store):
         return target
-    raise Misuse(
+    raise UsageError(
         f"{verb} works in short transactions of its own and takes a duly.store(...), "
         f"not {kind(target)}"
     )
@@ -88,7 +88,7 @@ def custom_answer(recorded: object) -> Answer:
         return First(first_seen=None)
     if recorded is False:
         return Duplicate(first_seen=None)
-    raise Misuse(
+    raise UsageError(
         "record(digest, ttl) must return True where the digest is new and False where it is known, "
         f"it returned {kind(recorded)}"
     )

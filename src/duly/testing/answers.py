@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, overload
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,7 +83,7 @@ class Answers(Sequence[Answer]):
     def only(self) -> Answer:
         """The one answer there is."""
         if len(self._answers) != 1:
-            raise Misuse(
+            raise UsageError(
                 f"there are {len(self._answers)} answers: look at answers[0], answers.words, "
                 "answers.statuses or answers.counts"
             )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from duly.app.duly import Duly
 from duly.app.loading import load_app
 from duly.app.output import without_passwords
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import checked_clock
 from duly.outbox.relay_liveness import NO_RELAY
 from duly.receiver import metrics
@@ -39,7 +39,7 @@ def application(named: str | Duly | None, root: Path | None = None) -> Duly:
     if isinstance(named, Duly):
         return named
     if not isinstance(named, str) or not named:
-        raise Misuse(WHICH)
+        raise UsageError(WHICH)
     if root is not None:
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
@@ -137,7 +137,7 @@ def refuse_begin(app: Duly, begin: object, url: str) -> None:
         return
     found = begin_of(given, app.store.names, app.store.clock)
     if app._begin is None or found.mode != app._begin.mode:
-        raise Misuse(
+        raise UsageError(
             f"duly_begin opens {found.mode} transactions, and this app was made "
             f"{'without begin=' if app._begin is None else f'for {app._begin.mode} ones'}: its "
             "handlers could not work in them"

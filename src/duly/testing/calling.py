@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import kind
 from duly.testing.answers import Answer
 
@@ -23,7 +23,7 @@ CLIENT = ("192.0.2.1", 50000)
 def is_asgi(application: object) -> bool:
     """Whether an application is awaited, as ASGI has it; WSGI calls it with an environment."""
     if not callable(application):
-        raise Misuse(f"site must be an ASGI or WSGI application, not {kind(application)}")
+        raise UsageError(f"site must be an ASGI or WSGI application, not {kind(application)}")
     call = getattr(type(application), "__call__", None)  # noqa: B004  # what it is, not whether
     return inspect.iscoroutinefunction(application) or inspect.iscoroutinefunction(call)
 

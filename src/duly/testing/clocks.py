@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from duly.core.clock import MICROSECOND
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import kind
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ class HandClock:
     ) -> datetime:
         """Move on: ``advance(hours=2)``, or by a timedelta; returns the new time."""
         if not isinstance(by, timedelta):
-            raise Misuse(f"advance takes hours=2, or a timedelta, not {kind(by)}")
+            raise UsageError(f"advance takes hours=2, or a timedelta, not {kind(by)}")
         step = by + timedelta(
             days=days, hours=hours, minutes=minutes, seconds=seconds, microseconds=microseconds
         )
         if step < ZERO:
-            raise Misuse("a clock advances, it does not go back: clock.move_to(…) sets it")
+            raise UsageError("a clock advances, it does not go back: clock.move_to(…) sets it")
         self._moment += step
         return self._moment
 
@@ -69,7 +69,7 @@ class HandClock:
 def checked_moment(moment: object) -> datetime:
     """A moment that means the same on every machine."""
     if not isinstance(moment, datetime) or moment.utcoffset() is None:
-        raise Misuse(
+        raise UsageError(
             "the time of a clock must be an aware datetime: datetime(2026, 1, 1, tzinfo=UTC)"
         )
     return moment
@@ -85,7 +85,7 @@ class ClockMover:
 
     def __init__(self, clock: HandClock | None) -> None:
         if clock is None:
-            raise Misuse(
+            raise UsageError(
                 'until="settled" moves the clock to whatever is due next: use the fixture, or '
                 "pass clock=, the HandClock that the app was made with"
             )
@@ -98,12 +98,12 @@ class ClockMover:
         """Move on; ``ended`` is how much has come to an end so far."""
         self._left -= 1
         if self._left < 0:
-            raise Misuse(
+            raise UsageError(
                 f"after {MOST_MOVES:,} moves of the clock there is still something to do: use "
                 'until="idle"'
             )
         if self._ended == ended:  # what it was moved to should have run
-            raise Misuse(
+            raise UsageError(
                 "the clock was moved, and the app did not notice: make it with clock=duly_clock"
             )
         self._ended = ended if wait > ZERO else None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from duly.core.defaults import Names, names
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.stores.open import store as named_store
 from duly.testing.guarding import TEST_DATABASES, database_identity, test_database
@@ -95,7 +95,7 @@ def databases_on(server: str | None) -> Databases:
 
 def close_at_exit(databases: Databases) -> None:
     """Close at the end of the process: a server that is gone has taken everything with it."""
-    with suppress(Misuse):
+    with suppress(UsageError):
         databases.close()
 
 
@@ -108,10 +108,10 @@ def checked_server(server: str | None) -> str | None:
     except ValueError:
         scheme = ""
     if scheme not in POSTGRES:
-        raise Misuse(f"the database for tests: {FORMS}")
+        raise UsageError(f"the database for tests: {FORMS}")
     if {"dbname", "service"} & set(parse_qs(urlsplit(server).query)):
         # To libpq they come before the path, which is where the name of a test's database goes.
-        raise Misuse(
+        raise UsageError(
             "the database for tests: write the name in the path of the address, and no dbname= or "
             "service= behind it: postgresql://user@localhost/postgres"
         )
@@ -170,10 +170,10 @@ def administer(server: str, statement: str, *names: str) -> None:
         with psycopg.connect(server, autocommit=True) as connection:
             connection.execute(said)
     except psycopg.errors.InsufficientPrivilege as problem:
-        raise Misuse(
+        raise UsageError(
             "this PostgreSQL role may not create databases, and each test needs one of its own: "
             "ALTER ROLE … CREATEDB, or use another role"
         ) from problem
     except psycopg.OperationalError as problem:
         told = str(problem).splitlines()[0]
-        raise Misuse(f"the PostgreSQL server for tests cannot be used: {told}") from problem
+        raise UsageError(f"the PostgreSQL server for tests cannot be used: {told}") from problem

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
 from duly.app.checks import checked_switch, loop_is_running
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import checked_count
 from duly.testing.answers import Answer, Answers
 from duly.testing.calling import call_asgi, call_wsgi, is_asgi
@@ -96,7 +96,7 @@ class Deliver:
         target = self._app.wsgi if site is None else site
         if is_asgi(target):
             if loop_is_running():
-                raise Misuse("this site is awaited, and so is the test: await deliver.aio(…)")
+                raise UsageError("this site is awaited, and so is the test: await deliver.aio(…)")
             return asyncio.run(self._deliver_in_own_loop(target, parcel, count, at_once=at_once))
         if at_once:
             return self._deliver_at_once(target, parcel, count)
@@ -212,5 +212,5 @@ def path_of(source: Source, path: object) -> str:
     if path is None:
         return f"/{source.name}"
     if not isinstance(path, str) or not path.startswith("/"):
-        raise Misuse('path must begin with a slash: path="/webhooks/orders"')
+        raise UsageError('path must begin with a slash: path="/webhooks/orders"')
     return path

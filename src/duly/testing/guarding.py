@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from duly.app.output import without_passwords
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import needs
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TEST_DATABASES: set[tuple[str, ...]] = set()
 
 
-class NotATestDatabase(Misuse):
+class NotATestDatabase(UsageError):
     """The application is on a database that no test may write to."""
 
 

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.testing.sending.parcels import LETTER_OR_DIGIT, change_byte_at
 from duly.webhooks import Ecdsa, Ed25519, StandardWebhooks
@@ -99,7 +99,7 @@ class SigningKeys:
         pairs = [pair_for(scheme_of(source, secret)) for secret in good]
         pair = next((one for one in pairs if one is not None), None)
         if pair is None:
-            raise Misuse(
+            raise UsageError(
                 f"source {source.name} holds nothing that signs today: pass the sender's private "
                 "key as secret=, and its public half to app.source(…)"
             )
@@ -112,7 +112,7 @@ class SigningKeys:
         if private is not None and not is_shared(signer):
             return Secret(private)
         if isinstance(value, Mapping):
-            raise Misuse("sign with a stranger's key yourself: pass it as secret=")
+            raise UsageError("sign with a stranger's key yourself: pass it as secret=")
         raw = value.encode() if isinstance(value, str) else value
         changed = other_secret(raw)
         return Secret(changed.decode() if isinstance(value, str) else changed)

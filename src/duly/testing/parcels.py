@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from urllib.parse import urlencode, urlsplit
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.core.validation import kind
 from duly.testing.sending.events import EventRequest, event_of
@@ -92,7 +92,7 @@ def body_of(payload: Payload, provider: Provider) -> bytes | None:
     if isinstance(payload, Path):
         return payload.read_bytes()
     if not isinstance(payload, Mapping | list):
-        raise Misuse(
+        raise UsageError(
             f"a payload is what the body says, its bytes, or the pathlib.Path of a file, not "
             f"{kind(payload)}"
         )
@@ -106,21 +106,21 @@ def body_of(payload: Payload, provider: Provider) -> bytes | None:
 def event_for(provider: Provider, request: DeliveryRequest, moment: datetime) -> EventToSign:
     """The event, with the id and the type where this provider has them."""
     if request.id == "" or request.type == "":
-        raise Misuse("id and type must not be empty: leave them out")
+        raise UsageError("id and type must not be empty: leave them out")
     body = body_of(request.payload, provider)
     try:
         # A test says itself when an event happened, and moves the clock if it was long ago.
         wish = EventRequest(body, request.id, request.type, keep_time=True)
         return event_of(provider, wish, moment)
-    except Misuse as problem:  # the words of the command line, in those of the function
+    except UsageError as problem:  # the words of the command line, in those of the function
         told = str(problem).replace("--id", "id=").replace("--type", "type=")
-        raise Misuse(told.replace("the file", "the payload")) from None
+        raise UsageError(told.replace("the file", "the payload")) from None
 
 
 def checked_wrong(wrong: object) -> Wrong | None:
     """What is wrong with a delivery."""
     if wrong is not None and wrong not in get_args(Wrong):
-        raise Misuse(f"wrong must be one of {', '.join(map(repr, get_args(Wrong)))}")
+        raise UsageError(f"wrong must be one of {', '.join(map(repr, get_args(Wrong)))}")
     return wrong  # type: ignore[return-value]  # that was looked at just now
 
 
@@ -128,14 +128,14 @@ def age_of(source: Source, scheme: Scheme[Any], request: DeliveryRequest) -> tim
     """How long ago it was signed."""
     age = timedelta(0) if request.age is None else request.age
     if not isinstance(age, timedelta):
-        raise Misuse(f"age must be a timedelta, not {kind(age)}")
+        raise UsageError(f"age must be a timedelta, not {kind(age)}")
     if request.wrong != "time":
         return age
     if request.age is not None:
-        raise Misuse('wrong="time" is old enough to be refused: leave out age=')
+        raise UsageError('wrong="time" is old enough to be refused: leave out age=')
     dated = signs_time(scheme) or source.provider.sent_place is not None
     if not dated or source.tolerance is None:
-        raise Misuse(
+        raise UsageError(
             f"source {source.name} takes deliveries of any age: {source.provider.title} signs no "
             "time this way, or tolerance=None says so; only the ledger tells a copy from a new one"
         )

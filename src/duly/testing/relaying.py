@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from duly.app.checks import loop_is_running
 from duly.core.defaults import WAIT
-from duly.core.errors import Misuse, WrongColour
+from duly.core.errors import SyncAsyncMismatch, UsageError
 from duly.core.validation import kind
 from duly.outbox.lease import peek_outbox
 from duly.outbox.message import Message, message_of
@@ -45,7 +45,7 @@ class RecordingSender(Sender):
         self._send = send
         self._recorded = recorded
         # The first answer that is none. The relay takes what send() raises for a failed attempt.
-        self.mistake: Misuse | None = None
+        self.mistake: UsageError | None = None
 
     def prepare(self) -> None:
         """Load what sending needs, if anything will be sent."""
@@ -68,7 +68,7 @@ class RecordingSender(Sender):
             raise said
         try:
             delivered = 200 <= checked_status(said) < 300
-        except Misuse as mistake:
+        except UsageError as mistake:
             self.mistake = self.mistake or mistake
             raise
         if not delivered:
@@ -95,7 +95,7 @@ class RunRelay:
     ) -> list[Message]:
         """Take what is due in the outbox, record it, and return that.
 
-        Each is a ``duly.Message`` with all the headers that would have been sent.
+        Each is a ``duly.types.Message`` with all the headers that would have been sent.
 
         Args:
             answer: what the other side says: a status, an exception, or a function of the message
@@ -105,7 +105,7 @@ class RunRelay:
             send: ``really`` to send them: by HTTP, and through the app's own transports.
         """
         if loop_is_running():
-            raise WrongColour("an event loop is running here: await run_relay.aio(…)")
+            raise SyncAsyncMismatch("an event loop is running here: await run_relay.aio(…)")
         return asyncio.run(self._run_in_own_loop(answer, until, send))
 
     async def aio(
@@ -154,7 +154,7 @@ class RunRelay:
 def checked_send(send: object) -> Send:
     """Whether anything is sent."""
     if send not in get_args(Send):
-        raise Misuse('send must be "recorded" or "really"')
+        raise UsageError('send must be "recorded" or "really"')
     return send  # type: ignore[return-value]  # that was looked at just now
 
 
@@ -162,5 +162,5 @@ def checked_status(said: object) -> int:
     """A status of HTTP."""
     if not isinstance(said, int) or not 100 <= said <= 599:
         given = str(said) if isinstance(said, int) else kind(said)
-        raise Misuse(f"answer must be a status such as 200, or an exception, not {given}")
+        raise UsageError(f"answer must be a status such as 200, or an exception, not {given}")
     return said

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from duly.app.checks import loop_is_running
 from duly.core.defaults import WAIT
-from duly.core.errors import Misuse, WrongColour
+from duly.core.errors import SyncAsyncMismatch, UsageError
 from duly.core.validation import checked_count
 from duly.jobs.workers import peek_queues
 from duly.testing.clocks import ClockMover
@@ -44,7 +44,7 @@ class RunJobs:
             times: how many runs at most.
         """
         if loop_is_running():
-            raise WrongColour("an event loop is running here: await run_jobs.aio(…)")
+            raise SyncAsyncMismatch("an event loop is running here: await run_jobs.aio(…)")
         return asyncio.run(self._run_in_own_loop(until, times))
 
     async def aio(self, *, until: Until = "idle", times: int | None = None) -> Runs:
@@ -121,7 +121,7 @@ class JobPass:
 def checked_until(until: object) -> Until:
     """When to end."""
     if until not in get_args(Until):
-        raise Misuse('until must be "idle" or "settled"')
+        raise UsageError('until must be "idle" or "settled"')
     return until  # type: ignore[return-value]  # that was looked at just now
 
 

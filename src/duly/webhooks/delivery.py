@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from duly.core.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Rejected, UsageError
 from duly.core.validation import kind
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Delivery:
         if len(values) > 1:
             raise Rejected(Code.MALFORMED, f"the header {name} was sent more than once")
         if not isinstance(values[0], str | bytes):
-            raise Misuse(f"a header must be text or bytes, not {kind(values[0])}: check {name}")
+            raise UsageError(f"a header must be text or bytes, not {kind(values[0])}: check {name}")
         return values[0]
 
     def header_text(self, name: str) -> str | None:
@@ -80,7 +80,7 @@ class Delivery:
     def required_url(self) -> bytes:
         """The URL as the sender wrote it, for the schemes that sign it."""
         if not isinstance(self.url, str):
-            raise Misuse(
+            raise UsageError(
                 "this provider signs the URL: give it to the source, Source(…, url='https://…') or "
                 f"pass url= as a string, not {kind(self.url)}"
             )
@@ -94,7 +94,7 @@ def checked_body(body: object) -> bytes:
     """Only bytes: text has been decoded, and parsed JSON is no longer what was signed."""
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
-    raise Misuse(
+    raise UsageError(
         f"body must be the raw bytes as they arrived, not {kind(body)}: "
         "use await request.body(), request.get_data() or request.body"
     )
@@ -104,13 +104,15 @@ def seconds_of(now: object) -> float:
     """A moment as seconds since 1970."""
     if isinstance(now, datetime):
         if now.utcoffset() is None:
-            raise Misuse("now must be an aware datetime: use datetime.now(UTC)")
+            raise UsageError("now must be an aware datetime: use datetime.now(UTC)")
         return now.timestamp()
     if isinstance(now, int | float) and not isinstance(now, bool) and -1e12 < now < 1e12:
         return float(now)
     if isinstance(now, int | float) and not isinstance(now, bool):
-        raise Misuse("now must be seconds since 1970: this is out of range, perhaps milliseconds")
-    raise Misuse(f"now must be an aware datetime or seconds since 1970, not {kind(now)}")
+        raise UsageError(
+            "now must be seconds since 1970: this is out of range, perhaps milliseconds"
+        )
+    raise UsageError(f"now must be an aware datetime or seconds since 1970, not {kind(now)}")
 
 
 def fields_of(headers: object) -> Fields:
@@ -133,7 +135,7 @@ def fields_with_care(headers: object) -> Fields:
         pairs: Any = headers if items is None else items()
         flat = [(name, value) for name, values in pairs for value in values_of(values)]
     except (TypeError, ValueError):
-        raise Misuse(
+        raise UsageError(
             f"headers must be a mapping or a list of (name, value) pairs, not {kind(headers)}"
         ) from None
     for name, value in flat:
@@ -151,7 +153,7 @@ def add_header(fields: Fields, name: object, value: object) -> None:
     if isinstance(name, bytes):
         name = name.decode("latin-1")
     if not isinstance(name, str) or not isinstance(value, str | bytes):
-        raise Misuse(f"a header must be text or bytes, not {kind(name)} with {kind(value)}")
+        raise UsageError(f"a header must be text or bytes, not {kind(name)} with {kind(value)}")
     name = name.lower()
     earlier = fields.get(name)
     if earlier is None:

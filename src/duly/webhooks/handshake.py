@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.webhooks.schemes.encodings import ENCODERS, checked_digest, checked_encoding
 from duly.webhooks.selectors import (
     Selector,
@@ -105,7 +105,7 @@ class Handshake:
 
     def __post_init__(self) -> None:
         if not self.when:
-            raise Misuse(
+            raise UsageError(
                 "a handshake must say when: a delivery that has nothing special is an event"
             )
         for place in (*self.when, *([] if self.unless is None else [self.unless])):

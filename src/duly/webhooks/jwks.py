@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from time import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from duly.core.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Rejected, UsageError
 from duly.core.onestep import finish
 from duly.core.validation import checked_duration, kind
 from duly.webhooks.delivery import seconds_of
@@ -48,7 +48,7 @@ def keys_of(document: Document) -> tuple[Secret, ...]:
         for name, jwk in public.items()
     ]
     if not secrets:
-        raise Misuse("the JWKS document must hold at least one public key (OKP, EC or RSA)")
+        raise UsageError("the JWKS document must hold at least one public key (OKP, EC or RSA)")
     return tuple(secrets)
 
 
@@ -58,10 +58,10 @@ def listed_keys(document: Document) -> list[Mapping[str, Any]]:
         try:
             document = json.loads(document)
         except (ValueError, RecursionError):
-            raise Misuse("the JWKS document must be JSON: check what fetch returns") from None
+            raise UsageError("the JWKS document must be JSON: check what fetch returns") from None
     listed = document.get("keys") if isinstance(document, Mapping) else None
     if not isinstance(listed, list) or len(listed) > MOST_KEYS:
-        raise Misuse(
+        raise UsageError(
             f"the JWKS document must be an object with a list 'keys' of at most {MOST_KEYS}, not "
             f"{kind(document)}"
         )
@@ -98,7 +98,9 @@ class KeysetState:
         self, provider: str | Provider, fetch: object, pause: timedelta, options: dict[str, Any]
     ) -> None:
         if not callable(fetch):
-            raise Misuse(f"fetch must be a function that returns the document, not {kind(fetch)}")
+            raise UsageError(
+                f"fetch must be a function that returns the document, not {kind(fetch)}"
+            )
         self.provider = provider
         self.options = options
         self.pause = checked_duration("pause", pause, least=timedelta(0)) / 1_000_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.exports import export
 from duly.core.validation import kind
 from duly.webhooks.schemes.scheme import Scheme
@@ -97,7 +97,7 @@ class Provider:
 
     def __post_init__(self) -> None:
         if kind(self.name) != "a str" or not NAME.fullmatch(self.name):
-            raise Misuse(
+            raise UsageError(
                 "the name of a provider must be 1 to 63 lower-case letters, digits and hyphens"
             )
         object.__setattr__(self, "schemes", checked_schemes(self.scheme))
@@ -133,7 +133,7 @@ def checked_schemes(scheme: object) -> tuple[Scheme[Any], ...]:
     """One scheme or several."""
     schemes = scheme if isinstance(scheme, tuple | list) else (scheme,)
     if not schemes or not all(isinstance(one, Scheme) for one in schemes):
-        raise Misuse(
+        raise UsageError(
             f"scheme must be a scheme of duly.webhooks, such as Hmac(header='X-Signature'), not "
             f"{kind(scheme)}"
         )
@@ -159,9 +159,9 @@ def checked_behaviour(provider: Provider) -> None:
         if value is None and name != "retry_horizon":
             continue
         if not isinstance(value, timedelta) or value < timedelta(0):
-            raise Misuse(f"{name} must be a datetime.timedelta, not {kind(value)}")
+            raise UsageError(f"{name} must be a datetime.timedelta, not {kind(value)}")
     for name, value in (("success", provider.success), ("reject", provider.reject)):
         if value is not None and value not in range(200, 600):
-            raise Misuse(f"{name} must be a status of HTTP, such as 200")
+            raise UsageError(f"{name} must be a status of HTTP, such as 200")
     if not isinstance(provider.sample, bytes):
-        raise Misuse(f"sample must be the bytes of a body, not {kind(provider.sample)}")
+        raise UsageError(f"sample must be the bytes of a body, not {kind(provider.sample)}")

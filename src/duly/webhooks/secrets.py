@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NoReturn, TypeAlias
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.exports import export
 from duly.core.validation import kind
 
@@ -54,9 +54,9 @@ class Secret:
         del value  # a traceback that prints locals shows this frame
         self.name, self.not_after, self.key_id = "", None, None
         if problem is not None:
-            raise Misuse(problem)
+            raise UsageError(problem)
         if key_id is not None and (kind(key_id) != "a str" or not key_id):
-            raise Misuse("key_id must be a string, the id under which the sender names the key")
+            raise UsageError("key_id must be a string, the id under which the sender names the key")
         self.key_id = key_id
         self.name = "" if name is None else checked_name(name)
         self.not_after = checked_end(not_after)
@@ -101,7 +101,7 @@ class Secret:
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise Misuse(NOT_PICKLED)
+        raise UsageError(NOT_PICKLED)
 
 
 def comparable_parts(secret: Secret) -> tuple[object, ...]:
@@ -126,7 +126,7 @@ def problem_with(value: object) -> str | None:
 def checked_name(name: str) -> str:
     """A name that a person gave to a secret."""
     if not is_name(name):
-        raise Misuse(BAD_NAME)
+        raise UsageError(BAD_NAME)
     return name
 
 
@@ -140,7 +140,7 @@ def checked_end(not_after: object) -> datetime | None:
     if not_after is None:
         return None
     if not isinstance(not_after, datetime) or not_after.utcoffset() is None:
-        raise Misuse("not_after must be an aware datetime: datetime(2026, 1, 31, tzinfo=UTC)")
+        raise UsageError("not_after must be an aware datetime: datetime(2026, 1, 31, tzinfo=UTC)")
     return not_after
 
 
@@ -167,10 +167,12 @@ def secrets_of(given: Any) -> tuple[Secret, ...]:
     found = secrets_or_problems(given)
     problem = next((one for one in found if isinstance(one, str)), None)
     if problem is not None:
-        raise Misuse(problem)
+        raise UsageError(problem)
     secrets = [one for one in found if isinstance(one, Secret)]
     if not secrets:
-        raise Misuse("a source must have at least one secret: without it nothing can be verified")
+        raise UsageError(
+            "a source must have at least one secret: without it nothing can be verified"
+        )
     return with_unique_names([one.named(str(place)) for place, one in enumerate(secrets, start=1)])
 
 
@@ -209,7 +211,7 @@ def with_unique_names(secrets: list[Secret]) -> tuple[Secret, ...]:
     names = [secret.name for secret in secrets]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise Misuse(f"two secrets are named {twice!r}: use a name of its own for each")
+        raise UsageError(f"two secrets are named {twice!r}: use a name of its own for each")
     return tuple(secrets)
 
 

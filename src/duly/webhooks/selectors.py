@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.webhooks.strict_json import JsonDocument, UnreadableBody, form_of, parse_json
 
 if TYPE_CHECKING:
@@ -53,18 +53,18 @@ class SelectorAlternatives:
 def parse_selector(text: str) -> Selector:
     """One place from its text."""
     if not isinstance(text, str):
-        raise Misuse("a place must be a string, such as 'body:id' or 'header:X-Event-Id'")
+        raise UsageError("a place must be a string, such as 'body:id' or 'header:X-Event-Id'")
     kind, colon, name = text.strip().partition(":")
     optional = name.endswith("?")
     name = name.removesuffix("?").strip()
     if not colon or kind not in KINDS or not name:
-        raise Misuse(
+        raise UsageError(
             f"a place must be written as 'header:X-Event-Id', 'body:data.id', 'form:Sid' or "
             f"'query:token', not {text!r:.80}"
         )
     path = tuple(name.split(".")) if kind == "body" else ()
     if "" in path or set(name) & set("[]+| :"):
-        raise Misuse(
+        raise UsageError(
             "a place must be one name, or keys with dots between them, and spaces around + and |: "
             f"'body:data.id', 'body:lines.0.id', 'body:a + body:b', not {text!r:.80}"
         )
@@ -74,7 +74,7 @@ def parse_selector(text: str) -> Selector:
 def parse_alternatives(text: str) -> SelectorAlternatives:
     """A fact's whereabouts from its text."""
     if not isinstance(text, str):
-        raise Misuse("a place must be a string, such as 'body:id' or 'header:X-Event-Id'")
+        raise UsageError("a place must be a string, such as 'body:id' or 'header:X-Event-Id'")
     spot = SelectorAlternatives(
         tuple(
             tuple(parse_selector(part) for part in alternative.split(" + "))
@@ -82,7 +82,7 @@ def parse_alternatives(text: str) -> SelectorAlternatives:
         )
     )
     if any(all(part.optional for part in parts) for parts in spot.alternatives):
-        raise Misuse(f"at least one part of a place must not be optional: {text!r:.80}")
+        raise UsageError(f"at least one part of a place must not be optional: {text!r:.80}")
     return spot
 
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.core.errors import Misuse, Rejected
-from duly.core.exports import export
+from duly.core.errors import Rejected, UsageError
+from duly.core.exports import export_type
 from duly.webhooks.delivery import checked_body, seconds_of
 from duly.webhooks.schemes.scheme import Draft
 from duly.webhooks.secrets import Secret, hide, secrets_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 WORD = re.compile(r"(?=.*[!-~])[ -~]+")
 
 
-@export
+@export_type
 class Signed(NamedTuple):
     """A delivery ready to be sent. Some providers sign inside the body or through the URL."""
 
@@ -81,14 +81,16 @@ def sign(  # noqa: PLR0913  # what a request is made of, each by its name
     add_event_headers(draft, provider, None if type is None else checked_word("type", type))
     scheme = fitting_scheme(provider.schemes, signer)
     if isinstance(source, Source) and scheme.only_verifies(signer):
-        raise Misuse(
+        raise UsageError(
             f"a source of {provider.title or provider.name} holds a public key, which cannot sign: "
             "pass the provider's name, and the private key as secret="
         )
     try:
         scheme.sign(draft, signer)
     except Rejected as problem:
-        raise Misuse(f"this must be changed before it can be signed: {problem.reason}") from None
+        raise UsageError(
+            f"this must be changed before it can be signed: {problem.reason}"
+        ) from None
     return Signed(draft.headers, draft.body, draft.url, draft.method)
 
 
@@ -101,17 +103,17 @@ def signer_of(source: object, secret: object) -> Secret:
     """The one secret to sign with."""
     if isinstance(source, Source):
         if secret is not None:
-            raise Misuse("a Source has its own secrets: pass none, or pass its provider")
+            raise UsageError("a Source has its own secrets: pass none, or pass its provider")
         return source.secrets[0]
     if secret is None:
-        raise Misuse("secret must be passed, or a Source that has one")
+        raise UsageError("secret must be passed, or a Source that has one")
     return secrets_of(secret)[0]
 
 
 def checked_word(what: str, value: object) -> str:
     """Text that can travel in a header."""
     if not isinstance(value, str) or not WORD.fullmatch(value):
-        raise Misuse(f"{what} must be printable ASCII, and not only spaces: it may be a header")
+        raise UsageError(f"{what} must be printable ASCII, and not only spaces: it may be a header")
     return value
 
 
@@ -120,7 +122,7 @@ def checked_headers(headers: object) -> list[tuple[str, str]]:
     pairs = list(headers.items()) if isinstance(headers, Mapping) else []
     sound = all(isinstance(one, str) for pair in pairs for one in pair)
     if not sound or not (headers is None or isinstance(headers, Mapping)):
-        raise Misuse("headers must be a mapping from names to text")
+        raise UsageError("headers must be a mapping from names to text")
     return pairs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.exports import export
 from duly.core.validation import checked_scope, kind
 from duly.webhooks.provider import Provider
@@ -101,7 +101,9 @@ def provider_of(provider: object) -> Provider:
         return provider
     if isinstance(provider, str):
         return provider_named(provider)
-    raise Misuse(f"provider must be a name such as 'stripe', or a Provider, not {kind(provider)}")
+    raise UsageError(
+        f"provider must be a name such as 'stripe', or a Provider, not {kind(provider)}"
+    )
 
 
 KeysByScheme = tuple[tuple[Scheme[Any], tuple[LoadedKey[Any], ...]], ...]
@@ -113,7 +115,7 @@ def load_keys_by_scheme(
     """Every scheme with the keys that fit it; a secret that fits none is refused."""
     schemes = [scheme for scheme in provider.schemes if legacy or not scheme.legacy]
     if not schemes:
-        raise Misuse(f"{provider.name} has no scheme that is not legacy: use legacy=True")
+        raise UsageError(f"{provider.name} has no scheme that is not legacy: use legacy=True")
     for secret in secrets:
         problems = [
             problem for scheme in schemes if (problem := problem_with_secret(scheme, secret))
@@ -133,11 +135,11 @@ def load_keys_by_scheme(
     )
 
 
-def problem_with_secret(scheme: Scheme[Any], secret: Secret) -> Misuse | None:
+def problem_with_secret(scheme: Scheme[Any], secret: Secret) -> UsageError | None:
     """Why a secret cannot be used with a scheme."""
     try:
         scheme.key(secret)
-    except Misuse as problem:
+    except UsageError as problem:
         return problem
     return None
 
@@ -145,7 +147,7 @@ def problem_with_secret(scheme: Scheme[Any], secret: Secret) -> Misuse | None:
 def checked_url(url: object) -> str | None:
     """A full URL, or none."""
     if url is not None and (not isinstance(url, str) or "://" not in url):
-        raise Misuse("url must be the full URL that the provider was given, with its https://")
+        raise UsageError("url must be the full URL that the provider was given, with its https://")
     return url
 
 
@@ -156,21 +158,21 @@ def checked_tolerance(provider: Provider, tolerance: object) -> float | None:
     if tolerance is None:
         return None
     if not isinstance(tolerance, timedelta) or tolerance <= timedelta(0):
-        raise Misuse("tolerance must be a timedelta longer than 0, or None to take any age")
+        raise UsageError("tolerance must be a timedelta longer than 0, or None to take any age")
     return tolerance.total_seconds()
 
 
 def checked_legacy(legacy: object) -> bool:
     """Yes or no."""
     if not isinstance(legacy, bool):
-        raise Misuse(f"legacy must be True or False, not {kind(legacy)}")
+        raise UsageError(f"legacy must be True or False, not {kind(legacy)}")
     return legacy
 
 
 def checked_limits(limits: object) -> Limits:
     """How much is read."""
     if not isinstance(limits, Limits):
-        raise Misuse(f"limits must be duly.webhooks.Limits(…), not {kind(limits)}")
+        raise UsageError(f"limits must be duly.webhooks.Limits(…), not {kind(limits)}")
     return limits
 
 
@@ -182,7 +184,7 @@ def describe_value(value: object) -> str:
 def checked_choice(name: str, value: Any, options: tuple[str, ...]) -> Any:
     """One of a few words."""
     if not isinstance(value, str) or value not in options:
-        raise Misuse(
+        raise UsageError(
             f"{name} must be {' or '.join(map(repr, options))}, not {describe_value(value)}"
         )
     return value

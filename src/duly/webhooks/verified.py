@@ -6,7 +6,7 @@ import hashlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from duly.core.exports import export
+from duly.core.exports import export_type
 from duly.webhooks.event_fields import EventFields, digest_key, event_fields_of
 from duly.webhooks.selectors import DeliveryReader
 
@@ -30,7 +30,7 @@ def secret_headers(provider: Provider) -> set[str]:
     return {name for scheme in provider.schemes for name in scheme.secret_headers()}
 
 
-@export
+@export_type
 class Verified:
     """A genuine delivery.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import time
 from typing import TYPE_CHECKING, Any
 
-from duly.core.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Rejected, UsageError
 from duly.webhooks.delivery import Delivery, checked_body, fields_of, seconds_of
 from duly.webhooks.event_fields import parse_time as moment_of
 from duly.webhooks.schemes.hmac import SharedKey
@@ -48,7 +48,7 @@ def verify(  # noqa: PLR0913  # what a request is made of, each by its name
 
     Raises:
         Rejected: it is not genuine, or too old; ``status`` is what to answer.
-        Misuse: the call itself is wrong: a body that was parsed, a URL that is needed and missing.
+        UsageError: the call itself is wrong: a parsed body, a URL that is needed and missing.
     """
     # A traceback that prints local variables shows this frame: what is secret leaves it at once.
     secrets = None if secrets is None else hide(secrets)
@@ -57,7 +57,7 @@ def verify(  # noqa: PLR0913  # what a request is made of, each by its name
     )
     moment = time() if now is None else seconds_of(now)
     if not all(isinstance(one, str) for one in (method, url or "")):
-        raise Misuse("url and method must be strings: use str(request.url) and request.method")
+        raise UsageError("url and method must be strings: use str(request.url) and request.method")
     raw = body if body.__class__ is bytes else checked_body(body)
     url = trusted.url if url is None else url
     delivery = Delivery(fields_of(headers), raw, url, method, moment)
@@ -70,10 +70,10 @@ def source_of(source: object, secrets: object) -> Source:
     secrets = None if secrets is None else hide(secrets)
     if isinstance(source, Source):
         if secrets is not None:
-            raise Misuse("a Source has its own secrets: pass none, or pass its provider")
+            raise UsageError("a Source has its own secrets: pass none, or pass its provider")
         return source
     if secrets is None:
-        raise Misuse("secrets must be passed, or a Source that has them")
+        raise UsageError("secrets must be passed, or a Source that has them")
     return Source(source, secrets)  # type: ignore[arg-type]  # refused there if it is no provider
 
 

@@ -314,5 +314,5 @@ class Executor:
 def dead_settlement(one: JobSettlement, problem: StoreRefused) -> JobSettlement:
     """What to write where the database never takes the end of a job: it is dead, and says why."""
     attempt = one.leased.attempts + 1
-    error = reason_record(f"its end was refused: {problem}", attempt, "duly.StoreRefused")
+    error = reason_record(f"its end was refused: {problem}", attempt, "duly.errors.StoreRefused")
     return one._replace(ended=JobOutcome("dead", attempts_used=1, error=error))

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
-from duly.core.errors import DulyError, Held
+from duly.core.errors import DulyError, InProgress
 from duly.inbox.read import event_from, read_events
 from duly.jobs.handlers import Handler
 from duly.jobs.lease import FetchRequest, take
@@ -86,8 +86,8 @@ class Fetcher:
                 elif await self._wait_for_work(until, wants):
                     return
             except DulyError as problem:
-                # Held: another process is writing to SQLite, which is how it works.
-                told = logger.debug if isinstance(problem, Held) else logger.warning
+                # InProgress: another process is writing to SQLite, which is how it works.
+                told = logger.debug if isinstance(problem, InProgress) else logger.warning
                 told("no jobs could be taken, trying again: %s", problem)
                 await self.sleep_until_woken(LATEST)
 

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from duly.core.defaults import WAIT
-from duly.core.errors import Held, Misuse, StoreUnavailable
+from duly.core.errors import InProgress, StoreUnavailable, UsageError
 from duly.core.session import host_time
 from duly.jobs import order
 from duly.jobs.invoke import HandlerFailed, call_handler, run_one_in_transaction
@@ -131,7 +131,7 @@ async def call_refetch(refetch: Any, event: Any, mode: str) -> Any:
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()  # or Python complains that it was never awaited
-        raise Misuse("refetch= of a handler that blocks must not be awaited: write `def`")
+        raise UsageError("refetch= of a handler that blocks must not be awaited: write `def`")
     return answer
 
 
@@ -143,7 +143,7 @@ async def run_in_transaction(
     opening = context.opener.open_transaction(wait=WAIT, lasting=lasting)
     try:
         opened = await opening.__aenter__()
-    except (Held, StoreUnavailable) as problem:
+    except (InProgress, StoreUnavailable) as problem:
         raise NotStarted from problem
     # The wait for a connection, or for SQLite's lock, is bounded by itself and not the handler's.
     run.handler_started_at = time.monotonic()
@@ -187,7 +187,7 @@ async def is_current_version(runner: Runner, question: VersionAdvance) -> bool:
 
     try:
         return await runner.run_autocommit(compare, wait=WAIT)
-    except Held as problem:  # somebody else has SQLite's lock
+    except InProgress as problem:  # somebody else has SQLite's lock
         raise NotStarted from problem
 
 
@@ -195,5 +195,5 @@ async def advance_version(session: Session, question: VersionAdvance) -> bool:
     """Whether the version is the newest; it is recorded then, in the handler's transaction."""
     try:
         return await guard.newer(session, question)
-    except Held as problem:  # another handler works on the same resource
+    except InProgress as problem:  # another handler works on the same resource
         raise NotStarted from problem

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import checked_count, checked_duration
 from duly.jobs.handlers import QUEUE, checked_queue
 
@@ -45,11 +45,11 @@ def worker_settings(
     if queues is None:
         queues = {QUEUE: at_once}
     elif isinstance(queues, str):
-        raise Misuse(f"queues must be a list of names, or a mapping: queues=[{queues!r:.60}]")
+        raise UsageError(f"queues must be a list of names, or a mapping: queues=[{queues!r:.60}]")
     elif not isinstance(queues, Mapping):
         queues = dict.fromkeys(queue_names(queues), at_once)
     if not queues:
-        raise Misuse("a worker needs a queue: queues={'default': 10}")
+        raise UsageError("a worker needs a queue: queues={'default': 10}")
     chosen = {
         checked_queue(queue): checked_count(
             f"the concurrency of queue {queue}", n, most=MOST_AT_ONCE
@@ -66,4 +66,4 @@ def queue_names(queues: object) -> list[str]:
     try:
         return [checked_queue(queue) for queue in queues]  # type: ignore[attr-defined]
     except TypeError:
-        raise Misuse("queues must be a list of names, or a mapping: {'default': 10}") from None
+        raise UsageError("queues must be a list of names, or a mapping: {'default': 10}") from None

@@ -13,7 +13,7 @@ import random
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
-from duly.core.errors import Held, LeaseLost, StoreRefused, StoreUnavailable
+from duly.core.errors import InProgress, LeaseLost, StoreRefused, StoreUnavailable
 from duly.jobs.lease import finish_inside
 from duly.ledger import order_guard as guard
 from duly.service.completer import AGAIN, Later
@@ -83,7 +83,7 @@ class VersionCompleter:
             await self._runner.run(
                 lambda session: complete_with_version(session, end, version), wait=WAIT
             )
-        except Held:
+        except InProgress:
             return Later.BUSY
         except StoreRefused:  # it would be refused again
             raise

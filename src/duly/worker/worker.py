@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core.clock import MICROSECOND
 from duly.core.defaults import WAIT
-from duly.core.errors import DulyError, Held, StoreUnavailable
+from duly.core.errors import DulyError, InProgress, StoreUnavailable
 from duly.core.ids import new_id
 from duly.jobs.lease import json_list
 from duly.jobs.workers import WorkerIdentity, remove_worker, unpark
@@ -185,7 +185,7 @@ class Worker:
         while True:
             try:
                 await first()
-            except (Held, StoreUnavailable) as problem:
+            except (InProgress, StoreUnavailable) as problem:
                 if self._fetcher.stopping.is_set():
                     return False
                 if time.monotonic() > until:

@@ -52,13 +52,13 @@ def killed(desk: Desk, payloads: list[Any], **options: Any) -> list[str]:
     return ids
 
 
-def letters(desk: Desk, *args: object, **filters: object) -> list[duly.DeadLetter]:
-    found: list[duly.DeadLetter] = desk.call(desk.verbs.dead, *args, **filters)
+def letters(desk: Desk, *args: object, **filters: object) -> list[duly.types.DeadLetter]:
+    found: list[duly.types.DeadLetter] = desk.call(desk.verbs.dead, *args, **filters)
     return found
 
 
-def replay(desk: Desk, *args: object, **options: object) -> duly.Replayed:
-    done: duly.Replayed = desk.call(desk.verbs.replay, *args, **options)
+def replay(desk: Desk, *args: object, **options: object) -> duly.types.Replayed:
+    done: duly.types.Replayed = desk.call(desk.verbs.replay, *args, **options)
     return done
 
 

@@ -150,13 +150,13 @@ def test_inside_an_open_transaction_of_a_handler_nothing_is_decided(desk: Desk) 
 
     def blocking(job: Any, tx: Any) -> None:
         for decide in decisions(app):
-            with pytest.raises(duly.Misuse) as refused:
+            with pytest.raises(duly.errors.UsageError) as refused:
                 decide()
             told.append(str(refused.value))
 
     async def awaited(job: Any, tx: Any) -> None:
         for decide in decisions(app.aio):
-            with pytest.raises(duly.Misuse) as refused:
+            with pytest.raises(duly.errors.UsageError) as refused:
                 await decide()
             told.append(str(refused.value))
 

@@ -39,7 +39,7 @@ def test_a_replay_whose_commit_lost_its_reply_is_not_said_to_have_replayed_nothi
 ) -> None:
     [job] = killed(desk, [1])
     trap = wire.set(Cut.REPLY, "COMMIT")
-    with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+    with pytest.raises(duly.errors.StoreUnavailable, match="could not be reached"):
         replay(desk, job)
     assert trap.sprung == 1
     assert desk.jobs() == [(job, "ready")]
@@ -52,10 +52,10 @@ def test_whoever_asks_again_after_a_lost_reply_replays_what_is_left(
     monkeypatch.setattr(replaying, "CHUNK", 2)
     first, second, third = killed(desk, [1, 2, 3])
     wire.set(Cut.REPLY, "COMMIT")
-    with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+    with pytest.raises(duly.errors.StoreUnavailable, match="could not be reached"):
         replay(desk, name=desk.name)
     assert dict(desk.jobs()) == {first: "ready", second: "ready", third: "dead"}
-    assert replay(desk, name=desk.name) == duly.Replayed((third,))
+    assert replay(desk, name=desk.name) == duly.types.Replayed((third,))
 
 
 @each_colour
@@ -64,11 +64,11 @@ def test_a_replay_that_never_reached_the_database_is_told_and_has_changed_nothin
 ) -> None:
     [job] = killed(desk, [1])
     trap = wire.set(Cut.BEFORE, "COMMIT")
-    with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+    with pytest.raises(duly.errors.StoreUnavailable, match="could not be reached"):
         replay(desk, job)
     assert trap.sprung == 1
     assert desk.jobs() == [(job, "dead")]
-    assert replay(desk, job) == duly.Replayed((job,))
+    assert replay(desk, job) == duly.types.Replayed((job,))
 
 
 @pytest.fixture
@@ -85,10 +85,12 @@ def test_a_forget_whose_commit_lost_its_reply_is_not_said_to_have_found_nothing(
     colour: str, wire: Proxy, desk: Desk, source: str
 ) -> None:
     trap = wire.set(Cut.REPLY, "COMMIT")
-    with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+    with pytest.raises(duly.errors.StoreUnavailable, match="could not be reached"):
         desk.call(desk.verbs.forget, source, "evt_1")
     assert trap.sprung == 1
-    with pytest.raises(duly.Misuse, match="nothing to forget"):  # whoever asks again hears it
+    with pytest.raises(
+        duly.errors.UsageError, match="nothing to forget"
+    ):  # whoever asks again hears it
         desk.call(desk.verbs.forget, source, "evt_1")
 
 
@@ -97,7 +99,7 @@ def test_a_forget_that_never_reached_the_database_is_told_and_has_changed_nothin
     colour: str, wire: Proxy, desk: Desk, source: str
 ) -> None:
     trap = wire.set(Cut.BEFORE, "COMMIT")
-    with pytest.raises(duly.StoreUnavailable, match="could not be reached"):
+    with pytest.raises(duly.errors.StoreUnavailable, match="could not be reached"):
         desk.call(desk.verbs.forget, source, "evt_1")
     assert trap.sprung == 1
     assert desk.call(desk.verbs.forget, source, "evt_1").event_id == "evt_1"

@@ -47,10 +47,10 @@ def test_a_replayed_job_runs_again_with_all_its_attempts_before_it(desk: Desk) -
     desk.work()
     [(epoch,)] = desk.rows("SELECT epoch FROM duly_jobs WHERE name = '{name}'")
     desk.change("UPDATE duly_jobs SET rescues = 3 WHERE name = '{name}'")
-    assert replay(desk, job) == duly.Replayed((job,))
+    assert replay(desk, job) == duly.types.Replayed((job,))
     query = "SELECT state, attempts, rescues, dead_at, epoch FROM duly_jobs WHERE name = '{name}'"
     assert desk.rows(query) == [("ready", 0, 0, None, epoch)]
-    assert replay(desk, job) == duly.Replayed(())
+    assert replay(desk, job) == duly.types.Replayed(())
     assert desk.work().done == 1
     assert attempts == [1, 2, 1, 2]
     assert (desk.jobs(), desk.outcomes()) == ([], ["done"])
@@ -61,7 +61,7 @@ def test_a_replay_touches_only_what_it_chooses_and_a_dry_run_nothing(desk: Desk)
     first, second, third = killed(desk, [1, 2, 3])
     since = letters(desk, second)[0].dead_at
     before = desk.jobs()
-    assert replay(desk, name=desk.name, since=since, dry_run=True) == duly.Replayed(
+    assert replay(desk, name=desk.name, since=since, dry_run=True) == duly.types.Replayed(
         (second, third), dry_run=True
     )
     assert replay(desk, second, dry_run=True).ids == (second,)
@@ -141,10 +141,12 @@ def test_which_dead_letters_must_be_said(desk: Desk) -> None:
     [job] = killed(desk, [1])
     since = datetime(2026, 1, 1, tzinfo=UTC)
     for arguments in ({}, {"rate": 5}, {"dry_run": True}):
-        with pytest.raises(duly.Misuse, match="or all=True for every one of them"):
+        with pytest.raises(duly.errors.UsageError, match="or all=True for every one of them"):
             replay(desk, **arguments)
-    with pytest.raises(duly.Misuse, match="give the id of one job, or since=, and not both"):
+    with pytest.raises(
+        duly.errors.UsageError, match="give the id of one job, or since=, and not both"
+    ):
         replay(desk, job, since=since)
-    with pytest.raises(duly.Misuse, match="all=True means every dead letter"):
+    with pytest.raises(duly.errors.UsageError, match="all=True means every dead letter"):
         replay(desk, since=since, all=True)
     assert desk.jobs() == [(job, "dead")]

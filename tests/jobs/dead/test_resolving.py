@@ -123,7 +123,7 @@ def test_what_cannot_be_resolved_is_refused_and_changes_nothing(
     _, job = parked
 
     def resolve(job: str, effect: str, **options: object) -> str:
-        with pytest.raises(duly.Misuse) as refused:
+        with pytest.raises(duly.errors.UsageError) as refused:
             desk.call(desk.verbs.resolve, job, effect, **options)
         return str(refused.value)
 
@@ -146,5 +146,5 @@ def test_the_effects_of_a_job_at_work_are_its_own(desk: Desk) -> None:
     desk.job(fail)
     job = desk.enqueue().id
     desk.lease()
-    with pytest.raises(duly.Misuse, match="try again when it is dead or ready"):
+    with pytest.raises(duly.errors.UsageError, match="try again when it is dead or ready"):
         desk.call(desk.verbs.resolve, job, "charge", done=False)

@@ -69,7 +69,7 @@ class Feed:
         reply = self.desk.call(self.desk.verbs.receive, self.desk.name, sent.headers, sent.body)
         assert reply.status == 200
 
-    def tell(self, event_id: str, **members: Any) -> duly.Worked:
+    def tell(self, event_id: str, **members: Any) -> duly.types.Worked:
         """Receive an event and have it worked on."""
         self.receive(event_id, **members)
         return self.desk.work()

@@ -15,7 +15,7 @@ everywhere = pytest.mark.parametrize("case", CASES, ids=str)
 @everywhere
 def test_a_lost_lease_is_found_before_the_step_is_taken(case: Case, bench: Bench) -> None:
     bench.steal()
-    with pytest.raises(duly.LeaseLost):
+    with pytest.raises(duly.errors.LeaseLost):
         bench.effect()
 
     assert bench.calls == []
@@ -27,7 +27,7 @@ def test_a_stale_lease_does_not_even_see_a_stored_outcome(case: Case, bench: Ben
     bench.effect()
     stale = bench.job
     bench.take_over()
-    with pytest.raises(duly.LeaseLost):
+    with pytest.raises(duly.errors.LeaseLost):
         bench.effect(job=stale)
 
     assert len(bench.calls) == 1
@@ -45,7 +45,7 @@ def test_a_lease_lost_during_the_step_leaves_the_intent_as_it_was(
         bench.steal()
         return answer()  # type: ignore[operator]
 
-    with pytest.raises(duly.LeaseLost):
+    with pytest.raises(duly.errors.LeaseLost):
         bench.effect(slow, not_done=(ConnectionError,))
 
     assert bench.states() == [("charge", "intended", None)]
@@ -61,7 +61,7 @@ def test_a_late_outcome_does_not_replace_that_of_the_newer_run(case: Case, bench
         assert newer.effect("charge", lambda _: "the newer one") == "the newer one"
         return "too late"
 
-    with pytest.raises(duly.LeaseLost):
+    with pytest.raises(duly.errors.LeaseLost):
         bench.effect(slow, job=stale)
 
     assert bench.states() == [("charge", "done", b'"the newer one"')]
@@ -71,7 +71,7 @@ def test_a_late_outcome_does_not_replace_that_of_the_newer_run(case: Case, bench
 @everywhere
 def test_a_settled_job_takes_no_more_steps(case: Case, bench: Bench) -> None:
     bench.desk.change("DELETE FROM duly_jobs WHERE name = '{name}'")
-    with pytest.raises(duly.LeaseLost):
+    with pytest.raises(duly.errors.LeaseLost):
         bench.effect()
 
     assert bench.calls == []

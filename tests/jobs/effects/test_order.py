@@ -180,6 +180,6 @@ def test_a_version_of_another_kind_is_refused_before_the_handler_runs(
 def test_an_order_that_could_not_work_is_refused_at_registration(order: Any, tie: Any) -> None:
     app = duly.Duly("memory:")
     app.source("stripe", secret="whsec_" + "a" * 32)
-    with pytest.raises(duly.Misuse, match=r"two paths into the body|tie"):
+    with pytest.raises(duly.errors.UsageError, match=r"two paths into the body|tie"):
         app.on("stripe", order=order, tie=tie)
     app.close()

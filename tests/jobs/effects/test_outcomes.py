@@ -201,7 +201,7 @@ def test_a_result_that_cannot_be_kept_does_not_let_the_step_happen_again(
 ) -> None:
     results: list[object] = [object(), {1: 2}, (1, 2), float("nan"), "x" * 1_100_000]
     for place, result in enumerate(results):
-        with pytest.raises(duly.NotStorable):
+        with pytest.raises(duly.errors.NotStorable):
             bench.effect(lambda found=result: found, str(place))  # type: ignore[misc]
         with pytest.raises(duly.Dead, match="could not be stored: say what it was"):
             bench.effect(lambda: pytest.fail("a second effect"), str(place))

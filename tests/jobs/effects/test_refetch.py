@@ -107,7 +107,7 @@ def test_a_refetch_that_must_be_awaited_is_refused_in_a_handler_that_blocks(
 ) -> None:
     async def ask(event: duly.Event) -> None: ...
 
-    with pytest.raises(duly.Misuse, match="def"):  # there, or in the error of the job
+    with pytest.raises(duly.errors.UsageError, match="def"):  # there, or in the error of the job
         feed.on(refetch=ask, attempts=1)
         assert feed.tell("evt_1", version=1).dead == 1
-        raise duly.Misuse(feed.dead()[0])
+        raise duly.errors.UsageError(feed.dead()[0])

@@ -74,7 +74,7 @@ class Unsteady:
         """As the store, where it is there."""
         if self.called and self.away:
             self.away -= 1
-            raise duly.StoreUnavailable("nobody answers")
+            raise duly.errors.StoreUnavailable("nobody answers")
         return await self._runner.run(operation, **options)
 
 
@@ -107,7 +107,7 @@ def test_an_outcome_that_cannot_be_written_at_all_is_open_and_not_done(
 ) -> None:
     job, answer = unsteadily(bench, TRIES)
 
-    with pytest.raises(duly.StoreUnavailable):
+    with pytest.raises(duly.errors.StoreUnavailable):
         bench.effect(answer, job=job)
 
     assert bench.states() == [("charge", "intended", None)]

@@ -136,7 +136,7 @@ def test_inside_an_open_tx_an_effect_is_refused_with_the_remedy(case: Case, desk
     worked = desk.work()
 
     assert worked.dead == 1
-    assert "duly.Misuse" in desk.error()
+    assert "duly.errors.UsageError" in desk.error()
     assert "tx.enqueue, or a handler without tx" in desk.error()
     assert desk.rows("SELECT 1 FROM duly_effects WHERE scope = 'job:{name}'") == []
 

@@ -98,21 +98,21 @@ class Desk:
         handler: Any = awaited if self.colour == "async" else blocking
         self.app.job(name=self.name, queue=self.name, **options)(handler)
 
-    def enqueue(self, payload: object = None, **options: Any) -> duly.Enqueued:
+    def enqueue(self, payload: object = None, **options: Any) -> duly.types.Enqueued:
         """Enqueue the desk's job."""
-        made: duly.Enqueued = self.call(self.verbs.enqueue, self.name, payload, **options)
+        made: duly.types.Enqueued = self.call(self.verbs.enqueue, self.name, payload, **options)
         return made
 
-    def enqueue_many(self, payloads: object, **options: Any) -> list[duly.Enqueued]:
+    def enqueue_many(self, payloads: object, **options: Any) -> list[duly.types.Enqueued]:
         """Enqueue many of it."""
-        made: list[duly.Enqueued] = self.call(
+        made: list[duly.types.Enqueued] = self.call(
             self.verbs.enqueue_many, self.name, payloads, **options
         )
         return made
 
-    def work(self, **options: Any) -> duly.Worked:
+    def work(self, **options: Any) -> duly.types.Worked:
         """Do what there is to do for this desk."""
-        worked: duly.Worked = self.call(self.verbs.work, queues=[self.name], **options)
+        worked: duly.types.Worked = self.call(self.verbs.work, queues=[self.name], **options)
         return worked
 
     def lease(self, *, rescued: bool = False) -> LeasedJob:

@@ -70,7 +70,7 @@ def test_keys_that_are_known_lead_to_their_jobs_and_the_others_to_new_ones(
 
     assert [one.first for one in made] == [True, False, True]
     assert made[1].id == known.id
-    assert again[0] == duly.Enqueued(made[2].id, first=False)
+    assert again[0] == duly.types.Enqueued(made[2].id, first=False)
     assert payloads(desk) == {known.id: "known", made[0].id: 1, made[2].id: 3, again[1].id: 5}
 
 
@@ -79,7 +79,7 @@ def test_keys_that_are_known_lead_to_their_jobs_and_the_others_to_new_ones(
 def test_one_that_the_database_refuses_is_all_of_them(
     case: Case, desk: Desk, keys: list[str] | None
 ) -> None:
-    with refusing(desk, case.kind), pytest.raises(duly.StoreRefused):
+    with refusing(desk, case.kind), pytest.raises(duly.errors.StoreRefused):
         desk.enqueue_many(["good", "bad", "good"], keys=keys)
 
     assert payloads(desk) == {}
@@ -103,7 +103,7 @@ def test_a_batch_that_could_not_work_is_refused_before_anything_is_written(
         (5, None),
     ]
     for given, keys in bad:
-        with pytest.raises(duly.Misuse):
+        with pytest.raises(duly.errors.UsageError):
             desk.enqueue_many(given, keys=keys)
 
     assert desk.enqueue_many([]) == []

@@ -36,7 +36,7 @@ class Told:
     """What one caller was told, and whether they committed."""
 
     committed: bool
-    answer: duly.Enqueued
+    answer: duly.types.Enqueued
 
 
 def send_receipt(job: duly.Job) -> None:
@@ -169,7 +169,7 @@ def test_callers_without_a_transaction_agree_on_one_job_too(
                 told = list(threads.map(lambda _: desk.enqueue(key="receipt-1"), range(40)))
         else:
 
-            async def together() -> list[duly.Enqueued]:
+            async def together() -> list[duly.types.Enqueued]:
                 calls = (desk.app.aio.enqueue(desk.name, key="receipt-1") for _ in range(40))
                 return await asyncio.gather(*calls)
 

@@ -43,7 +43,7 @@ def within(desk: Desk, body: Callable[[Any], Awaitable[Any]]) -> Any:
 
 @everywhere
 def test_a_transaction_keeps_its_jobs_if_it_commits(case: Case, desk: Desk) -> None:
-    async def enqueue(tx: Any) -> list[duly.Enqueued]:
+    async def enqueue(tx: Any) -> list[duly.types.Enqueued]:
         one = await waited(tx.enqueue(desk.name, 1, key="receipt-1"))
         same = await waited(tx.enqueue(desk.name, 2, key="receipt-1"))
         many = await waited(tx.enqueue_many(desk.name, [3, 4]))
@@ -79,9 +79,9 @@ def test_enqueueing_beside_the_open_transaction_is_refused_with_the_remedy(
     case: Case, desk: Desk, verb: str
 ) -> None:
     async def enqueue(tx: Any) -> None:
-        with pytest.raises(duly.Misuse, match=r"use tx\.enqueue\(…\), or pass tx=tx"):
+        with pytest.raises(duly.errors.UsageError, match=r"use tx\.enqueue\(…\), or pass tx=tx"):
             await waited(getattr(desk.verbs, verb)(desk.name, []))
-        with pytest.raises(duly.Misuse, match="open"):
+        with pytest.raises(duly.errors.UsageError, match="open"):
             await waited(desk.verbs.transaction().__aenter__()) if case.colour == "async" else (
                 desk.app.transaction().__enter__()
             )
@@ -155,9 +155,9 @@ def test_a_tx_is_over_with_its_block(case: Case, desk: Desk) -> None:
         kept.append(tx)
 
     within(desk, keep)
-    with pytest.raises(duly.Misuse, match="over"):
+    with pytest.raises(duly.errors.UsageError, match="over"):
         desk.call(kept[0].enqueue, desk.name)
-    with pytest.raises(duly.Misuse, match="over"):
+    with pytest.raises(duly.errors.UsageError, match="over"):
         desk.call(desk.verbs.enqueue, desk.name, tx=kept[0])
     assert desk.jobs() == []
 
@@ -170,7 +170,7 @@ def test_an_enqueue_that_nobody_awaited_is_refused_and_nothing_is_committed(
         await tx.enqueue(desk.name, "awaited")
         tx.enqueue(desk.name, "never awaited")
 
-    with pytest.raises(duly.Misuse, match="without `await`"):
+    with pytest.raises(duly.errors.UsageError, match="without `await`"):
         within(desk, forget)
     assert desk.jobs() == []
 
@@ -180,10 +180,13 @@ def test_a_tx_of_the_other_colour_names_the_twin() -> None:
     app.job(name="send")(print_nothing)
 
     async def ask() -> None:
-        with app.transaction() as tx, pytest.raises(duly.WrongColour, match=r"use app\.enqueue\b"):
+        with (
+            app.transaction() as tx,
+            pytest.raises(duly.errors.SyncAsyncMismatch, match=r"use app\.enqueue\b"),
+        ):
             await app.aio.enqueue("send", tx=tx)  # type: ignore[arg-type]
         async with app.aio.transaction() as other:
-            with pytest.raises(duly.WrongColour, match=r"await app\.aio\.enqueue\b"):
+            with pytest.raises(duly.errors.SyncAsyncMismatch, match=r"await app\.aio\.enqueue\b"):
                 app.enqueue("send", tx=other)  # type: ignore[arg-type]
 
     asyncio.run(ask())

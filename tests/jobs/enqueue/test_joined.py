@@ -45,8 +45,10 @@ class Queue:
             )
         return await getattr(self.app.aio, verb)(self.name, *args, tx=user.connection, **options)
 
-    async def enqueue(self, user: Handle, payload: object = None, **options: Any) -> duly.Enqueued:
-        made: duly.Enqueued = await self.ask(user, "enqueue", payload, **options)
+    async def enqueue(
+        self, user: Handle, payload: object = None, **options: Any
+    ) -> duly.types.Enqueued:
+        made: duly.types.Enqueued = await self.ask(user, "enqueue", payload, **options)
         return made
 
     def jobs(self) -> list[tuple[str, bytes]]:
@@ -95,7 +97,7 @@ async def test_jobs_are_committed_with_the_users_rows_and_a_duplicate_harms_noth
         await user.commit()
 
         assert first.first
-        assert again == later == many[1] == duly.Enqueued(first.id, first=False)
+        assert again == later == many[1] == duly.types.Enqueued(first.id, first=False)
         assert queue.jobs() == sorted(
             [(first.id, b'{"order":1}'), (plain.id, b'"plain"'), (many[0].id, b"1")]
         )
@@ -161,9 +163,9 @@ async def test_a_connection_that_would_commit_by_itself_is_refused_before_anythi
     async with a_queue(place, scope) as queue, way.open(place.url) as user:
         for verb, given in (("enqueue", None), ("enqueue_many", [1, 2])):
             for options in ({}, {"delay": timedelta(hours=1)}):
-                with pytest.raises(duly.NotJoinable, match=r"BEGIN IMMEDIATE|transaction"):
+                with pytest.raises(duly.errors.NotJoinable, match=r"BEGIN IMMEDIATE|transaction"):
                     await queue.ask(user, verb, given, **options)
-        with pytest.raises(duly.NotJoinable):
+        with pytest.raises(duly.errors.NotJoinable):
             await queue.enqueue(user, key="receipt-1")
         assert not user.in_transaction()
         assert (queue.jobs(), queue.claims()) == ([], [])
@@ -177,7 +179,7 @@ async def test_a_failed_transaction_is_refused_until_it_is_rolled_back(
         await user.begin()
         with pytest.raises(Exception, match=r"(?i)division by zero"):
             await user.execute("SELECT 1 / 0")
-        with pytest.raises(duly.NotJoinable, match="failed"):
+        with pytest.raises(duly.errors.NotJoinable, match="failed"):
             await queue.enqueue(user, key="receipt-1")
         await user.rollback()
         await user.begin()
@@ -192,9 +194,11 @@ async def test_the_wrong_colour_names_its_twin(way: Way, place: Place, scope: st
         app = queue.app
         for verb in ("enqueue", "enqueue_many"):
             if way.colour == "async":
-                with pytest.raises(duly.WrongColour, match=rf"await app\.aio\.{verb}\b"):
+                with pytest.raises(
+                    duly.errors.SyncAsyncMismatch, match=rf"await app\.aio\.{verb}\b"
+                ):
                     getattr(app, verb)(scope, [], tx=user.connection)
             else:
-                with pytest.raises(duly.WrongColour, match=rf"use app\.{verb}\b"):
+                with pytest.raises(duly.errors.SyncAsyncMismatch, match=rf"use app\.{verb}\b"):
                     await getattr(app.aio, verb)(scope, [], tx=user.connection)
         assert queue.jobs() == []

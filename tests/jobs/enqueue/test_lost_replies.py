@@ -42,7 +42,7 @@ def desk(wire: Proxy, colour: Any) -> Iterator[Desk]:
     opened.close()
 
 
-def enqueued(desk: Desk, way: str, *, keyed: bool) -> list[duly.Enqueued]:
+def enqueued(desk: Desk, way: str, *, keyed: bool) -> list[duly.types.Enqueued]:
     """One job or two, with keys or without."""
     given, options = WAYS[way]
     verb = desk.enqueue if way == "one" else desk.enqueue_many
@@ -62,7 +62,7 @@ def test_a_keyed_enqueue_that_lost_its_commit_is_first_and_makes_no_second_job(
 
     assert trap.sprung == 1
     assert all(one.first for one in made)
-    assert again == [duly.Enqueued(one.id, first=False) for one in made]
+    assert again == [duly.types.Enqueued(one.id, first=False) for one in made]
     assert sorted(job for job, _ in desk.jobs()) == sorted(one.id for one in made)
 
 
@@ -73,7 +73,7 @@ def test_an_enqueue_without_a_key_is_not_run_again_after_a_lost_reply(
     way: str, cut: Cut, colour: str, wire: Proxy, desk: Desk
 ) -> None:
     trap = wire.set(cut, "INSERT INTO" if cut is Cut.BEFORE else "INSERT 0", times=5)
-    with pytest.raises(duly.StoreUnavailable):
+    with pytest.raises(duly.errors.StoreUnavailable):
         enqueued(desk, way, keyed=False)
     wire.trap = None
 
@@ -92,7 +92,7 @@ def test_a_rerun_recognises_what_the_lost_run_committed_even_after_the_job_is_do
         new = desk.app.jobs.new(desk.name, "payload", key="receipt-1")
         runner = desk.app.store.blocking
 
-        def run() -> list[duly.Enqueued]:
+        def run() -> list[duly.types.Enqueued]:
             return finish(runner.run(lambda session: enqueue_many(session, [new]), wait=WAIT))
 
         first = run()
@@ -100,5 +100,5 @@ def test_a_rerun_recognises_what_the_lost_run_committed_even_after_the_job_is_do
             desk.complete()
         left = desk.jobs()
 
-        assert run() == first == [duly.Enqueued(new.id, first=True)]
+        assert run() == first == [duly.types.Enqueued(new.id, first=True)]
         assert desk.jobs() == left

@@ -35,7 +35,7 @@ def test_a_key_is_known_to_the_last_microsecond_of_its_window(
     fresh = desk.enqueue("three", key="receipt-1")
 
     assert first.first
-    assert again == duly.Enqueued(first.id, first=False)
+    assert again == duly.types.Enqueued(first.id, first=False)
     assert again.duplicate
     assert fresh.first
     assert fresh.id != first.id
@@ -65,7 +65,7 @@ def test_after_the_window_a_job_that_has_work_to_do_still_has_its_key(
         desk.lease()
     clock.advance(WEEK)
 
-    assert desk.enqueue(key="receipt-1") == duly.Enqueued(first.id, first=False)
+    assert desk.enqueue(key="receipt-1") == duly.types.Enqueued(first.id, first=False)
     assert desk.jobs() == [(first.id, state)]
 
 
@@ -80,7 +80,7 @@ def test_pruning_what_is_over_does_not_let_a_second_job_start_beside_the_first(
     while duly.prune(desk.app.store, limit=1000):
         pass
 
-    assert desk.enqueue(key="receipt-1") == duly.Enqueued(first.id, first=False)
+    assert desk.enqueue(key="receipt-1") == duly.types.Enqueued(first.id, first=False)
     fresh = desk.enqueue(key="receipt-2")
     assert fresh.first
     assert fresh.id != other.id
@@ -111,7 +111,7 @@ def test_a_fresh_job_has_a_whole_window_of_its_own(
     fresh = desk.enqueue(key="receipt-1")
     desk.complete()
     clock.advance(DAY - INSTANT)
-    assert desk.enqueue(key="receipt-1") == duly.Enqueued(fresh.id, first=False)
+    assert desk.enqueue(key="receipt-1") == duly.types.Enqueued(fresh.id, first=False)
     clock.advance(INSTANT)
     assert desk.enqueue(key="receipt-1").first
 
@@ -137,5 +137,5 @@ def test_the_key_of_a_job_at_work_is_not_pruned(case: Case, desk: Desk, clock: H
     while duly.prune(desk.app.store, limit=1000):
         pass
 
-    assert desk.enqueue(key="receipt-1") == duly.Enqueued(first.id, first=False)
+    assert desk.enqueue(key="receipt-1") == duly.types.Enqueued(first.id, first=False)
     assert desk.jobs() == [(first.id, "leased")]

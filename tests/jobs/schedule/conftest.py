@@ -20,7 +20,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def store(url: str, clock: HandClock) -> Iterator[duly.Store]:
+def store(url: str, clock: HandClock) -> Iterator[duly.types.Store]:
     """Every store, under a clock cranked by hand."""
     with duly.store(url, clock=clock) as opened:
         yield opened

@@ -30,13 +30,13 @@ def scheduled(expression: str, missed: Missed = "latest", tz: str = "UTC") -> Sc
     return schedule_of("report", expression, tz, missed)
 
 
-def fired(store: duly.Store, schedule: Schedule) -> list[str]:
+def fired(store: duly.types.Store, schedule: Schedule) -> list[str]:
     """The slots that one worker enqueues now, by their time of day."""
     step = finish(store.blocking.run(lambda one: fire(one, schedule, registry()), wait=WAIT))
     return [] if step is None else [f"{from_microseconds(slot):%H:%M}" for slot in step.slots]
 
 
-def enqueued(store: duly.Store) -> list[str]:
+def enqueued(store: duly.types.Store) -> list[str]:
     """The slots of all jobs there are, doubles included."""
     rows = found(store, "SELECT payload FROM duly_jobs")
     return sorted(json.loads(bytes(payload))["slot"] for (payload,) in rows)

@@ -15,7 +15,7 @@ from tests.support.inboxes import found
 from tests.support.processes.leading import until
 
 
-def test_a_schedule_begins_when_it_is_first_seen(store: duly.Store, clock: HandClock) -> None:
+def test_a_schedule_begins_when_it_is_first_seen(store: duly.types.Store, clock: HandClock) -> None:
     clock.advance(MINUTE / 2)
     assert fired(store, scheduled("* * * * *", "all")) == []
     clock.advance(MINUTE / 2 - timedelta(microseconds=1))
@@ -30,7 +30,7 @@ def test_a_schedule_begins_when_it_is_first_seen(store: duly.Store, clock: HandC
     [("latest", ["05:00"]), ("all", ["01:00", "02:00", "03:00", "04:00", "05:00"]), ("skip", [])],
 )
 def test_slots_that_nobody_was_there_for_are_treated_as_asked(
-    store: duly.Store, clock: HandClock, missed: Missed, slots: list[str]
+    store: duly.types.Store, clock: HandClock, missed: Missed, slots: list[str]
 ) -> None:
     hourly = scheduled("0 * * * *", missed)
     fired(store, hourly)
@@ -61,7 +61,7 @@ def test_after_a_long_absence_the_latest_thousand_are_enqueued_and_the_log_says_
 
 
 def test_a_changed_expression_fires_no_slot_from_before_it_was_known(
-    store: duly.Store, clock: HandClock
+    store: duly.types.Store, clock: HandClock
 ) -> None:
     fired(store, scheduled("0 3 * * *", "all"))
     clock.advance(14 * HOUR)
@@ -73,7 +73,7 @@ def test_a_changed_expression_fires_no_slot_from_before_it_was_known(
 
 
 def test_an_expression_that_comes_back_has_missed_nothing_meanwhile(
-    store: duly.Store, clock: HandClock
+    store: duly.types.Store, clock: HandClock
 ) -> None:
     fired(store, scheduled("0 3 * * *", "all"))
     clock.advance(4 * HOUR)
@@ -87,7 +87,7 @@ def test_an_expression_that_comes_back_has_missed_nothing_meanwhile(
 
 
 def test_old_and_new_workers_beside_each_other_share_the_slots_that_both_have(
-    store: duly.Store, clock: HandClock
+    store: duly.types.Store, clock: HandClock
 ) -> None:
     old, new = scheduled("*/10 * * * *", "all"), scheduled("*/5 * * * *", "all")
     fired(store, old)
@@ -108,7 +108,9 @@ def test_a_removed_entry_fires_nothing_more(app: duly.Duly, clock: HandClock) ->
     assert enqueued(app.store) == []
 
 
-def test_a_clock_that_is_set_back_fires_no_slot_again(store: duly.Store, clock: HandClock) -> None:
+def test_a_clock_that_is_set_back_fires_no_slot_again(
+    store: duly.types.Store, clock: HandClock
+) -> None:
     hourly = scheduled("0 * * * *", "all")
     fired(store, hourly)
     clock.advance(2 * HOUR)

@@ -78,7 +78,7 @@ def test_the_most_recent_slots_are_the_end_of_all_slots(
     ],
 )
 def test_a_wrong_expression_is_refused_when_it_is_written(expression: Any, said: str) -> None:
-    with pytest.raises(duly.Misuse) as refused:
+    with pytest.raises(duly.errors.UsageError) as refused:
         duly.Duly("memory:").cron(expression)(report)
     assert said in str(refused.value)
 
@@ -98,14 +98,14 @@ def test_a_wrong_expression_is_refused_when_it_is_written(expression: Any, said:
 )
 def test_a_wrong_option_is_refused_with_what_to_write(options: Any, said: str) -> None:
     app = duly.Duly("memory:")
-    with pytest.raises(duly.Misuse) as refused:
+    with pytest.raises(duly.errors.UsageError) as refused:
         app.cron("* * * * *", **options)(report)
     assert said in str(refused.value)
     assert list(app.schedules) == []
 
 
 def test_a_scheduled_job_has_no_event_to_ask_for() -> None:
-    with pytest.raises(duly.Misuse, match="asks for event"):
+    with pytest.raises(duly.errors.UsageError, match="asks for event"):
         duly.Duly("memory:").cron("* * * * *")(about_event)
 
 
@@ -113,7 +113,9 @@ def test_a_second_schedule_for_a_job_is_refused_and_the_same_one_again_is_not() 
     app = duly.Duly("memory:")
     assert app.cron("0 3  * * *")(report) is report
     app.cron("0 3 * * *")(report)
-    with pytest.raises(duly.Misuse, match=r"has the schedule 0 3 \* \* \* UTC already: .* name="):
+    with pytest.raises(
+        duly.errors.UsageError, match=r"has the schedule 0 3 \* \* \* UTC already: .* name="
+    ):
         app.cron("0 15 * * *")(report)
     app.cron("0 15 * * *", name="report again")(report)
     assert [schedule.job for schedule in app.schedules] == ["report", "report again"]
@@ -121,7 +123,7 @@ def test_a_second_schedule_for_a_job_is_refused_and_the_same_one_again_is_not() 
 
 def test_without_cronsim_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cronsim", None)
-    with pytest.raises(duly.Misuse, match=r"cronsim must be installed .* '\.\[cron\]'"):
+    with pytest.raises(duly.errors.UsageError, match=r"cronsim must be installed .* '\.\[cron\]'"):
         duly.Duly("memory:").cron("* * * * *")(report)
 
 

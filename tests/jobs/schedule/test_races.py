@@ -46,7 +46,7 @@ class Around:
         return await self._session.rows(statement, **values)
 
 
-def fired_around(store: duly.Store, schedule: Schedule, **how: Any) -> object:
+def fired_around(store: duly.types.Store, schedule: Schedule, **how: Any) -> object:
     """What a worker does whose answers are late, or whose connection breaks."""
 
     async def tried(session: Session) -> object:
@@ -55,7 +55,7 @@ def fired_around(store: duly.Store, schedule: Schedule, **how: Any) -> object:
     return finish(store.blocking.run(tried, wait=WAIT))
 
 
-def rows_now(store: duly.Store) -> Sequence[Row]:
+def rows_now(store: duly.types.Store) -> Sequence[Row]:
     async def asked(session: Session) -> Sequence[Row]:
         return await session.rows(SCHEDULES_READ)
 
@@ -63,7 +63,7 @@ def rows_now(store: duly.Store) -> Sequence[Row]:
 
 
 def test_a_worker_that_looked_before_another_moved_on_enqueues_nothing(
-    store: duly.Store, clock: HandClock
+    store: duly.types.Store, clock: HandClock
 ) -> None:
     minutely = scheduled("* * * * *", "all")
     clock.advance(MINUTE)
@@ -79,7 +79,7 @@ def test_a_worker_that_looked_before_another_moved_on_enqueues_nothing(
 
 
 def test_a_worker_that_dies_at_any_statement_leaves_the_slots_to_the_next(
-    store: duly.Store, clock: HandClock
+    store: duly.types.Store, clock: HandClock
 ) -> None:
     each = scheduled("*/30 * * * *", "all")
     fired(store, each)
@@ -97,7 +97,9 @@ def test_a_worker_that_dies_at_any_statement_leaves_the_slots_to_the_next(
     assert len(set(enqueued(store))) == len(enqueued(store)) == 14
 
 
-def test_a_slot_whose_schedule_was_lost_is_still_known(store: duly.Store, clock: HandClock) -> None:
+def test_a_slot_whose_schedule_was_lost_is_still_known(
+    store: duly.types.Store, clock: HandClock
+) -> None:
     hourly = scheduled("0 * * * *", "all")
     fired(store, hourly)
     clock.advance(HOUR)

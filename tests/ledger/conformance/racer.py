@@ -27,15 +27,15 @@ def main() -> None:
     print(json.dumps(outcomes), flush=True)
 
 
-def claim(store: duly.Store, scope: str, key: str) -> str:
+def claim(store: duly.types.Store, scope: str, key: str) -> str:
     """One claim, blocking."""
     try:
         return "first" if duly.dedup(store, scope, key).first else "duplicate"
-    except duly.Held:
+    except duly.errors.InProgress:
         return "held"
 
 
-async def claim_all(store: duly.Store, scope: str, keys: list[str]) -> list[str]:
+async def claim_all(store: duly.types.Store, scope: str, keys: list[str]) -> list[str]:
     """All claims at once, awaited."""
     try:
         return list(await asyncio.gather(*(claim_awaited(store, scope, key) for key in keys)))
@@ -43,11 +43,11 @@ async def claim_all(store: duly.Store, scope: str, keys: list[str]) -> list[str]
         await store.aclose()
 
 
-async def claim_awaited(store: duly.Store, scope: str, key: str) -> str:
+async def claim_awaited(store: duly.types.Store, scope: str, key: str) -> str:
     """One claim, awaited."""
     try:
         return "first" if (await duly.aio.dedup(store, scope, key)).first else "duplicate"
-    except duly.Held:
+    except duly.errors.InProgress:
         return "held"
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import duly
-from duly import Duplicate, First, Store
+from duly import Duplicate, First
 from tests.ledger.conformance.actors import Actors
 from tests.stores.join.ways import WAYS, Way
 from tests.support.sizes import sized
@@ -20,6 +20,7 @@ from tests.support.sizes import sized
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
+    from duly.types import Store
     from tests.conftest import HandClock
 
 T = TypeVar("T")

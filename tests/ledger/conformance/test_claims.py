@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly import Duplicate, First, Held
+from duly import Duplicate, First
+from duly.errors import InProgress
 from tests.support.sizes import sized
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ async def outcome(asking: asyncio.Future[First | Duplicate]) -> str:
     """How one of many concurrent claims ended."""
     try:
         answer = await asking
-    except Held:
+    except InProgress:
         return "held"
     return "first" if answer.first else "duplicate"
 

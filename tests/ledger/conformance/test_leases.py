@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly import Held, LeaseLost, NotStorable
+from duly.errors import InProgress, LeaseLost, NotStorable
 from tests.ledger.conformance.subjects import AwaitedStore, BlockingStore, Case, StoreSubject
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ async def test_while_a_lease_lives_others_are_told_to_come_back_when_it_ends(
     async with store_case.open(url, clock) as subject:
         async with subject.leased(scope, "a", lease=LEASE):
             clock.advance(timedelta(seconds=10))
-            with pytest.raises(Held) as raised:
+            with pytest.raises(InProgress) as raised:
                 async with subject.leased(scope, "a", lease=LEASE):
                     raise AssertionError("the lease was given twice")
             assert raised.value.retry_after == timedelta(seconds=20)
-            with pytest.raises(Held):
+            with pytest.raises(InProgress):
                 await subject.dedup(scope, "a")
-            with pytest.raises(Held):
+            with pytest.raises(InProgress):
                 await subject.dedup_many(scope, ["b", "a", "c"])
         assert (await subject.dedup(scope, "b")).first, "a held batch must claim nothing"
         assert (await subject.dedup(scope, "c")).first
@@ -91,7 +91,7 @@ async def test_a_lease_that_runs_out_is_taken_over_and_the_late_holder_is_refuse
         with pytest.raises(LeaseLost):
             async with subject.leased(scope, "a", lease=LEASE) as late:
                 clock.advance(LEASE - MICROSECOND)
-                with pytest.raises(Held):
+                with pytest.raises(InProgress):
                     async with subject.leased(scope, "a", lease=LEASE):
                         raise AssertionError("a living lease was taken over")
                 clock.advance(MICROSECOND)
@@ -117,7 +117,7 @@ async def test_a_late_holder_that_fails_cannot_release_the_newer_lease(
                 clock.advance(LEASE)
                 turn = await newer.__aenter__()
                 raise Crash
-        with pytest.raises(Held):
+        with pytest.raises(InProgress):
             await subject.dedup(scope, "a")
         turn.result = 1
         await newer.__aexit__(None, None, None)
@@ -144,7 +144,7 @@ async def test_renewing_moves_the_end_of_the_lease(
         clock.advance(timedelta(seconds=29))
         await turn.renew()
         clock.advance(timedelta(seconds=29))
-        with pytest.raises(Held) as raised:
+        with pytest.raises(InProgress) as raised:
             await subject.dedup(scope, "a")
         assert raised.value.retry_after == timedelta(seconds=1)
 
@@ -218,7 +218,7 @@ async def test_of_many_fences_at_once_one_runs(
     async def attempt(subject: StoreSubject) -> str:
         try:
             await fenced(subject, scope, "a", lambda: runs.append(1))
-        except Held:
+        except InProgress:
             return "held"
         return "answered"
 

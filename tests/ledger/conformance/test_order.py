@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly import Misuse
+from duly.errors import UsageError
 
 if TYPE_CHECKING:
     from tests.conftest import HandClock
@@ -75,7 +75,7 @@ async def test_a_resource_keeps_its_first_kind(
     async with case.open(url, clock) as subject:
         await subject.newer("cus_1", 5, scope=scope)
         for other in (NOON, "5"):
-            with pytest.raises(Misuse, match="keeps its first kind"):
+            with pytest.raises(UsageError, match="keeps its first kind"):
                 await subject.newer("cus_1", other, scope=scope)
         assert await subject.newer("cus_1", 6, scope=scope)
 

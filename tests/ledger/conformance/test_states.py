@@ -18,8 +18,8 @@ from duly.ledger.claims import Terms, claim_values
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly import Store
     from duly.core.session import Value
+    from duly.types import Store
     from tests.conftest import HandClock
 
 HOUR = 3_600_000_000

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly import Duplicate, First, Held
+from duly import Duplicate, First
+from duly.errors import InProgress
 from tests.ledger.conformance.subjects import Case, JoinedSubject
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ async def test_a_bounded_wait_ends_in_held_and_the_transaction_lives_on(
 ) -> None:
     async with two(way_case, url, clock) as (one, other):
         assert (await one.do(lambda handle: claimed(handle, scope))).first
-        with pytest.raises(Held):
+        with pytest.raises(InProgress):
             await other.do(lambda handle: claimed(handle, scope, wait=SHORT))
         await one.do(lambda handle: handle.commit())
         again = await other.do(lambda handle: handle.dedup(scope, "evt_1"))
@@ -79,7 +80,7 @@ async def test_a_bounded_wait_for_a_batch_claims_none_of_it(
 ) -> None:
     async with two(way_case, url, clock) as (one, other):
         assert (await one.do(lambda handle: claimed(handle, scope))).first
-        with pytest.raises(Held):
+        with pytest.raises(InProgress):
             await other.do(lambda handle: batch(handle, scope, wait=SHORT))
         await one.do(lambda handle: handle.rollback())
         answers = await other.do(lambda handle: handle.dedup_many(scope, ["a", "evt_1", "b"]))
@@ -163,7 +164,7 @@ async def claimed(handle: Handle, scope: str, **options: Any) -> First | Duplica
     await handle.begin()
     try:
         return await handle.dedup(scope, "evt_1", **options)
-    except Held:
+    except InProgress:
         await still_usable(handle)
         raise
 

@@ -98,7 +98,9 @@ class Stand:
         self.process.wait(30)
         given(self.process.stdout).close()
 
-    def post(self, source: str, sent: duly.Signed, content: Any = None, meddle: str = "") -> Any:
+    def post(
+        self, source: str, sent: duly.types.Signed, content: Any = None, meddle: str = ""
+    ) -> Any:
         """Deliver, and return the answer; redirects are not followed."""
         return httpx.post(
             self.base + source,
@@ -134,7 +136,7 @@ def signed(body: bytes = b'{"type": "order.paid",  "total": 1.0, "name": "\xc3\x
     return duly.sign("standard-webhooks", body, SECRET, id=f"msg_{uuid.uuid4().hex}")
 
 
-def id_of(sent: duly.Signed) -> str:
+def id_of(sent: duly.types.Signed) -> str:
     """The id that a delivery carries."""
     return dict(sent.headers)["webhook-id"]
 

@@ -88,9 +88,9 @@ def test_a_source_that_there_is_not_is_told_at_once(
 ) -> None:
     app = made(sqlite_url)
 
-    with pytest.raises(duly.Misuse, match=r"no source 'order'.*there is orders"):
+    with pytest.raises(duly.errors.UsageError, match=r"no source 'order'.*there is orders"):
         adapt(app, "order")
-    with pytest.raises(duly.Misuse, match="takes the app first"):
+    with pytest.raises(duly.errors.UsageError, match="takes the app first"):
         adapt(DEFERRED, app)
 
 
@@ -114,7 +114,7 @@ def test_a_framework_that_is_missing_is_told_as_the_command_that_brings_it(
     command = [sys.executable, "-c", script]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
 
-    assert ran.stderr.strip().endswith(f"duly.Misuse: {remedy}")
+    assert ran.stderr.strip().endswith(f"duly.errors.UsageError: {remedy}")
 
 
 def test_the_views_of_django_ask_for_no_token_and_have_no_transaction_around_them(

@@ -59,7 +59,7 @@ def take(app: duly.Duly, origin: str, number: int) -> None:
         try:
             with app.transaction() as tx:
                 order(tx, origin, number)
-        except duly.Held:
+        except duly.errors.InProgress:
             continue
         return
 
@@ -69,7 +69,7 @@ def roll_back(app: duly.Duly, origin: str, number: int) -> None:
         with app.transaction() as tx:
             order(tx, origin, number)
             raise RolledBack
-    except (RolledBack, duly.Held):
+    except (RolledBack, duly.errors.InProgress):
         return
 
 

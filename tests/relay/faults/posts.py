@@ -121,12 +121,12 @@ class Post(Outbox):
         """The resends that the counters know of."""
         return self.number(RESENT)
 
-    def finish(self) -> duly.Relayed:
+    def finish(self) -> duly.types.Relayed:
         """Send what is left, as the next relay does after a crash; what it did."""
         self.expire()
         return asyncio.run(self._finished())
 
-    async def _finished(self) -> duly.Relayed:
+    async def _finished(self) -> duly.types.Relayed:
         relay = self.app.relaying(RelaySettings(lease=timedelta(seconds=30)))
         running = asyncio.create_task(relay.run("stopped"))
         until = time.monotonic() + PATIENCE

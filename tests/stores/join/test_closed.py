@@ -12,7 +12,7 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import duly
-from duly import NotJoinable
+from duly.errors import NotJoinable
 from tests.stores.join.django_handles import django_handle
 from tests.stores.join.sqlalchemy_handles import engine_url
 

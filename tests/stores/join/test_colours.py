@@ -24,10 +24,10 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 async def test_a_verb_in_the_wrong_colour_names_its_twin(way: Way, place: Place, name: str) -> None:
     async with way.open(place.url) as user:
         if way.colour == "async":
-            with pytest.raises(duly.WrongColour, match=rf"use duly\.aio\.{name}\b"):
+            with pytest.raises(duly.errors.SyncAsyncMismatch, match=rf"use duly\.aio\.{name}\b"):
                 CALLS[name](getattr(duly, name), user.connection)
         else:
-            with pytest.raises(duly.WrongColour, match=rf"use duly\.{name}\b"):
+            with pytest.raises(duly.errors.SyncAsyncMismatch, match=rf"use duly\.{name}\b"):
                 called = CALLS[name](getattr(duly.aio, name), user.connection)
                 await called
         assert not user.in_transaction() or way.name.endswith("always-in-transaction")

@@ -71,10 +71,10 @@ async def test_a_transaction_that_is_to_be_rolled_back_is_refused(
     async with django_handle(place.url) as user:
         with transaction.atomic(using=user.alias):
             transaction.set_rollback(True, using=user.alias)
-            with pytest.raises(duly.NotJoinable, match="will be rolled back"):
+            with pytest.raises(duly.errors.NotJoinable, match="will be rolled back"):
                 duly.dedup(user.connection, scope, "evt")
             with (
-                pytest.raises(duly.NotJoinable, match="will be rolled back"),
+                pytest.raises(duly.errors.NotJoinable, match="will be rolled back"),
                 duly.once(user.connection, scope, "evt"),
             ):
                 pytest.fail("the transaction has failed")
@@ -90,7 +90,7 @@ async def test_an_error_swallowed_without_a_savepoint_is_not_taken_for_success(
         await user.begin()
         await user.execute(WRITE, {"scope": scope, "note": f"same {scope}"})
         with (
-            pytest.raises(duly.Misuse, match="error was swallowed"),
+            pytest.raises(duly.errors.UsageError, match="error was swallowed"),
             duly.once(user.connection, scope, "evt"),
             pytest.raises(IntegrityError),
             transaction.atomic(using=user.alias, savepoint=False),
@@ -126,7 +126,7 @@ async def test_a_connection_that_is_not_this_threads_is_refused(
     said: list[str] = []
 
     def elsewhere(connection: Any) -> None:
-        with pytest.raises(duly.NotJoinable, match="of this thread") as refused:
+        with pytest.raises(duly.errors.NotJoinable, match="of this thread") as refused:
             duly.dedup(connection, scope, "evt")
         said.append(str(refused.value))
 
@@ -146,7 +146,7 @@ async def test_another_database_of_djangos_is_refused(way: Way, place: Place, sc
             **connections.settings[user.alias],
             "ENGINE": "django.db.backends.dummy",
         }
-        with pytest.raises(duly.NotJoinable, match="PostgreSQL and SQLite"):
+        with pytest.raises(duly.errors.NotJoinable, match="PostgreSQL and SQLite"):
             duly.dedup(connections[f"{user.alias}_other"], scope, "evt")
         del connections[f"{user.alias}_other"]
         del connections.settings[f"{user.alias}_other"]

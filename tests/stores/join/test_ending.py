@@ -31,7 +31,7 @@ async def test_a_commit_inside_once_is_reported_and_keeps_claim_and_work_togethe
 ) -> None:
     async with way.open(place.url) as user:
         await user.begin()
-        with pytest.raises(duly.Misuse, match="end the transaction outside"):
+        with pytest.raises(duly.errors.UsageError, match="end the transaction outside"):
             await leave_with(user, scope, ends="commit", result=result)
         assert place.claims(scope) == ["evt"]
         assert place.notes(scope) == [f"inside {scope}"]
@@ -44,7 +44,7 @@ async def test_a_rollback_inside_once_is_reported_and_loses_claim_and_work_toget
 ) -> None:
     async with way.open(place.url) as user:
         await user.begin()
-        with pytest.raises(duly.Misuse, match="end the transaction outside"):
+        with pytest.raises(duly.errors.UsageError, match="end the transaction outside"):
             await leave_with(user, scope, ends="rollback", result=result)
         assert (place.claims(scope), place.notes(scope)) == ([], [])
         await user.begin()
@@ -61,7 +61,7 @@ async def test_a_lease_is_marked_in_the_users_last_transaction(
             leased = await take(way, store, scope)
             await mark(user, leased, "first try")
             await user.rollback()
-            with pytest.raises(duly.Held):
+            with pytest.raises(duly.errors.InProgress):
                 duly.dedup(store, scope, "evt")
             await mark(user, leased, "done")
             await user.commit()
@@ -71,7 +71,7 @@ async def test_a_lease_is_marked_in_the_users_last_transaction(
             await store.aclose()
 
 
-async def take(way: Way, store: duly.Store, scope: str) -> Any:
+async def take(way: Way, store: duly.types.Store, scope: str) -> Any:
     """A leased turn in the colour of the way, whose end is left to the test."""
     if way.colour == "sync":
         return duly.once(store, scope, "evt", lease=LEASE).__enter__()

@@ -163,7 +163,7 @@ async def test_errors_of_the_users_statements_stay_the_drivers_own(
         await filled(ask, asker, table)
         with pytest.raises(Exception) as caught:  # noqa: PT011  # which one is the driver's word
             await mistake(ask, table)
-    assert not isinstance(caught.value, duly.DulyError)
+    assert not isinstance(caught.value, duly.errors.DulyError)
     assert type(caught.value).__module__.split(".")[0] == asker.driver
 
 
@@ -185,5 +185,7 @@ async def test_what_is_no_text_is_refused_with_an_example(
     asker: Asker, url: str, statement: object
 ) -> None:
     async with asker.open(url) as ask:
-        with pytest.raises(duly.Misuse, match="takes SQL as text, and its values by name"):
+        with pytest.raises(
+            duly.errors.UsageError, match="takes SQL as text, and its values by name"
+        ):
             await ask(statement)

@@ -45,7 +45,7 @@ async def test_missing_tables_are_named_with_what_makes_them(
 ) -> None:
     async with way.open(empty_place.url) as user:
         await user.begin()
-        with pytest.raises(duly.SchemaMismatch, match="duly migrate"):
+        with pytest.raises(duly.errors.SchemaMismatch, match="duly migrate"):
             async with user.once(scope, "evt"):
                 pytest.fail("there is no ledger")
         assert await user.fetch("SELECT 1") == [(1,)]
@@ -94,6 +94,6 @@ async def test_a_schema_keeps_a_ledger_of_its_own(
 async def test_a_schema_is_refused_where_there_is_none(way: Way, place: Place, scope: str) -> None:
     async with way.open(place.url) as user:
         await user.begin()
-        with pytest.raises(duly.Misuse, match="prefix="):
+        with pytest.raises(duly.errors.UsageError, match="prefix="):
             await user.dedup(scope, "evt", schema="audit")
         await user.rollback()

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 import duly
-from duly import NotJoinable
+from duly.errors import NotJoinable
 from duly.stores.join.hints import REMEDIES
 
 SQLITE, SQLITE_ASYNC = "sqlite://", "sqlite+aiosqlite://"

@@ -5,7 +5,7 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import duly
-from duly import NotJoinable
+from duly.errors import NotJoinable
 from tests.stores.join.places import Place
 from tests.stores.join.sqlalchemy_handles import engine_url
 from tests.stores.join.ways import ALL, Handle, Way

@@ -108,7 +108,7 @@ def test_a_flush_error_swallowed_inside_once_is_not_taken_for_success(
         session.flush()
         session.expunge_all()
         with (
-            pytest.raises(duly.Misuse, match="error was swallowed"),
+            pytest.raises(duly.errors.UsageError, match="error was swallowed"),
             duly.once(session, scope, "evt") as turn,
         ):
             session.add(Note(note=f"n {scope}", scope=scope))
@@ -131,7 +131,7 @@ def test_a_session_whose_flush_failed_is_refused_until_it_is_rolled_back(
         session.add(Note(note=f"n {scope}", scope=scope))
         with pytest.raises(IntegrityError):
             session.flush()
-        with pytest.raises(duly.NotJoinable, match="roll it back") as refused:
+        with pytest.raises(duly.errors.NotJoinable, match="roll it back") as refused:
             duly.dedup(session, scope, "evt")
         assert scope not in str(refused.value), "parameters stay out of messages"
         session.rollback()
@@ -163,7 +163,7 @@ def test_a_session_with_an_engine_for_each_class_is_refused(
     way: Way, place: Place, scope: str
 ) -> None:
     with session_on(way, place) as bound, Session(binds={Note: bound.get_bind()}) as session:
-        with pytest.raises(duly.NotJoinable, match="bind_arguments"):
+        with pytest.raises(duly.errors.NotJoinable, match="bind_arguments"):
             duly.dedup(session, scope, "evt")
         connection = session.connection(bind_arguments={"mapper": Note})
         assert duly.dedup(connection, scope, "evt").first
@@ -175,6 +175,6 @@ async def test_the_blocking_side_of_an_awaited_session_is_refused_outside_run_sy
 ) -> None:
     async with async_session_on(way, place) as session:
         _ = await session.connection()
-        with pytest.raises(duly.WrongColour, match=r"duly\.aio"):
+        with pytest.raises(duly.errors.SyncAsyncMismatch, match=r"duly\.aio"):
             duly.dedup(session.sync_session, scope, "evt")
         await session.rollback()

@@ -50,7 +50,7 @@ async def test_a_wait_that_is_over_raises_held_and_the_transaction_goes_on(
         await user.begin()
         await user.execute(set_bound)
         before = await user.fetch(read_bound)
-        with place.held(scope, "evt"), pytest.raises(duly.Held):
+        with place.held(scope, "evt"), pytest.raises(duly.errors.InProgress):
             await verb(user, scope)
         assert await user.fetch(read_bound) == before
         assert user.in_transaction() or way.store == "sqlite"
@@ -86,7 +86,7 @@ async def test_an_idle_connection_waits_for_the_write_lock_no_longer_than_told(
 ) -> None:
     async with way.open(place.url) as user:
         await user.execute("PRAGMA busy_timeout = 7000")
-        with place.held(scope, "evt"), pytest.raises(duly.Held):
+        with place.held(scope, "evt"), pytest.raises(duly.errors.InProgress):
             await verb(user, scope)
         assert await user.fetch("PRAGMA busy_timeout") == [(7000,)]
         await user.execute(WRITE, {"scope": scope, "note": f"after {scope}"})
@@ -106,7 +106,7 @@ async def test_a_stale_snapshot_is_explained(
             await user.execute("BEGIN")
         await user.fetch("SELECT count(*) FROM notes")
         place.run(f"INSERT INTO notes (scope, note) VALUES ('{scope}', 'theirs {scope}')")
-        with pytest.raises(duly.StaleSnapshot, match="BEGIN IMMEDIATE"):
+        with pytest.raises(duly.errors.StaleSnapshot, match="BEGIN IMMEDIATE"):
             await verb(user, scope)
         assert await user.fetch("SELECT count(*) FROM notes") == [(0,)]
         await user.rollback()

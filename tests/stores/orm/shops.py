@@ -50,10 +50,10 @@ class Shop:
     async def enqueue(self, payload: Any = None) -> None:
         await self.app.aio.enqueue(self.name, payload)
 
-    async def work(self) -> duly.Worked:
+    async def work(self) -> duly.types.Worked:
         return await self.app.aio.work(queues=[self.name])
 
-    async def worked_on(self, payload: Any = None) -> duly.Worked:
+    async def worked_on(self, payload: Any = None) -> duly.types.Worked:
         await self.enqueue(payload)
         return await self.work()
 

@@ -111,7 +111,7 @@ def test_a_file_with_any_name_is_the_same_file(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:a?uri=true"])
 def test_a_database_that_only_the_orm_can_see_is_refused(url: str) -> None:
-    with pytest.raises(duly.Misuse, match="plain file"):
+    with pytest.raises(duly.errors.UsageError, match="plain file"):
         duly.Duly(begin=sessionmaker(create_engine(url)))
 
 
@@ -119,6 +119,6 @@ def test_a_password_is_in_no_message(tmp_path: Path) -> None:
     engine = create_engine(URL.create("postgresql+psycopg", "u", ODD, "127.0.0.1", 1, "d"))
     app = duly.Duly(begin=sessionmaker(engine))
 
-    with pytest.raises(duly.StoreUnavailable) as caught:
+    with pytest.raises(duly.errors.StoreUnavailable) as caught:
         app.store.open()
     assert "w:rd" not in str(caught.value)

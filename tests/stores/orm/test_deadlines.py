@@ -38,7 +38,7 @@ def through(world: World, wire: Proxy, **options: Any) -> AbstractAsyncContextMa
     return world.begin(url, **options)
 
 
-def delivery(scope: str, number: int) -> duly.Signed:
+def delivery(scope: str, number: int) -> duly.types.Signed:
     return signed(f"{scope}-{number}", b'{"n":%d}' % number)
 
 

@@ -234,9 +234,13 @@ async def test_an_awaited_verb_does_not_commit_beside_an_open_block(
     async with opened(world, place.url, scope) as app:
         with_job(app, scope)
         with transaction.atomic(using=alias_of(app)):
-            with pytest.raises(duly.WrongColour, match=r"app\.enqueue\(…\), which joins it"):
+            with pytest.raises(
+                duly.errors.SyncAsyncMismatch, match=r"app\.enqueue\(…\), which joins it"
+            ):
                 await app.aio.enqueue(scope)
-            with pytest.raises(duly.WrongColour, match=r"app\.send\(…\), which joins it"):
+            with pytest.raises(
+                duly.errors.SyncAsyncMismatch, match=r"app\.send\(…\), which joins it"
+            ):
                 await app.aio.send(f"https://{scope}.example/")
     assert (jobs(place, scope), messages(place, scope)) == (0, 0)
 
@@ -251,10 +255,10 @@ async def test_a_block_on_another_database_than_the_apps_is_refused_and_stays_wh
             with_job(app, scope)
             with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
                 cursor.execute("CREATE TABLE kept (id text)")
-                with pytest.raises(duly.UnsafeStore, match="different databases"):
+                with pytest.raises(duly.errors.UnsafeStore, match="different databases"):
                     app.enqueue(scope)
                 with (
-                    pytest.raises(duly.UnsafeStore, match="different databases"),
+                    pytest.raises(duly.errors.UnsafeStore, match="different databases"),
                     app.transaction(),
                 ):
                     pytest.fail("it leads elsewhere")
@@ -315,7 +319,7 @@ async def test_a_transaction_that_was_begun_by_hand_is_left_alone(
         transaction.set_autocommit(False, using=alias)
         try:
             write(alias, scope, scope)
-            with pytest.raises(duly.Misuse, match="AUTOCOMMIT off"), app.transaction():
+            with pytest.raises(duly.errors.UsageError, match="AUTOCOMMIT off"), app.transaction():
                 pytest.fail("its commit would not be duly's")
             transaction.commit(using=alias)
         finally:

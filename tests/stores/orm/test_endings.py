@@ -59,7 +59,7 @@ async def test_ending_the_transaction_in_a_handler_is_refused_and_nothing_is_hal
         target = getattr(hand.tx, on)
         try:
             await hand.waited(getattr(target, ending)())
-        except duly.Misuse as problem:
+        except duly.errors.UsageError as problem:
             problems.append(problem)
             raise
 
@@ -78,7 +78,7 @@ async def test_a_handler_that_swallows_the_refusal_is_committed_whole(
 ) -> None:
     async def persist(event: duly.Event, hand: Hand) -> None:
         await hand.write(scope)
-        with suppress(duly.Misuse):
+        with suppress(duly.errors.UsageError):
             hand.tx.session.commit()
 
     async with opened(world, place.url, scope) as app:
@@ -100,7 +100,7 @@ async def test_letting_go_of_the_connection_in_a_handler_is_refused(
         await hand.write(scope)
         try:
             await hand.waited(getattr(hand.tx.session, ending)())
-        except duly.Misuse as problem:
+        except duly.errors.UsageError as problem:
             problems.append(problem)
             raise
 
@@ -144,7 +144,7 @@ async def test_tx_is_over_with_its_handler(world: World, place: Place, scope: st
         world.handle(app, scope, keep)
         taken = await post(app, scope, signed(scope), "asgi")
         for name in ("session", "connection"):
-            with pytest.raises(duly.Misuse, match="over"):
+            with pytest.raises(duly.errors.UsageError, match="over"):
                 getattr(kept[0], name)
 
     assert told(taken) == (200, "accepted")

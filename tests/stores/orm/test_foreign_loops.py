@@ -84,7 +84,7 @@ async def test_a_second_event_loop_is_refused_with_the_remedy_while_the_first_ru
         # And nothing of it reached the pool: what is acknowledged is there.
         taken = await post(app, scope, signed(f"{scope}-1", b'{"n":1}'), "asgi")
 
-    assert isinstance(problem, duly.Misuse)
+    assert isinstance(problem, duly.errors.UsageError)
     assert all(word in str(problem) for word in ("app.aio.work", "duly worker", "NullPool"))
     assert told(taken) == (200, "accepted")
     assert place.notes(scope) == [f"{scope}-0", f"{scope}-1"]
@@ -131,7 +131,9 @@ def test_a_pool_whose_loop_has_stopped_is_refused_with_the_remedy(
         await app.aclose()
 
     first.run_until_complete(use())
-    with pytest.raises(duly.Misuse, match=r"await engine\.dispose\(\) before a loop ends"):
+    with pytest.raises(
+        duly.errors.UsageError, match=r"await engine\.dispose\(\) before a loop ends"
+    ):
         asyncio.run(use())
     first.run_until_complete(engine.dispose())
     first.close()

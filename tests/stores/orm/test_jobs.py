@@ -147,7 +147,7 @@ async def test_a_swallowed_refusal_is_committed_whole(
 ) -> None:
     async def handle(job: Any, hand: Hand) -> None:
         await do_all(shop, hand)
-        with suppress(duly.Misuse):
+        with suppress(duly.errors.UsageError):
             hand.tx.session.commit()
 
     async with a_shop(world, place, scope) as shop:
@@ -242,10 +242,12 @@ async def test_a_transaction_of_the_other_colour_names_the_twin(
 ) -> None:
     async with a_shop(world, place, scope) as shop:
         if world.colour == "async":
-            with pytest.raises(duly.WrongColour, match=r"async with app\.aio\.transaction"):
+            with pytest.raises(
+                duly.errors.SyncAsyncMismatch, match=r"async with app\.aio\.transaction"
+            ):
                 shop.app.transaction().__enter__()
         else:
-            with pytest.raises(duly.WrongColour, match=r"use with app\.transaction"):
+            with pytest.raises(duly.errors.SyncAsyncMismatch, match=r"use with app\.transaction"):
                 await shop.app.aio.transaction().__aenter__()
 
 

@@ -100,7 +100,7 @@ async def test_a_handler_of_the_other_colour_is_refused_at_registration(
     async with world.begin(sqlite_url if world.store == "sqlite" else "postgresql://h/d") as begin:
         app = duly.Duly(begin=begin)
         app.source("shop", provider="standard-webhooks", secret=SECRET, inline=inline)
-        with pytest.raises(duly.Misuse, match="make it"):
+        with pytest.raises(duly.errors.UsageError, match="make it"):
             app.on("shop", name="wrong")(wrong)
 
 
@@ -138,14 +138,14 @@ def test_what_is_no_factory_is_refused_with_what_to_pass(tmp_path: Path) -> None
         (awaited_mistaken(engine), "create_async_engine"),
     ]
     for begin, reason in cases:
-        with pytest.raises(duly.Misuse, match=reason):
+        with pytest.raises(duly.errors.UsageError, match=reason):
             duly.Duly(begin=begin)
     configured()  # by whichever test of Django's comes first otherwise
-    with pytest.raises(duly.Misuse, match="no 'nowhere'"):
+    with pytest.raises(duly.errors.UsageError, match="no 'nowhere'"):
         duly.Duly(begin=duly.django("nowhere"))
     with (
         django_alias(f"sqlite:///{tmp_path / 'shop.db'}") as alias,
-        pytest.raises(duly.Misuse, match=r"pass duly\.django\('default'\)"),
+        pytest.raises(duly.errors.UsageError, match=r"pass duly\.django\('default'\)"),
     ):
         duly.Duly(begin=connections[alias])  # type: ignore[arg-type]
 

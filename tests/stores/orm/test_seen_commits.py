@@ -170,7 +170,7 @@ async def test_a_sessionmaker_on_one_connection_is_refused(world: World, place: 
     with engine.connect() as connection:
         app = duly.Duly(begin=sessionmaker(connection))
         with (
-            pytest.raises(duly.Misuse, match="bind the sessionmaker to an engine"),
+            pytest.raises(duly.errors.UsageError, match="bind the sessionmaker to an engine"),
             app.transaction(),
         ):
             pass

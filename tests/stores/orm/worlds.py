@@ -126,7 +126,7 @@ def django_alias(url: str, **options: Any) -> Iterator[str]:
         del connections.settings[alias]
 
 
-def signed(key: str, content: bytes = b'{"type":"order.paid"}') -> duly.Signed:
+def signed(key: str, content: bytes = b'{"type":"order.paid"}') -> duly.types.Signed:
     """A genuine delivery."""
     return duly.sign("standard-webhooks", content, SECRET, id=key)
 
@@ -138,7 +138,7 @@ def made(begin: Any, source: str, url: str | None = None, **options: Any) -> dul
     return app
 
 
-async def post(app: duly.Duly, source: str, sent: duly.Signed, server: str) -> httpx.Response:
+async def post(app: duly.Duly, source: str, sent: duly.types.Signed, server: str) -> httpx.Response:
     """Deliver to the application under one kind of server."""
     path = f"http://shop.test/{source}"
     request = httpx.Request("POST", path, headers=dict(sent.headers), content=sent.body)

@@ -20,7 +20,7 @@ ROUNDS = 40
 CALLERS = 5
 
 
-async def grow(store: duly.Store) -> None:
+async def grow(store: duly.types.Store) -> None:
     """Begin some calls, and wait for the first of them: the pool opens connections meanwhile."""
     calls = [
         asyncio.create_task(aio.dedup(store, "loop ends", str(uuid.uuid4())))
@@ -29,7 +29,7 @@ async def grow(store: duly.Store) -> None:
     await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
 
 
-async def schedule(store: duly.Store) -> None:
+async def schedule(store: duly.types.Store) -> None:
     """Have the pool do something later, sooner than anything else that it will do."""
     pool = await store.awaited.pool()  # type: ignore[attr-defined]  # of PostgreSQL
     await pool.schedule_task(ShrinkPool(pool), 1.0)
@@ -38,7 +38,7 @@ async def schedule(store: duly.Store) -> None:
 MOMENTS = {"growing": grow, "scheduling": schedule}
 
 
-async def end_after(store: duly.Store, moment: str, steps: int) -> None:
+async def end_after(store: duly.types.Store, moment: str, steps: int) -> None:
     """Return, and so end the loop, so many steps after the moment."""
     await MOMENTS[moment](store)
     for _ in range(steps):

@@ -25,7 +25,7 @@ WRITE = "INSERT INTO stuff VALUES (1)"
 class Busy(threading.Thread):
     """A handler that catches every error, and works on until it is told that it can go."""
 
-    def __init__(self, store: duly.Store) -> None:
+    def __init__(self, store: duly.types.Store) -> None:
         super().__init__(daemon=True)  # or an error of the test would wait for it
         self._store = store
         self.begun, self.enough = threading.Event(), threading.Event()

@@ -89,7 +89,7 @@ class Working:
             key = left.pop()
             try:
                 do(scope, key)
-            except (duly.Held, duly.LeaseLost) as problem:
+            except (duly.errors.InProgress, duly.errors.LeaseLost) as problem:
                 left.insert(0, key)
                 time.sleep(min(getattr(problem, "retry_after", SCOPE_LEASE).total_seconds(), 0.02))
             else:
@@ -125,7 +125,7 @@ def main(url: str) -> None:
         request, values = json.loads(line)
         try:
             say(getattr(working, request)(**values))
-        except duly.DulyError as problem:
+        except duly.errors.DulyError as problem:
             say(type(problem).__name__)
 
 

@@ -91,9 +91,9 @@ async def pay_later(job: aio.Job) -> None:
 def record(event: duly.Event, tx: duly.Tx) -> None:
     session: Session = tx.session
     tx.session.flush()
-    assert_type(tx.enqueue(pay, {"order": event.id}, key=event.id), duly.Enqueued)
-    assert_type(tx.enqueue_many(pay, [charge("a")], delay=timedelta(1)), list[duly.Enqueued])
-    assert_type(tx.send("https://api.example", json=charge("a"), attempts=3), duly.Staged)
+    assert_type(tx.enqueue(pay, {"order": event.id}, key=event.id), duly.types.Enqueued)
+    assert_type(tx.enqueue_many(pay, [charge("a")], delay=timedelta(1)), list[duly.types.Enqueued])
+    assert_type(tx.send("https://api.example", json=charge("a"), attempts=3), duly.types.Staged)
     app.enqueue(pay, tx=session)
     helper(tx)
 
@@ -106,8 +106,8 @@ def helper(tx: duly.Tx[Session]) -> None:
 async def record_later(event: duly.Event, tx: aio.Tx) -> None:
     session: AsyncSession = tx.session
     await tx.session.flush()
-    assert_type(await tx.enqueue(pay_later, {"order": event.id}, key=event.id), duly.Enqueued)
-    assert_type(await tx.send("https://api.example", json={"a": 1}), duly.Staged)
+    assert_type(await tx.enqueue(pay_later, {"order": event.id}, key=event.id), duly.types.Enqueued)
+    assert_type(await tx.send("https://api.example", json={"a": 1}), duly.types.Staged)
     await later.aio.enqueue(pay_later, tx=session)
 
 
@@ -157,7 +157,7 @@ async def join_awaited(
 
 
 @app.signer("ours")
-def sign(message: duly.Message) -> dict[str, str]:
+def sign(message: duly.types.Message) -> dict[str, str]:
     return {"X-Id": message.id}
 
 
@@ -169,11 +169,11 @@ def clean(job: duly.Job) -> None:
     assert_type(job.attempt, int)
 
 
-def use_the_ledger(store: duly.Store) -> None:
+def use_the_ledger(store: duly.types.Store) -> None:
     assert_type(duly.fence(store, "a", "b", lambda: charge("a")), Charge)
 
 
-async def use_the_ledger_later(store: duly.Store) -> None:
+async def use_the_ledger_later(store: duly.types.Store) -> None:
     async def work() -> Charge:
         return charge("a")
 

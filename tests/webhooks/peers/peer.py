@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import duly
-from duly import Provider, Rejected
+from duly import Provider
+from duly.errors import Rejected
 from duly.webhooks import Signed, provider_named
 from duly.webhooks.schemes.scheme import Scheme  # noqa: TC001  # named in a helper's signature
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from duly.app.output import one_line
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.demo.databases.base import HURRY, LOOK, StormDatabase, Unreachable
 from duly.demo.databases.servers import Server, same_folder, server_pid
@@ -63,7 +63,7 @@ class PostgresDatabase(StormDatabase):
         if self._settings.cluster is not None:
             self._refuse_another(self._settings.cluster)
         if self.query(f"SELECT 1 FROM pg_namespace WHERE nspname = '{SCHEMA}'"):  # noqa: S608
-            raise Misuse(
+            raise UsageError(
                 f"there is a schema {SCHEMA} already, from a storm that runs or was cut short: "
                 f"DROP SCHEMA {SCHEMA} CASCADE, or name another database"
             )
@@ -124,7 +124,7 @@ class PostgresDatabase(StormDatabase):
                 login = f"{user}:{password}@" if password else f"{user}@"
                 database = quote(found.dbname, safe="")
         except self._driver.OperationalError as problem:
-            raise Misuse(f"no PostgreSQL answers there: {one_line(problem)}") from problem
+            raise UsageError(f"no PostgreSQL answers there: {one_line(problem)}") from problem
         parts = urlsplit(self._settings.url)
         kept = [(name, value) for name, value in parse_qsl(parts.query) if name not in PLACES]
         query = urlencode([*kept, ("sslmode", "disable"), ("gssencmode", "disable")])
@@ -134,7 +134,7 @@ class PostgresDatabase(StormDatabase):
         """Refuse to strike a server that is not the one at the address."""
         [(found,)] = self.query("SELECT current_setting('data_directory', true)")
         if not cluster.is_dir() or not found or not same_folder(Path(found), cluster):
-            raise Misuse(
+            raise UsageError(
                 f"the server at this address does not serve {cluster}: --cluster takes its data "
                 "directory, as SHOW data_directory says it to a superuser"
             )

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 
 class Server(NamedTuple):
@@ -25,7 +25,7 @@ def server_pid(cluster: Path) -> int:
     # A server works in its folder. The file may be older than the server, and the number another's.
     place = Path(f"/proc/{pid}/cwd")
     if pid == 0 or (sys.platform == "linux" and not same_folder(place, cluster)):
-        raise Misuse(f"no server of this machine serves {cluster}, as far as can be seen")
+        raise UsageError(f"no server of this machine serves {cluster}, as far as can be seen")
     return pid
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.demo.databases.base import HURRY, LOOK, StormDatabase, Unreachable
 from duly.demo.tables import ON_SQLITE, TABLES
 from duly.stores.open import store
@@ -39,7 +39,7 @@ class SqliteDatabase(StormDatabase):
     def prepare(self) -> None:
         """Make the file and its tables."""
         if self.path.exists():
-            raise Misuse(
+            raise UsageError(
                 f"{self.path} exists already: a storm makes a file of its own, name another"
             )
         with store(self._settings.url):

@@ -12,7 +12,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.prove.databases.file_list import keep_original, read_list
 from duly.prove.databases.open_by_others import ProofProcesses, refuse_in_use
 from duly.prove.databases.servers import target_of
@@ -64,7 +64,7 @@ class ConnectionInspector:
             try:
                 keep_original(file, self._act.files)
             except OSError as problem:
-                raise Misuse(
+                raise UsageError(
                     f"the handler uses {file}, of which no copy can be made beside it "
                     f"({problem.strerror}), so that nobody could put it back: let it use another"
                 ) from None
@@ -73,7 +73,7 @@ class ConnectionInspector:
         """Refuse a server's database that is not duly's: nobody could put it back."""
         found = target_of(connection)
         if not self._home.includes(found):
-            raise Misuse(
+            raise UsageError(
                 f"the handler uses the PostgreSQL database {found.database!r} of {found.host}:"
                 f"{found.port}, which is not the one of duly's tables and cannot be put back: use "
                 f"one database, or allow its server with --let-through {found.host}:{found.port} "

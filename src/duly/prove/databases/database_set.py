@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.prove.databases.file_list import read_list, remove_partial_copies
 from duly.prove.databases.open_by_others import ProofProcesses, refuse_in_use
 from duly.prove.databases.sqlite import RestorableSqlite
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from duly.prove.databases.discovery import ProofDatabase
 
 
-class NewFileUsed(Misuse):
+class NewFileUsed(UsageError):
     """A case has used a file that the single run did not: whatever was compared lacks it."""
 
 
@@ -85,7 +85,7 @@ class DatabaseSet:
                 problems.append(f"{base.name} (before: {base.original_place}): {problem}")
         remove_partial_copies(self._list)
         if problems:
-            raise Misuse(
+            raise UsageError(
                 "not everything could be put back, and is as a case made it: "
                 f"{'; '.join(problems)}. Move the state before over it, or remove that, whichever "
                 "you want to keep"

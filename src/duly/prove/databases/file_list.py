@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.prove.databases.sqlite import original_copy_path, remove_database
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def hold_list(database: Path) -> Iterator[Path]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise Misuse(f"another proof is using {database}: wait until it is over") from None
+            raise UsageError(f"another proof is using {database}: wait until it is over") from None
         refuse_unfinished_proof(path)
         file.truncate(0)
         try:
@@ -50,7 +50,7 @@ def refuse_unfinished_proof(path: Path) -> None:
     left = read_list(path)
     if left:
         told = "; ".join(f"{file} (before: {original_copy_path(file)})" for file in left)
-        raise Misuse(
+        raise UsageError(
             f"a proof was ended in the middle and left this as one of its cases made it: {told}. "
             "Move the state before over it, or remove that, whichever you want to keep; then "
             f"remove {path}"
@@ -76,7 +76,7 @@ def keep_original(file: Path, path: Path) -> None:
     """
     copy = original_copy_path(file)
     if copy.exists():
-        raise Misuse(
+        raise UsageError(
             f"{copy} is there already: another proof is using {file}, or one was ended in the "
             "middle and left it as one of its cases made it. Wait; or move the state before over "
             "it, or remove that, whichever you want to keep"

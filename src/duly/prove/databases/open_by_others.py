@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -33,7 +33,7 @@ def refuse_in_use(databases: Collection[Path], ours: ProofProcesses) -> None:
     while (found := next(users_of(databases, ours), None)) is not None:
         if time.monotonic() > until:
             user, database = found
-            raise Misuse(f"{database} is in use by process {user}: stop it, or prove on a copy")
+            raise UsageError(f"{database} is in use by process {user}: stop it, or prove on a copy")
         time.sleep(0.05)
 
 

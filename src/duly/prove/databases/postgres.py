@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.core.session import database_time
 from duly.prove.databases.base import (
@@ -95,11 +95,11 @@ class RestorablePostgres:
         self._names = names
         self.name = str(conninfo_to_dict(url).get("dbname") or "")
         if not self.name:
-            raise Misuse(
+            raise UsageError(
                 "the application's address must name its database: postgresql://…/shop_test"
             )
         if not disposable and FOR_TESTS.search(self.name) is None:
-            raise Misuse(
+            raise UsageError(
                 f"the database {self.name!r} may be in use: a proof fills it and puts it back many "
                 "times. Use one whose name holds 'test' or 'prove', or say --database-is-disposable"
             )
@@ -118,12 +118,12 @@ class RestorablePostgres:
         asked = "SELECT pg_try_advisory_lock(hashtext(%s))"
         found = self._turn.execute(asked, [f"duly prove {self.name}"]).fetchone()
         if found is None or not found[0]:
-            raise Misuse(f"another proof is using {self.name}: wait until it is over")
+            raise UsageError(f"another proof is using {self.name}: wait until it is over")
 
     def _step_aside(self) -> None:
         with self._server() as server:
             if database_exists(server, self._aside):
-                raise Misuse(
+                raise UsageError(
                     f"a proof was ended in the middle: {self.name} is as one of its cases made it, "
                     f"and {self._aside} is what it was before. Drop the one that you do not want, "
                     f"see to it that the other is called {self.name}, and begin again"
@@ -169,13 +169,13 @@ class RestorablePostgres:
             try:
                 yield server
             except psycopg.errors.InsufficientPrivilege as problem:
-                raise Misuse(
+                raise UsageError(
                     f"{problem.diag.message_primary}: a proof makes copies of {self.name}. Let its "
                     "role own it, and ALTER ROLE … CREATEDB"
                 ) from None
             except psycopg.errors.ObjectInUse as problem:
                 told = f"{problem.diag.message_primary} ({problem.diag.message_detail})"
-                raise Misuse(
+                raise UsageError(
                     f"{told}. A proof makes copies of it: close your own connections, and stop "
                     "whatever uses it"
                 ) from None
@@ -269,7 +269,7 @@ def connect_for_maintenance(url: str) -> psycopg.Connection[Any]:
             make_conninfo(url, dbname=MAINTENANCE), autocommit=True, connect_timeout=PATIENCE
         )
     except psycopg.OperationalError as problem:
-        raise Misuse(f"a proof needs the server's database {MAINTENANCE}: {problem}") from None
+        raise UsageError(f"a proof needs the server's database {MAINTENANCE}: {problem}") from None
 
 
 def aside_name(name: str) -> str:

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.session import host_time
 from duly.prove.databases.base import (
     AGING,
@@ -213,7 +213,9 @@ def copy_database(source: Path, target: Path, *, lasting: bool = False) -> None:
     def refuse_locked(status: int, *_: int) -> None:
         """SQLite would try for ever."""
         if status in LOCKED and time.monotonic() > until:
-            raise Misuse(f"{source} cannot be copied to {target}: somebody has locked one of them")
+            raise UsageError(
+                f"{source} cannot be copied to {target}: somebody has locked one of them"
+            )
 
     with closing(connect(source)) as reading, closing(connect(target)) as writing:
         if not lasting:

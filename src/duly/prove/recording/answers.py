@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import kind
 
 FORM = '{"POST https://api.example/*": {"status": 201, "json": {"id": "ch_1"}}}'
@@ -28,7 +28,7 @@ class CannedAnswers:
 
     def __init__(self, given: object = None) -> None:
         if not isinstance(given, Mapping) and given is not None:
-            raise Misuse(f"answers must be a mapping such as {FORM}, not {kind(given)}")
+            raise UsageError(f"answers must be a mapping such as {FORM}, not {kind(given)}")
         known = {} if given is None else dict(given)
         self._known = [(str(pattern), answer_of(told)) for pattern, told in known.items()]
 
@@ -43,10 +43,12 @@ class CannedAnswers:
 def answer_of(told: object) -> CannedAnswer:
     """One answer, as it is written in a file."""
     if not isinstance(told, Mapping) or not set(told) <= {"status", "json", "text", "headers"}:
-        raise Misuse(f"an answer has status, json or text, and headers: write answers like {FORM}")
+        raise UsageError(
+            f"an answer has status, json or text, and headers: write answers like {FORM}"
+        )
     status: Any = told.get("status", 200)
     if not isinstance(status, int) or not 200 <= status <= 599:
-        raise Misuse("the status of an answer must be a number from 200 to 599")
+        raise UsageError("the status of an answer must be a number from 200 to 599")
     headers = {str(name).lower(): str(value) for name, value in told.get("headers", {}).items()}
     if "text" in told:
         return CannedAnswer(

@@ -10,7 +10,7 @@ import sqlite3
 import sys
 from typing import TYPE_CHECKING, Any
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.prove.recording.programs import refuse_program
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class AuditHook:
 def refuse_unwatched(connection: Any) -> None:
     """Refuse a connection whose statements are not seen."""
     if isinstance(connection, sqlite3.Connection) and not hasattr(type(connection), "steps"):
-        raise Misuse(
+        raise UsageError(
             "the proof cannot see this connection: its module has taken connect out of sqlite3 "
             "before the proof began. Write `import sqlite3` and `sqlite3.connect(…)`"
         )

@@ -11,7 +11,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Refusals:
         """Write down what is refused inside the block."""
         try:
             yield
-        except Misuse as problem:
+        except UsageError as problem:
             self.add(str(problem))
             raise
 
@@ -51,4 +51,4 @@ def refuse_refused(folder: Path) -> None:
     """Refuse a case in which anything was refused, whatever became of the error."""
     path = folder / REFUSED
     if path.exists():
-        raise Misuse(json.loads(path.read_text().splitlines()[0]))
+        raise UsageError(json.loads(path.read_text().splitlines()[0]))

@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.validation import kind
 from duly.receiver.asgi import access, log_request
 from duly.receiver.request import refusal_of_lost_body
@@ -58,14 +58,16 @@ def require_framework(name: str) -> Iterator[None]:
     try:
         yield
     except ImportError as problem:
-        raise Misuse(f"{name} must be installed for this: pip install {name.lower()}") from problem
+        raise UsageError(
+            f"{name} must be installed for this: pip install {name.lower()}"
+        ) from problem
 
 
 def router_of(app: object) -> Router:
     """What an application serves."""
     site = getattr(app, "site", None)
     if not isinstance(site, Router):
-        raise Misuse(f"an adapter takes the app first, a duly.Duly, not {kind(app)}")
+        raise UsageError(f"an adapter takes the app first, a duly.Duly, not {kind(app)}")
     return site
 
 
@@ -75,7 +77,7 @@ def route_of(app: object, name: object) -> Route:
     route = routes.get(f"/{name}") if isinstance(name, str) else None
     if route is None:
         known = ", ".join(path[1:] for path in routes) or "none yet"
-        raise Misuse(
+        raise UsageError(
             f"there is no source {name!r:.60}: call app.source(…) before this (there is {known})"
         )
     return route

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.stores.sql.statements import statements
 
 if TYPE_CHECKING:
@@ -117,4 +117,4 @@ def driver_session(
 def check_names(names: Names, dialect: Dialect) -> None:
     """Refuse a schema where there are none."""
     if dialect == "sqlite" and names.schema is not None:
-        raise Misuse("schema= and DULY_SCHEMA are for PostgreSQL: on SQLite use prefix=")
+        raise UsageError("schema= and DULY_SCHEMA are for PostgreSQL: on SQLite use prefix=")

@@ -12,7 +12,7 @@ from typing import Any
 
 from duly.core.clock import Clock
 from duly.core.defaults import Names
-from duly.core.errors import NotJoinable, WrongColour
+from duly.core.errors import NotJoinable, SyncAsyncMismatch
 from duly.core.session import Session
 from duly.stores.join.drivers import DRIVERS, Driver, Mode, driver_session, type_names
 from duly.stores.join.hints import describe, refusal
@@ -37,7 +37,7 @@ def join(target: object, names: Names, clock: Clock | None, *, mode: Mode, verb:
         raise NotJoinable(refusal(target))
     if kind.mode != mode:
         twin = twin_of(verb, kind.mode)
-        raise WrongColour(f"{describe(target)} is {kind.mode}: use {twin}")
+        raise SyncAsyncMismatch(f"{describe(target)} is {kind.mode}: use {twin}")
     return kind.join(target, names, clock)
 
 

@@ -17,16 +17,16 @@ from sqlalchemy.exc import (
     UnboundExecutionError,
 )
 
-from duly.core.errors import Misuse, NotJoinable, WrongColour
+from duly.core.errors import NotJoinable, SyncAsyncMismatch, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 IN_FAILED_TRANSACTION = "25P02"
 FAILED = "this SQLAlchemy transaction has failed: roll it back, then run it again"
-REASONS: dict[type[InvalidRequestError], tuple[type[Misuse], str]] = {
+REASONS: dict[type[InvalidRequestError], tuple[type[UsageError], str]] = {
     MissingGreenlet: (
-        WrongColour,
+        SyncAsyncMismatch,
         "this SQLAlchemy object belongs to an async engine: pass the AsyncConnection or "
         "AsyncSession to the same verb of duly.aio, or call this one inside its run_sync()",
     ),

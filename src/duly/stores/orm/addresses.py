@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import needs
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def sqlite_address(database: object) -> str:
     """The address of a SQLite file."""
     path = "" if database is None else str(database)
     if not path or path == ":memory:" or path.startswith("file:"):
-        raise Misuse(
+        raise UsageError(
             "begin= leads to an in-memory database or a SQLite URI, which duly's own connection "
             "cannot share: use a plain file, such as sqlite:///shop.db"
         )

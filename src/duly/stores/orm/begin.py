@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
-from duly.core.errors import Misuse, UnsafeStore
+from duly.core.errors import UnsafeStore, UsageError
 from duly.core.validation import kind
 from duly.stores.join.drivers import Mode, type_names
 from duly.stores.orm.deadlines import Bounds
@@ -104,7 +104,7 @@ class DjangoAlias:
 def django(alias: str = "default") -> DjangoAlias:
     """Name one of Django's databases for ``Duly(begin=…)``; handlers then run inside ``atomic``."""
     if kind(alias) != "a str" or not alias:
-        raise Misuse("django(alias) takes the name of a database in Django's settings")
+        raise UsageError("django(alias) takes the name of a database in Django's settings")
     return DjangoAlias(alias)
 
 
@@ -124,7 +124,7 @@ def begin_of(begin: object, names: Names, clock: Clock | None) -> Begin:
 
         return SqlalchemyAsyncBegin(begin, names, clock)
     remedy = next((f": {REMEDIES[name]}" for name in found if name in REMEDIES), "")
-    raise Misuse(f"begin must be {FORMS}, not {kind(begin)}{remedy}")
+    raise UsageError(f"begin must be {FORMS}, not {kind(begin)}{remedy}")
 
 
 class SameDatabase:

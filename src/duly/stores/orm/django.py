@@ -7,7 +7,7 @@ import threading
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.core.session import OpenedTransaction, ended_transaction_error
 from duly.stores.join.recognise import join
@@ -60,7 +60,7 @@ class DjangoBegin:
             refuse_tests_in_memory(connection)
             return sqlite_address(connection.settings_dict["NAME"])
         if connection.vendor != "postgresql":
-            raise Misuse(
+            raise UsageError(
                 f"duly works with PostgreSQL and SQLite, and the Django database {self._alias!r} "
                 f"is {connection.vendor}"
             )
@@ -70,9 +70,9 @@ class DjangoBegin:
         try:
             return connections[self._alias]
         except ConnectionDoesNotExist:
-            raise Misuse(f"Django's DATABASES have no {self._alias!r}") from None
+            raise UsageError(f"Django's DATABASES have no {self._alias!r}") from None
         except ImproperlyConfigured as problem:
-            raise Misuse(
+            raise UsageError(
                 "Django's settings are not there yet: set DJANGO_SETTINGS_MODULE before the app is "
                 "made, or give it a url"
             ) from problem
@@ -106,7 +106,7 @@ class DjangoBegin:
         """Refuse to write to the real database while Django's tests run on another."""
         name = self._connection().settings_dict["NAME"]
         if self._database_name is not None and self._database_name != name:
-            raise Misuse(
+            raise UsageError(
                 f"this app was made for the Django database {self._database_name}, and Django's "
                 "test runner "
                 f"has put {name} in its place: bind the app to that with the fixture duly_app or "
@@ -192,7 +192,7 @@ def refuse_block_around(connection: Any) -> None:
     """
     if connection.in_atomic_block and not connection.atomic_blocks[-1]._from_testcase:
         alias = connection.alias
-        raise Misuse(
+        raise UsageError(
             f"transaction.atomic() is open on the Django database {alias!r} around this delivery "
             "or job, which would be acknowledged before that block commits: call it outside of "
             "the block, and with ATOMIC_REQUESTS mark the view: "
@@ -256,7 +256,7 @@ def durable_atomic(connection: Any) -> Any:
     if not connection.in_atomic_block:
         connection.ensure_connection()
         if not connection.get_autocommit():
-            raise Misuse(
+            raise UsageError(
                 f"the Django database {connection.alias!r} has AUTOCOMMIT off, so that atomic() "
                 "commits nothing: leave it on for the database of duly.django(…)"
             )
@@ -268,7 +268,7 @@ def refuse_tests_in_memory(connection: Any) -> None:
     from duly.stores.orm.django_tests import tests_are_running
 
     if connection.is_in_memory_db() and tests_are_running():
-        raise Misuse(
+        raise UsageError(
             "Django tests on an in-memory SQLite unless told otherwise, and duly's own connection "
             f'cannot see that: write "TEST": {{"NAME": "test.sqlite3"}} into '
             f"DATABASES[{connection.alias!r}]"

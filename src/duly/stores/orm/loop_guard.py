@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.stores.join.drivers import type_names
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ class LoopGuard:
 
     def _refuse_other_loop(self, owner: AbstractEventLoop, driver: str) -> None:
         if owner.is_running():
-            raise Misuse(
+            raise UsageError(
                 "the pool of begin= belongs to another event loop of this process, which runs: a "
                 "connection used from two loops loses what was committed on it. Work on that loop "
                 "(await app.aio.work() or app.aio.relay()), start duly worker and duly relay as "
                 "processes of their own, or give the engine poolclass=NullPool"
             )
         if driver in LOOP_BOUND:
-            raise Misuse(
+            raise UsageError(
                 f"the pool of begin= belongs to an event loop that has stopped, and {driver}'s "
                 "connections end with their loop: call await engine.dispose() before a loop ends, "
                 "or give the engine poolclass=NullPool"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.session import OpenedTransaction, ended_transaction_error
 from duly.jobs.tx import refuse_ending
 from duly.stores.join.drivers import type_names
@@ -64,7 +64,7 @@ class SqlalchemyBegin:
     def url(self) -> str:
         """The address of the engine that the factory's sessions use."""
         if self._engine is None:
-            raise Misuse("begin= has no engine: give the sessionmaker bind=, or the app a url")
+            raise UsageError("begin= has no engine: give the sessionmaker bind=, or the app a url")
         url, dialect = self._engine.url, self._engine.dialect
         if dialect.name == "sqlite":
             return sqlite_address(url.database)
@@ -252,7 +252,7 @@ def bind_of(session: Any) -> Any:
     """The engine that a session works with."""
     bind = session.get_bind()
     if "sqlalchemy.Connection" in type_names(bind):
-        raise Misuse(
+        raise UsageError(
             "begin= is bound to one connection, which cannot serve every handler, and whose "
             "transaction duly does not end: bind the sessionmaker to an engine"
         )
@@ -276,7 +276,9 @@ def refuse_session_reset(session: Any) -> Iterator[None]:
     """Refuse the other two ways in which a session lets go of its connection."""
 
     def refuse(*_: object, **__: object) -> None:
-        raise Misuse("a handler's session is ended by duly: return to commit, raise to roll back")
+        raise UsageError(
+            "a handler's session is ended by duly: return to commit, raise to roll back"
+        )
 
     session.reset = session.invalidate = refuse
     try:
@@ -302,7 +304,7 @@ def refuse_writes_elsewhere(session: Any, connection: Any) -> None:
     begun = {entry[0] for entry in session.get_transaction()._connections.values()}
     for other in begun - {connection}:
         if not session.twophase and has_written(other):
-            raise Misuse(
+            raise UsageError(
                 "the session of this handler has written through two engines (bind= and binds=), "
                 "which commit one after the other, so that one may be lost: write through the "
                 "engine of begin= only, and to the other database in a job, in a session of its own"
@@ -328,6 +330,10 @@ def engine_of(maker: Any) -> Any:
 def refuse_mode_mismatch(engine: Any, mode: Mode) -> None:
     """Refuse a factory of one colour over an engine of the other."""
     if engine.dialect.is_async and mode == "sync":
-        raise Misuse("this sessionmaker has an async engine: pass an async_sessionmaker as begin=")
+        raise UsageError(
+            "this sessionmaker has an async engine: pass an async_sessionmaker as begin="
+        )
     if not engine.dialect.is_async and mode == "async":
-        raise Misuse("this async_sessionmaker has an engine that blocks: use create_async_engine")
+        raise UsageError(
+            "this async_sessionmaker has an engine that blocks: use create_async_engine"
+        )

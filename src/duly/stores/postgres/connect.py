@@ -9,7 +9,7 @@ import psycopg
 from psycopg import conninfo
 
 from duly.core.defaults import WAIT, Names
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.stores.postgres.server_checks import Durability, inspect_server, refuse_unsafe
 from duly.stores.postgres.session import PostgresAdapter, PostgresSession
 from duly.stores.sql.migrations import check_schema
@@ -74,7 +74,7 @@ def connection_settings(url: str) -> dict[str, Any]:
     except psycopg.Error:
         # From nothing: libpq's own message quotes the part it could not read, and that may be the
         # password.
-        raise Misuse(
+        raise UsageError(
             "this PostgreSQL URL cannot be read: write postgresql://user:password@host:5432/name"
         ) from None
 
@@ -86,7 +86,7 @@ def refuse_unescaped(url: str) -> None:
     """
     user, at, after = url.partition("://")[2].partition("@")
     if ("/" in user and "?" not in user and at) or "@" in after.partition("?")[0]:
-        raise Misuse(
+        raise UsageError(
             "this PostgreSQL URL has more than one reading: in a user name or password write @ as "
             "%40 and / as %2F"
         )

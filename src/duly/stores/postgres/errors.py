@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duly.core.errors import DulyError, Held, NotJoinable, SchemaMismatch
+from duly.core.errors import DulyError, InProgress, NotJoinable, SchemaMismatch
 
 LOCK_NOT_AVAILABLE = "55P03"
 SERIALIZATION_FAILURE, DEADLOCK = "40001", "40P01"
@@ -41,7 +41,7 @@ def translate_errors() -> PostgresErrorTranslator:
 def duly_error_for(sqlstate: str | None, problem: Exception) -> DulyError | None:
     """The duly error for an SQLSTATE that has one."""
     if sqlstate == LOCK_NOT_AVAILABLE:
-        return Held(
+        return InProgress(
             "another transaction holds this key and did not end within the wait: try again. If "
             "this was your own transaction and wait= was not given, roll it back first"
         )

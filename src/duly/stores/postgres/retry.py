@@ -11,7 +11,7 @@ from typing import NoReturn
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from duly.core.errors import FOR_RECEIVERS, Held, StoreRefused, StoreUnavailable
+from duly.core.errors import FOR_RECEIVERS, InProgress, StoreRefused, StoreUnavailable
 from duly.stores.postgres.deadlines import NoAnswer
 from duly.stores.postgres.errors import RERUN
 
@@ -57,7 +57,7 @@ def raise_store_error(problem: psycopg.Error) -> NoReturn:
     elif sqlstate in RERUN:
         reason = f"aborted the transaction {RUNS} times"
     elif sqlstate == STATEMENT_TIMEOUT:
-        raise Held(
+        raise InProgress(
             "PostgreSQL's statement_timeout ended the wait for this key, or for the server: try "
             "again, and allow duly's role more time than its wait for a lock"
         ) from problem

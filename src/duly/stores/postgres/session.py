@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.session import Dialect, Owner, Row, Rows, Value, database_time
 from duly.stores.sql.migrations import split_statements
 from duly.stores.sql.placeholders import prepare
@@ -160,7 +160,7 @@ def prepare_user_statement(text: str, style: Style) -> Prepared:
     One at a time: PostgreSQL would take several without parameters, a COMMIT among them.
     """
     if len(split_statements(text)) > 1:
-        raise Misuse("tx.execute takes one statement at a time: call it for each")
+        raise UsageError("tx.execute takes one statement at a time: call it for each")
     return prepare(text, style)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.session import OpenedTransaction, ended_transaction_error
 from duly.jobs.invoke import Unfinished
 from duly.stores.postgres.deadlines import ANSWER, DeadlineAsyncConnection, DeadlineConnection
@@ -48,7 +48,7 @@ class PostgresErrorClassifier:
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
         if isinstance(problem, psycopg.Error) and is_connection_lost(problem):
             raise_store_error(problem)
-        if isinstance(problem, psycopg.Error | Misuse) and self.handler_done:
+        if isinstance(problem, psycopg.Error | UsageError) and self.handler_done:
             raise Unfinished from problem
 
 

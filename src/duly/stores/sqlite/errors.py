@@ -6,7 +6,7 @@ import sqlite3
 
 from duly.core.errors import (
     DulyError,
-    Held,
+    InProgress,
     SchemaMismatch,
     StaleSnapshot,
     StoreRefused,
@@ -50,7 +50,7 @@ def duly_error_for(problem: sqlite3.OperationalError) -> DulyError | None:
             "start it with BEGIN IMMEDIATE, roll back and run it again"
         )
     if code & 0xFF in (BUSY, LOCKED):
-        return Held(
+        return InProgress(
             "another connection holds SQLite's only write lock: try again, and keep write "
             "transactions short"
         )

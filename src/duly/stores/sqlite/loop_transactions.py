@@ -10,7 +10,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from duly.core.errors import Held
+from duly.core.errors import InProgress
 from duly.core.session import OpenedTransaction
 from duly.stores.shielding import shield_to_end
 from duly.stores.sqlite.adapters import autocommits, execute_user_statement, fetch_rows, write_each
@@ -76,7 +76,7 @@ class WriterTurn:
             async with asyncio.timeout(wait.total_seconds()):
                 await self._lock.acquire()
         except TimeoutError:
-            raise Held("another handler keeps SQLite's writer busy: try again") from None
+            raise InProgress("another handler keeps SQLite's writer busy: try again") from None
         self._held = True
 
     def release(self) -> None:

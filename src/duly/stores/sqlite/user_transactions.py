@@ -8,7 +8,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.session import ended_transaction_error
 from duly.jobs.invoke import Unfinished
 from duly.stores.revocable_connection import RevocableConnection
@@ -124,7 +124,7 @@ def commit_after_handler(connection: sqlite3.Connection) -> None:
     """COMMIT what handlers wrote, if it is whole; a deferred constraint may still refuse it."""
     try:
         commit(connection)
-    except (sqlite3.IntegrityError, Misuse) as problem:
+    except (sqlite3.IntegrityError, UsageError) as problem:
         raise Unfinished from problem
 
 

@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
-from duly.core.errors import Held, Misuse
+from duly.core.errors import InProgress, UsageError
 from duly.core.onestep import finish
 from duly.stores.sql.migrations import apply_next, latest_version, schema_version
 from duly.stores.sql.statements import statements
@@ -53,7 +53,7 @@ class Writer:
 
     def __init__(self, path: Path, names: Names, clock: Clock | None, *, durable: bool) -> None:
         if names.schema is not None:
-            raise Misuse("schema= is for PostgreSQL: on SQLite use prefix= or another file")
+            raise UsageError("schema= is for PostgreSQL: on SQLite use prefix= or another file")
         self._path = path
         self._statements = statements("sqlite", names, "named")
         self._durable = durable
@@ -68,7 +68,7 @@ class Writer:
         WRITERS.add(self)
 
     def run_with_connection(self, work: Callable[[WriterConnection], T], wait: timedelta) -> T:
-        """The connection, to one at a time; whoever waits longer than allowed is told `Held`."""
+        """Run with the connection, one caller at a time; after ``wait`` raise `InProgress`."""
         connection = self.acquire_connection(wait)
         try:
             with translate_errors():
@@ -145,7 +145,7 @@ class Writer:
             return wait
         begun = time.monotonic()
         if not self._lock.acquire(timeout=wait.total_seconds()):
-            raise Held("other threads of this process keep SQLite's writer busy: try again")
+            raise InProgress("other threads of this process keep SQLite's writer busy: try again")
         return max(wait - timedelta(seconds=time.monotonic() - begun), timedelta(0))
 
     def session(self, connection: sqlite3.Connection) -> Session:

@@ -7,7 +7,7 @@ from contextlib import closing
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.testing.sending.posting import ReceiverConnection
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Burst:
                 threading.Thread(target=self._report_answer, daemon=True).start()
         except RuntimeError as problem:
             self._barrier.abort()
-            raise Misuse(
+            raise UsageError(
                 f"--concurrent {self._count} must be lower: the system gives no more threads"
             ) from problem
 

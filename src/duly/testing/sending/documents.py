@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.webhooks.delivery import Delivery
 from duly.webhooks.event_fields import items_of
 from duly.webhooks.selectors import DeliveryReader, Selector
@@ -76,7 +76,7 @@ class Document:
         for key in way:
             node = node.setdefault(key, {})
             if not isinstance(node, dict):
-                raise Misuse(f"the body has no room for {'.'.join(path)}: {LEAVE_OUT}")
+                raise UsageError(f"the body has no room for {'.'.join(path)}: {LEAVE_OUT}")
         if value is None:
             del node[last]
         else:
@@ -91,11 +91,11 @@ class Document:
         reading = self._reading
         node = reading.document.value if self._event is None else self._event
         if reading.form:
-            raise Misuse(f"the body is a form with JSON in it: {LEAVE_OUT}")
+            raise UsageError(f"the body is a form with JSON in it: {LEAVE_OUT}")
         if reading.odd is not None:
-            raise Misuse(f"the body cannot be changed, since {reading.odd}: {LEAVE_OUT}")
+            raise UsageError(f"the body cannot be changed, since {reading.odd}: {LEAVE_OUT}")
         if not isinstance(node, dict) or len(self._items) > 1:
-            raise Misuse(f"the body must hold one event, not none and not several: {LEAVE_OUT}")
+            raise UsageError(f"the body must hold one event, not none and not several: {LEAVE_OUT}")
         return node
 
     def first_named(self, name: str) -> Selector | None:

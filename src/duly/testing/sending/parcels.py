@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from duly.core.errors import Misuse, Rejected
+from duly.core.errors import Rejected, UsageError
 from duly.core.extras import needs
 from duly.webhooks.delivery import Delivery, fields_of
 from duly.webhooks.event_fields import EventFields, event_fields_of
@@ -90,7 +90,7 @@ class ProviderDelivery:
 def stale_age(provider: Provider, scheme: Scheme[Any]) -> timedelta:
     """How long ago a delivery must have been signed to be refused for it."""
     if not (signs_time(scheme) or provider.sent_place) or provider.tolerance is None:
-        raise Misuse(
+        raise UsageError(
             f"{provider.title} signs no time this way, so a delivery of any age is genuine and "
             "nothing can be stale: only the ledger tells it from a new one; use --duplicate 2"
         )
@@ -126,7 +126,7 @@ def tamper_body(signed: Signed, scheme: Scheme[Any], provider: Provider) -> Sign
     verifies. Adyen signs only some fields, so not every byte will do.
     """
     if not describe_content(scheme):
-        raise Misuse(
+        raise UsageError(
             f"this way {provider.title} shows its token and signs nothing of the body, so that "
             "nobody can tell a changed one: use a secret that signs"
         )
@@ -140,7 +140,9 @@ def tamper_body(signed: Signed, scheme: Scheme[Any], provider: Provider) -> Sign
             and unreadable_reason(changed, provider) == odd
         ):
             return changed
-    raise Misuse("the body must hold a letter or a digit that is signed: there is none to change")
+    raise UsageError(
+        "the body must hold a letter or a digit that is signed: there is none to change"
+    )
 
 
 def changes_signed_content(scheme: Scheme[Any], changed: Signed, essence: object) -> bool:

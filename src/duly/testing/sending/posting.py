@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import duly
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -57,7 +57,7 @@ def checked_url(url: str) -> str:
     problem = problem_with(url)
     if problem:
         # Not the text itself: with the arguments in another order it is the secret.
-        raise Misuse(f"URL must be like http://127.0.0.1:8000/stripe: {problem}")
+        raise UsageError(f"URL must be like http://127.0.0.1:8000/stripe: {problem}")
     return url.partition("#")[0]
 
 

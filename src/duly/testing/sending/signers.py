@@ -7,7 +7,7 @@ import sys
 from getpass import getpass
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.webhooks import Ecdsa, Ed25519, Hmac, Secret, SignedFields, StandardWebhooks
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def signer_for(provider: Provider, given: str | None) -> Secret:
         return Secret(os.environ[variable].strip(), name=variable)
     if sys.stdin is not None and sys.stdin.isatty():
         return Secret(ask_secret(provider).strip(), name="prompt")
-    raise Misuse(
+    raise UsageError(
         f"which secret? {provider.title} signs with {form_of(provider)}. Set {variable}, or give "
         "--secret"
     )

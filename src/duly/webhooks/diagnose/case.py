@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from duly.core.errors import Misuse, Rejected
+from duly.core.errors import Rejected, UsageError
 from duly.webhooks.delivery import Delivery, Fields
 from duly.webhooks.secrets import Secret
 from duly.webhooks.selectors import parse_selector
@@ -100,7 +100,7 @@ def try_verify(source: Source, delivery: Delivery) -> Verified | Rejected | None
         return verify_delivery(source, delivery)
     except Rejected as problem:
         return problem
-    except Misuse:
+    except UsageError:
         return None
 
 
@@ -145,5 +145,5 @@ def source_like(
             legacy=source.legacy if legacy is None else legacy,
             limits=source.limits,
         )
-    except Misuse:
+    except UsageError:
         return None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from time import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from duly.core.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Rejected, UsageError
 from duly.core.validation import kind
 from duly.webhooks.delivery import Delivery, checked_body, fields_with_care, seconds_of
 from duly.webhooks.diagnose import SUSPICIONS
@@ -89,9 +89,9 @@ def delivery_of(
 ) -> Delivery:
     """What the caller passed, checked: a wrong type is the caller's mistake, not the sender's."""
     if url is not None and not isinstance(url, str):
-        raise Misuse(f"url must be the full URL as a string, not {kind(url)}")
+        raise UsageError(f"url must be the full URL as a string, not {kind(url)}")
     if not isinstance(method, str):
-        raise Misuse(f"method must be a string such as 'POST', not {kind(method)}")
+        raise UsageError(f"method must be a string such as 'POST', not {kind(method)}")
     moment = time() if now is None else seconds_of(now)
     return Delivery(fields_with_care(headers), checked_body(body), url, method, moment)
 
@@ -99,11 +99,11 @@ def delivery_of(
 def checked_others(others: object) -> tuple[Source, ...]:
     """The other sources, which must be made already."""
     if not isinstance(others, Iterable) or isinstance(others, str | bytes):
-        raise Misuse(f"others must be a list of Source, not {kind(others)}")
+        raise UsageError(f"others must be a list of Source, not {kind(others)}")
     found = tuple(others)
     for one in found:
         if not isinstance(one, Source):
-            raise Misuse(f"others must be a list of Source, there is {kind(one)} among them")
+            raise UsageError(f"others must be a list of Source, there is {kind(one)} among them")
     return found
 
 

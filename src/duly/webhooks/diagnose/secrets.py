@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from duly.core.errors import Code, Misuse
+from duly.core.errors import Code, UsageError
 from duly.webhooks.diagnose.case import (
     Guess,
     RejectedCase,
@@ -102,7 +102,7 @@ def transform_secret(secret: Secret, turn: Callable[[Any], Any]) -> Secret | Non
         if value is None or value == secret.reveal():
             return None
         return Secret(value, name=secret.name, key_id=secret.key_id)
-    except Misuse:
+    except UsageError:
         return None
 
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 if TYPE_CHECKING:
     from duly.webhooks.provider import Provider
@@ -27,7 +27,7 @@ def provider_named(name: str) -> Provider:
         close = difflib.get_close_matches(name, provider_names(), n=1)
         # Not the name itself: with the arguments in another order it is the secret.
         hint = f"did you mean {close[0]!r}? The providers" if close else "the known ones"
-        raise Misuse(
+        raise UsageError(
             f"there is no provider of this name: {hint} are {', '.join(provider_names())}; write "
             "any other with duly.Provider(…)"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.webhooks.schemes.encodings import ENCODERS, decode_signature
 from duly.webhooks.schemes.public_keys import (
     ecdsa_private,
@@ -64,7 +64,7 @@ class Ecdsa(Signature["EllipticCurvePublicKey"]):
     def __post_init__(self) -> None:
         super(Ecdsa, self).__post_init__()
         if self.digest not in HASHES:
-            raise Misuse(f"digest must be one of {', '.join(HASHES)}, not {self.digest!r:.40}")
+            raise UsageError(f"digest must be one of {', '.join(HASHES)}, not {self.digest!r:.40}")
 
     def key(self, secret: Secret) -> EllipticCurvePublicKey:
         return ecdsa_public(secret)

@@ -7,7 +7,7 @@ import binascii
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,14 +72,14 @@ def lenient_hex(text: str) -> bytes | None:
 def checked_encoding(encoding: str) -> str:
     """An encoding that is known."""
     if encoding not in ENCODERS:
-        raise Misuse(f"encoding must be one of {', '.join(ENCODERS)}, not {encoding!r:.40}")
+        raise UsageError(f"encoding must be one of {', '.join(ENCODERS)}, not {encoding!r:.40}")
     return encoding
 
 
 def checked_digest(name: str) -> str:
     """A digest of the standard library by its name."""
     if name not in hashlib.algorithms_guaranteed or name.startswith("shake"):
-        raise Misuse(f"digest must be the name of a hash such as 'sha256', not {name!r:.40}")
+        raise UsageError(f"digest must be the name of a hash such as 'sha256', not {name!r:.40}")
     return name
 
 

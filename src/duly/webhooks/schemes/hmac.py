@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from duly.core.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Rejected, UsageError
 from duly.webhooks.schemes.encodings import checked_digest, is_key_file, lenient_base64, lenient_hex
 from duly.webhooks.schemes.signature import Signature
 from duly.webhooks.secrets import NOT_PICKLED
@@ -44,7 +44,7 @@ class SharedKey:
         return "SharedKey()"
 
     def __reduce__(self) -> NoReturn:
-        raise Misuse(NOT_PICKLED)
+        raise UsageError(NOT_PICKLED)
 
     def __copy__(self) -> SharedKey:
         return self
@@ -74,7 +74,7 @@ def shared_key(secret: Secret, form: str) -> SharedKey:
     """The key behind a secret of this form."""
     key = read_key(secret, form)
     if key is None:
-        raise Misuse(
+        raise UsageError(
             f"the secret {secret.name!r} must be {FORMS[form][1]}: copy it again from the "
             "provider's settings, or pass bytes if it is the raw key"
         )
@@ -124,7 +124,7 @@ class Hmac(Signature[SharedKey]):
     def __post_init__(self) -> None:
         super(Hmac, self).__post_init__()
         if self.secret not in FORMS:
-            raise Misuse(f"secret must be one of {', '.join(FORMS)}, not {self.secret!r:.40}")
+            raise UsageError(f"secret must be one of {', '.join(FORMS)}, not {self.secret!r:.40}")
         digests = (self.digest,) if isinstance(self.digest, str) else self.digest
         prefix = "" if self.fields else self.prefix
         prefixes = [(checked_digest(one), prefix.replace("{digest}", one)) for one in digests]

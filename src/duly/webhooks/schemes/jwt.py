@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from duly.core.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Rejected, UsageError
 from duly.webhooks.schemes.encodings import base64url_text, checked_digest, decode_signature
 from duly.webhooks.schemes.hmac import shared_key
 from duly.webhooks.schemes.jwt_algorithms import (
@@ -76,9 +76,9 @@ class Jwt(Scheme[Any]):
         checked_digest(self.digest)
         unknown = [one for one in self.algorithms if one not in ALGORITHMS]
         if unknown or not self.algorithms:
-            raise Misuse(f"algorithms must be some of {', '.join(ALGORITHMS)}")
+            raise UsageError(f"algorithms must be some of {', '.join(ALGORITHMS)}")
         if len({one in SHARED for one in self.algorithms}) > 1:
-            raise Misuse("algorithms must not mix shared secrets (HS…) with public keys")
+            raise UsageError("algorithms must not mix shared secrets (HS…) with public keys")
 
     @property
     def is_shared(self) -> bool:

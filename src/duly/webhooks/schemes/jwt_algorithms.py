@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from typing import Any, Final
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.webhooks.schemes.asymmetric import hash_named, is_valid_ed25519
 from duly.webhooks.schemes.encodings import base64url_text
 from duly.webhooks.schemes.hmac import SharedKey
@@ -72,7 +72,7 @@ def make_signature(algorithm: str, key: Any, signed: bytes) -> bytes:
     try:
         return base64url_text(make_raw_signature(algorithm, key, signed))
     except (AttributeError, TypeError) as problem:
-        raise Misuse(f"{algorithm} must be signed with a private key of its kind") from problem
+        raise UsageError(f"{algorithm} must be signed with a private key of its kind") from problem
 
 
 def make_raw_signature(algorithm: str, key: Any, signed: bytes) -> bytes:

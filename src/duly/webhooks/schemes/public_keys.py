@@ -11,7 +11,7 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from duly.core.errors import Misuse
+from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.webhooks.schemes.encodings import lenient_base64, lenient_hex
 
@@ -40,7 +40,7 @@ def load_key(secret: Secret, read: Callable[[Any], Found | None], form: str) -> 
         import cryptography  # noqa: F401
     key = try_load_key(secret, read)
     if key is None:
-        raise Misuse(f"the key {secret.name!r} must be {form}: copy it again from its settings")
+        raise UsageError(f"the key {secret.name!r} must be {form}: copy it again from its settings")
     return key
 
 

@@ -62,7 +62,7 @@ class Scheme(ABC, Generic[Key]):
 
     @abstractmethod
     def key(self, secret: Secret) -> Key:
-        """The secret made ready; `Misuse` where it is not of the form that the scheme needs."""
+        """The secret made ready; `UsageError` where it is not of the form that the scheme needs."""
 
     @abstractmethod
     def is_present(self, delivery: Delivery) -> bool:

@@ -10,7 +10,7 @@ import hmac
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly.core.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Rejected, UsageError
 from duly.webhooks.schemes.encodings import base64_text, decode_signature
 from duly.webhooks.schemes.hmac import SharedKey, shared_key
 from duly.webhooks.schemes.scheme import Draft, LoadedKey, Match, Scheme
@@ -42,12 +42,12 @@ class SharedToken(Scheme[SharedKey]):
     def __post_init__(self) -> None:
         spot = parse_selector(self.place)
         if spot.kind not in ("header", "query"):
-            raise Misuse("a token must be in a header or in the query of the URL")
+            raise UsageError("a token must be in a header or in the query of the URL")
         object.__setattr__(self, "spot", spot)
 
     def key(self, secret: Secret) -> SharedKey:
         if self.refuse is not None and starts_with(secret, self.refuse):
-            raise Misuse(f"the secret {secret.name!r} must not begin with {self.refuse}")
+            raise UsageError(f"the secret {secret.name!r} must not begin with {self.refuse}")
         return shared_key(secret, "text")
 
     def is_present(self, delivery: Delivery) -> bool:
@@ -68,7 +68,7 @@ class SharedToken(Scheme[SharedKey]):
 
     def sign(self, draft: Draft, secret: Secret) -> None:
         if self.spot.kind != "header":
-            raise Misuse("a token in the URL is part of the URL you send to: write it there")
+            raise UsageError("a token in the URL is part of the URL you send to: write it there")
         draft.set_header(
             self.place.partition(":")[2], shared_key(secret, "text").raw.decode("latin-1")
         )
@@ -91,7 +91,7 @@ class BasicAuth(Scheme[SharedKey]):
 
     def key(self, secret: Secret) -> SharedKey:
         if not holds_colon(secret):
-            raise Misuse(f"the secret {secret.name!r} must be written as 'user:password'")
+            raise UsageError(f"the secret {secret.name!r} must be written as 'user:password'")
         return shared_key(secret, "text")
 
     def is_present(self, delivery: Delivery) -> bool:

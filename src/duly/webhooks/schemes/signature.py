@@ -10,7 +10,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic
 
-from duly.core.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Rejected, UsageError
 from duly.core.validation import kind
 from duly.webhooks.schemes.encodings import ENCODERS, checked_encoding
 from duly.webhooks.schemes.scheme import MOST_CANDIDATES, Draft, Key, LoadedKey, Match, Scheme
@@ -107,7 +107,7 @@ class Signature(Scheme[Key], Generic[Key]):
         object.__setattr__(self, "time_header", self.timestamp and self.timestamp.lower())
         timed = self.timestamp or (self.fields and self.fields.timestamp)
         if isinstance(self.signed, str) and ("{timestamp}" in self.signed) != bool(timed):
-            raise Misuse(
+            raise UsageError(
                 "a scheme that signs {timestamp} must say where it is, with timestamp= or fields=, "
                 "and one that does not sign it must not trust it"
             )
@@ -204,8 +204,10 @@ def checked_whereabouts(header: object, timestamp: object, fields: object) -> No
     """Refuse what would never be found in a delivery."""
     for what, name in (("header", header), ("timestamp", timestamp)):
         if name is not None and (not isinstance(name, str) or not name or ":" in name):
-            raise Misuse(f"{what} must be the bare name of a header, such as 'X-Signature'")
+            raise UsageError(f"{what} must be the bare name of a header, such as 'X-Signature'")
     if fields is not None and not isinstance(fields, NamedFields):
-        raise Misuse(f"fields must be NamedFields(signature=…, timestamp=…), not {kind(fields)}")
+        raise UsageError(
+            f"fields must be NamedFields(signature=…, timestamp=…), not {kind(fields)}"
+        )
     if fields is not None and fields.timestamp is not None and timestamp is not None:
-        raise Misuse("the timestamp must be in one place: in a header, or among the fields")
+        raise UsageError("the timestamp must be in one place: in a header, or among the fields")

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from duly.core.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Rejected, UsageError
 from duly.webhooks.schemes.encodings import base64_text
 from duly.webhooks.schemes.hmac import SharedKey, shared_key
 from duly.webhooks.schemes.scheme import Draft, LoadedKey, Match, Scheme
@@ -103,24 +103,24 @@ class SignedFields(Scheme[SharedKey]):
         try:
             content = self.content(body, item)
         except Rejected as problem:
-            raise Misuse(f"the body must be one that can be signed: {problem.reason}") from None
+            raise UsageError(f"the body must be one that can be signed: {problem.reason}") from None
         return base64_text(hmac.digest(key.raw, content, self.digest)).decode()
 
     def sign(self, draft: Draft, secret: Secret) -> None:
         try:
             body = parse_json(draft.body)
         except UnreadableBody as problem:
-            raise Misuse(f"the body must be JSON to be signed: {problem}") from None
+            raise UsageError(f"the body must be JSON to be signed: {problem}") from None
         key = self.key(secret)
         for item in items_of(body.value, self.items):
             if not isinstance(item, dict):
-                raise Misuse("the body must hold objects: a signature is put inside each")
+                raise UsageError("the body must hold objects: a signature is put inside each")
             *way, last = self.signature.split(".")
             node = item
             for name in way:
                 node = node.setdefault(name, {})
                 if not isinstance(node, dict):
-                    raise Misuse(f"{self.signature} must have room: {name} is no object")
+                    raise UsageError(f"{self.signature} must have room: {name} is no object")
             node[last] = self.make_item_signature(key, body, item)
         draft.body = json.dumps(body.value, ensure_ascii=False, separators=(",", ":")).encode()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from duly.core.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Rejected, UsageError
 from duly.webhooks.schemes.asymmetric import is_valid_ed25519
 from duly.webhooks.schemes.encodings import base64_text, decode_signature, is_key_file
 from duly.webhooks.schemes.hmac import SharedKey, shared_key
@@ -70,7 +70,7 @@ class StandardWebhooks(Scheme[EitherKey]):
     def v1_key(self, secret: Secret) -> SharedKey:
         """The key of v1."""
         if self.must_begin and not starts_with(secret, self.must_begin):
-            raise Misuse(f"the secret {secret.name!r} must begin with {self.must_begin}")
+            raise UsageError(f"the secret {secret.name!r} must begin with {self.must_begin}")
         return shared_key(secret, "whsec")
 
     def only_verifies(self, secret: Secret) -> bool:
@@ -128,7 +128,9 @@ class StandardWebhooks(Scheme[EitherKey]):
 
     def sign(self, draft: Draft, secret: Secret) -> None:
         if not is_id(draft.id.encode()):
-            raise Misuse("id must be 1 to 256 visible characters, not ending in a dot and digits")
+            raise UsageError(
+                "id must be 1 to 256 visible characters, not ending in a dot and digits"
+            )
         content = b"%b.%d.%b" % (draft.id.encode(), draft.timestamp, draft.body)
         draft.set_header(self.id_header, draft.id)
         draft.set_header(self.time_header, str(draft.timestamp))
@@ -202,5 +204,5 @@ def compile_key_id(pattern: Any) -> re.Pattern[str] | None:
     except (re.error, TypeError):
         made = None
     if made is None or made.groups < 1:
-        raise Misuse("key_id must be a pattern with one group, such as r'(kid_[^.]+)\\.'")
+        raise UsageError("key_id must be a pattern with one group, such as r'(kid_[^.]+)\\.'")
     return made

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from duly.core.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Rejected, UsageError
 from duly.webhooks.delivery import Delivery, fields_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Template(Content):
     def __post_init__(self) -> None:
         names: list[str] = PLACEHOLDER.findall(self.text)
         if not names:
-            raise Misuse("a template must hold what is signed, such as '{timestamp}.{body}'")
+            raise UsageError("a template must hold what is signed, such as '{timestamp}.{body}'")
         object.__setattr__(self, "render", renderer(self.text, names))
         object.__setattr__(self, "headers", bounded_headers(self.text))
 
@@ -136,14 +136,14 @@ def part_of(name: str, end: bytes) -> Part:
         return lambda delivery, _: delimited_header(delivery, header, end)
     if name not in PARTS:
         known = ", ".join(f"{{{one}}}" for one in (*PARTS, "header:Name"))
-        raise Misuse(f"a template must use {known}, not {{{name:.40}}}")
+        raise UsageError(f"a template must use {known}, not {{{name:.40}}}")
     return PARTS[name]
 
 
 def method_of(delivery: Delivery) -> bytes:
     """The method, in the capitals that are signed."""
     if not isinstance(delivery.method, str):
-        raise Misuse("method must be a string such as 'POST'")
+        raise UsageError("method must be a string such as 'POST'")
     try:
         return delivery.method.encode("ascii").upper()
     except UnicodeEncodeError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duly.core.errors import Code, Misuse, Rejected
+from duly.core.errors import Code, Rejected, UsageError
 
 # Per second, with room until the year 33658; the finer units need their own digits on top.
 UNITS = {"s": (1, 12), "ms": (1_000, 15), "us": (1_000_000, 18)}
@@ -11,7 +11,7 @@ UNITS = {"s": (1, 12), "ms": (1_000, 15), "us": (1_000_000, 18)}
 def checked_unit(unit: str) -> str:
     """A unit that is known."""
     if unit not in UNITS:
-        raise Misuse(f"unit must be one of {', '.join(UNITS)}, not {unit!r:.40}")
+        raise UsageError(f"unit must be one of {', '.join(UNITS)}, not {unit!r:.40}")
     return unit
 
 
