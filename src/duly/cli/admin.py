@@ -25,7 +25,7 @@ from duly.ledger.replay import replay
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from duly.cli.listing import TableRow
     from duly.core.json_bytes import Json
@@ -62,6 +62,19 @@ class Answer(NamedTuple):
         return 0
 
 
+class DeadVerbs(NamedTuple):
+    """The functions on dead rows of one kind."""
+
+    select: Callable[..., Any]
+    """Checks an id or filters, and returns the selection."""
+    plan_replay: Callable[..., ReplayPlan]
+    """Returns the plan that replays a selection."""
+    list: Callable[[Runner, Any, int], Coroutine[Any, Any, Sequence[Any]]]
+    """Reads a selection, the latest first."""
+    discard: Callable[[Runner, str], Coroutine[Any, Any, bool]]
+    """Deletes a row; returns False where it is not dead."""
+
+
 class AdminCommand(ABC, Generic[Dead]):
     """``duly jobs`` or ``duly outbox``: the actions, and what each command knows of its rows."""
 
@@ -78,25 +91,8 @@ class AdminCommand(ABC, Generic[Dead]):
     ids: ClassVar[str]
     """What an id may name."""
 
-    # What each command knows of its rows
-
-    @abstractmethod
-    def select(self, row_id: str | None, **filters: object) -> Any:
-        """Check an id or filters, and return the selection of dead rows."""
-
-    @abstractmethod
-    def plan_replay(
-        self, which: Any, rate: object, *, dry_run: object, everything: object
-    ) -> ReplayPlan:
-        """Return the plan that replays a selection."""
-
-    @abstractmethod
-    async def list_dead(self, runner: Runner, which: Any, limit: int) -> list[Dead]:
-        """Read dead rows, the latest first."""
-
-    @abstractmethod
-    async def discard_dead(self, runner: Runner, row_id: str) -> bool:
-        """Delete a dead row; return False where it is not dead."""
+    verbs: ClassVar[DeadVerbs]
+    """What is done with dead rows."""
 
     @abstractmethod
     def list_row(self, dead: Dead) -> TableRow:
@@ -234,7 +230,7 @@ class AdminCommand(ABC, Generic[Dead]):
         checked_count("limit", limit, most=MOST_SHOWN)
         which = self._selection(arguments, None)
         with self._open_store(arguments, target) as runner:
-            dead = finish(self.list_dead(runner, which, limit))
+            dead = finish(self.verbs.list(runner, which, limit))
         lines = [f"no dead {self.noun}s"]
         if dead:
             rows = [self.headings, *(self.list_row(one) for one in dead)]
@@ -254,7 +250,7 @@ class AdminCommand(ABC, Generic[Dead]):
         """Make one row ready again, or those that the filters choose; a dry run names them."""
         which = self._selection(arguments, row_id)
         with errors_in_shell_words():
-            plan = self.plan_replay(
+            plan = self.verbs.plan_replay(
                 which, arguments.rate, dry_run=arguments.dry_run, everything=arguments.all
             )
         verb, many = "would replay" if plan.dry_run else "replayed", f"{self.noun}s"
@@ -271,7 +267,7 @@ class AdminCommand(ABC, Generic[Dead]):
     def _discard(self, arguments: argparse.Namespace, target: str | None, row_id: str) -> int:
         """Delete one row for good."""
         with self._open_store(arguments, target) as runner:
-            done = finish(self.discard_dead(runner, row_id))
+            done = finish(self.verbs.discard(runner, row_id))
         if not done:
             raise self.not_dead(row_id)
         return Answer(f"discarded {row_id}", {"discarded": row_id}).print(arguments)
@@ -282,7 +278,7 @@ class AdminCommand(ABC, Generic[Dead]):
         for name in TIMES:
             given[name] = None if given[name] is None else parse_time(name, given[name])
         with errors_in_shell_words():
-            return self.select(row_id, **given)
+            return self.verbs.select(row_id, **given)
 
     def not_dead(self, row_id: str) -> UsageError:
         """Return the error about an id that is not among the dead."""

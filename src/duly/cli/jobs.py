@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duly.app.output import on_one_line, printable
-from duly.cli.admin import AdminCommand, Answer
+from duly.cli.admin import AdminCommand, Answer, DeadVerbs
 from duly.cli.listing import (
     counts_documents,
     counts_table,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from duly.core.session import Runner
     from duly.jobs.dead import EventOfDead
     from duly.jobs.stats import Stats
-    from duly.ledger.replay import ReplayPlan
 
 EXAMPLES = """\
 examples:
@@ -75,21 +74,7 @@ class JobsCommand(AdminCommand[DeadLetter]):
         "name": ("NAME", "only those of the handler of this name"),
     }
 
-    def select(self, row_id: str | None, **filters: object) -> JobSelection:
-        """Check an id or filters, and return the selection of dead jobs."""
-        return job_selection(row_id, **filters)
-
-    def plan_replay(self, which: Any, rate: object, **how: Any) -> ReplayPlan:
-        """Return the plan that replays a selection."""
-        return plan_of(which, rate, **how)
-
-    async def list_dead(self, runner: Runner, which: Any, limit: int) -> list[DeadLetter]:
-        """Read dead jobs, the latest first."""
-        return await list_dead(runner, which, limit)
-
-    async def discard_dead(self, runner: Runner, row_id: str) -> bool:
-        """Delete a dead job; return False where it is not dead."""
-        return await discard_dead(runner, row_id)
+    verbs = DeadVerbs(job_selection, plan_of, list_dead, discard_dead)
 
     def list_row(self, dead: DeadLetter) -> tuple[str, ...]:
         """Return the columns of a dead job in the list."""

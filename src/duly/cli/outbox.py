@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duly.app.output import on_one_line, printable
-from duly.cli.admin import AdminCommand, Answer
+from duly.cli.admin import AdminCommand, Answer, DeadVerbs
 from duly.cli.listing import (
     counts_documents,
     counts_table,
@@ -34,8 +34,7 @@ from duly.outbox.stats import count_messages
 if TYPE_CHECKING:
     from duly.core.json_bytes import Json
     from duly.core.session import Runner
-    from duly.ledger.replay import ReplayPlan
-    from duly.outbox.dead import FinishedMessage, MessageSelection
+    from duly.outbox.dead import FinishedMessage
     from duly.outbox.stats import OutboxStats
 
 EXAMPLES = """\
@@ -86,21 +85,7 @@ class OutboxCommand(AdminCommand[DeadMessage]):
         )
     }
 
-    def select(self, row_id: str | None, **filters: object) -> MessageSelection:
-        """Check an id or filters, and return the selection of dead messages."""
-        return message_selection(row_id, **filters)
-
-    def plan_replay(self, which: Any, rate: object, **how: Any) -> ReplayPlan:
-        """Return the plan that replays a selection."""
-        return plan_of(which, rate, **how)
-
-    async def list_dead(self, runner: Runner, which: Any, limit: int) -> list[DeadMessage]:
-        """Read dead messages, the latest first."""
-        return await list_dead(runner, which, limit)
-
-    async def discard_dead(self, runner: Runner, row_id: str) -> bool:
-        """Delete a dead message; return False where it is not dead."""
-        return await discard_dead(runner, row_id)
+    verbs = DeadVerbs(message_selection, plan_of, list_dead, discard_dead)
 
     def list_row(self, dead: DeadMessage) -> tuple[str, ...]:
         """Return the columns of a dead message in the list."""
