@@ -112,7 +112,7 @@ def payments(database: Path) -> list[tuple[str, int]]:
 def github(line: str) -> str:
     """The same line for the other source."""
     return re.sub("/stripe .*", "/github --secret github-example-secret", line).replace(
-        "send stripe", "send github"
+        "deliver stripe", "deliver github"
     )
 
 

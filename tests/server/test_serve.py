@@ -220,7 +220,7 @@ def test_what_cannot_work_as_written_is_refused(here: Path) -> None:
         assert told in ended.stderr
     ended = refused(here, "shop:app", "--workers", "2", SHOP_URL="memory:")
     assert ended.returncode == 2
-    assert "a memory: store is one process's own" in ended.stderr
+    assert "a memory: store belongs to one process" in ended.stderr
 
 
 def test_without_its_extra_it_says_what_to_install(here: Path) -> None:
