@@ -57,7 +57,7 @@ class DeadVerbs:
             limit: how many at most.
         """
         which = job_selection(job_id, source=source, type=type, name=name, since=since, until=until)
-        return finish(list_dead(self.store.blocking, which, checked_limit(limit)))
+        return finish(list_dead(self.store.sync_runner, which, checked_limit(limit)))
 
     def replay(
         self,
@@ -91,14 +91,14 @@ class DeadVerbs:
         which = job_selection(job_id, source=source, type=type, name=name, since=since, until=until)
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside("app.replay", INSTEAD)
-        done = finish(replay(self.store.blocking, plan))
+        done = finish(replay(self.store.sync_runner, plan))
         self.wakeup.notify()
         return done
 
     def discard(self, job_id: str) -> bool:
         """Delete a dead job for good; the history remembers that. False where it is not dead."""
         job = job_to_discard(job_id)
-        return finish(discard_dead(self.store.blocking, job))
+        return finish(discard_dead(self.store.sync_runner, job))
 
     def resolve(self, job_id: str, effect: str, *, done: bool, result: Storable = None) -> None:
         """Settle an effect of which nobody knew whether it happened, after you found out.
@@ -111,11 +111,11 @@ class DeadVerbs:
             result: what the call returned, or would have.
         """
         finding = finding_to_record(job_id, effect, done=done, result=result)
-        finish(resolve(self.store.blocking, finding))
+        finish(resolve(self.store.sync_runner, finding))
 
     def stats(self) -> Stats:
         """How many jobs are ready, waiting, leased and dead, in each queue, and who works."""
-        return finish(count_jobs(self.store.blocking))
+        return finish(count_jobs(self.store.sync_runner))
 
 
 class AsyncDeadVerbs:
@@ -137,7 +137,7 @@ class AsyncDeadVerbs:
     ) -> list[DeadLetter]:
         """Dead letters, the latest first: jobs that were given up, with their last error."""
         which = job_selection(job_id, source=source, type=type, name=name, since=since, until=until)
-        return await list_dead(self._letters_of.store.awaited, which, checked_limit(limit))
+        return await list_dead(self._letters_of.store.async_runner, which, checked_limit(limit))
 
     async def replay(
         self,
@@ -156,25 +156,25 @@ class AsyncDeadVerbs:
         which = job_selection(job_id, source=source, type=type, name=name, since=since, until=until)
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside("app.aio.replay", INSTEAD)
-        done = await replay(self._letters_of.store.awaited, plan)
+        done = await replay(self._letters_of.store.async_runner, plan)
         self._letters_of.wakeup.notify()
         return done
 
     async def discard(self, job_id: str) -> bool:
         """Delete a dead job for good; the history remembers that. False where it is not dead."""
         job = job_to_discard(job_id)
-        return await discard_dead(self._letters_of.store.awaited, job)
+        return await discard_dead(self._letters_of.store.async_runner, job)
 
     async def resolve(
         self, job_id: str, effect: str, *, done: bool, result: Storable = None
     ) -> None:
         """Settle an effect of which nobody knew whether it happened, after you found out."""
         finding = finding_to_record(job_id, effect, done=done, result=result)
-        await resolve(self._letters_of.store.awaited, finding)
+        await resolve(self._letters_of.store.async_runner, finding)
 
     async def stats(self) -> Stats:
         """How many jobs are ready, waiting, leased and dead, in each queue, and who works."""
-        return await count_jobs(self._letters_of.store.awaited)
+        return await count_jobs(self._letters_of.store.async_runner)
 
 
 def checked_limit(limit: object) -> int:

@@ -205,8 +205,8 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
                 self.jobs,
                 self.site.routes,
                 self.wakeup,
-                self._place(self.store.blocking, secrets),
-                self._place(self.store.awaited, secrets),
+                self._place(self.store.sync_runner, secrets),
+                self._place(self.store.async_runner, secrets),
                 {
                     "sync": at_once,
                     "async": at_once,
@@ -221,7 +221,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
         place = ExecutionContext(
             runner, self._opener or runner, self.jobs, self.store.clock, secrets, self._callers
         )
-        if self._opener is None or runner is not self.store.blocking:
+        if self._opener is None or runner is not self.store.sync_runner:
             return place
         return place._replace(renew_connections=self._opener.renew_connections)
 

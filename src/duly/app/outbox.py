@@ -51,7 +51,7 @@ class Outbox:
             limit: how many at most.
         """
         which = message_selection(message_id, destination=destination, since=since, until=until)
-        return finish(list_dead(self._store.blocking, which, checked_limit(limit)))
+        return finish(list_dead(self._store.sync_runner, which, checked_limit(limit)))
 
     def replay(
         self,
@@ -80,22 +80,22 @@ class Outbox:
         which = message_selection(message_id, destination=destination, since=since, until=until)
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside("app.outbox.replay", INSTEAD)
-        done = finish(replay(self._store.blocking, plan))
+        done = finish(replay(self._store.sync_runner, plan))
         self._wakeup.notify()
         return done
 
     def find(self, message_id: str) -> OutboxMessage | None:
         """A message that is not sent yet, with its state and last error; None if it has left."""
         message = checked_id(message_id, "message")
-        return finish(find_message(self._store.blocking, message))
+        return finish(find_message(self._store.sync_runner, message))
 
     def discard(self, message_id: str) -> bool:
         """Delete a dead message for good; the history remembers that. False where it is not."""
-        return finish(discard_dead(self._store.blocking, message_to_discard(message_id)))
+        return finish(discard_dead(self._store.sync_runner, message_to_discard(message_id)))
 
     def stats(self) -> OutboxStats:
         """How many messages are ready, waiting, leased and dead, for each destination."""
-        return finish(count_messages(self._store.blocking))
+        return finish(count_messages(self._store.sync_runner))
 
 
 class AsyncOutbox:
@@ -116,7 +116,7 @@ class AsyncOutbox:
     ) -> list[DeadMessage]:
         """Dead messages, the latest first: given up, with their last error."""
         which = message_selection(message_id, destination=destination, since=since, until=until)
-        return await list_dead(self._store.awaited, which, checked_limit(limit))
+        return await list_dead(self._store.async_runner, which, checked_limit(limit))
 
     async def replay(
         self,
@@ -133,21 +133,21 @@ class AsyncOutbox:
         which = message_selection(message_id, destination=destination, since=since, until=until)
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside("app.aio.outbox.replay", INSTEAD)
-        done = await replay(self._store.awaited, plan)
+        done = await replay(self._store.async_runner, plan)
         self._wakeup.notify()
         return done
 
     async def find(self, message_id: str) -> OutboxMessage | None:
         """A message that is not sent yet, with its state and last error; None if it has left."""
-        return await find_message(self._store.awaited, checked_id(message_id, "message"))
+        return await find_message(self._store.async_runner, checked_id(message_id, "message"))
 
     async def discard(self, message_id: str) -> bool:
         """Delete a dead message for good; the history remembers that. False where it is not."""
-        return await discard_dead(self._store.awaited, message_to_discard(message_id))
+        return await discard_dead(self._store.async_runner, message_to_discard(message_id))
 
     async def stats(self) -> OutboxStats:
         """How many messages are ready, waiting, leased and dead, for each destination."""
-        return await count_messages(self._store.awaited)
+        return await count_messages(self._store.async_runner)
 
 
 def checked_limit(limit: object) -> int:

@@ -72,7 +72,7 @@ class SendVerbs(EnqueueVerbs):
         session = self._join_caller(tx, "sync", "app.send", INSTEAD)
         if session is not None:
             return finish(stage_in_session(session, new))
-        done = finish(stage_and_commit(self.store.blocking, new))
+        done = finish(stage_and_commit(self.store.sync_runner, new))
         self.wakeup.notify()
         self.receiver.metrics.note_staged()
         return done
@@ -113,7 +113,7 @@ class AsyncSendVerbs(AsyncEnqueueVerbs):
         session = app._join_caller(tx, "async", "app.send", INSTEAD)
         if session is not None:
             return await stage_in_session(session, new)
-        done = await stage_and_commit(app.store.awaited, new)
+        done = await stage_and_commit(app.store.async_runner, new)
         app.wakeup.notify()
         app.receiver.metrics.note_staged()
         return done
