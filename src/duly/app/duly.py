@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from duly.app.admin import INSTEAD
 from duly.app.checks import (
     checked_switch,
     refuse_duplicate_name,
@@ -14,12 +15,11 @@ from duly.app.checks import (
     with_handlers,
     with_inline_timeout,
 )
-from duly.app.dead import INSTEAD
 from duly.app.jobs import AsyncJobVerbs, JobVerbs
 from duly.core.defaults import BODIES_KEPT
 from duly.core.defaults import names as table_names
 from duly.core.errors import UsageError
-from duly.core.exports import export
+from duly.core.exports import export, old_names
 from duly.core.onestep import finish
 from duly.core.retry import Backoff
 from duly.core.validation import checked_clock, checked_count, checked_duration, checked_scope, kind
@@ -71,9 +71,12 @@ Handling = TypeVar("Handling", bound="Callable[..., Any]")
 DEADLINE = timedelta(seconds=5)
 BODY_DEADLINE = timedelta(seconds=10)
 QUEUE = 2000
+# Verbs that an app had itself, before there was ``app.jobs``.
+MOVED_TO_JOBS = {name: f"jobs.{name}" for name in ("dead", "replay", "discard", "resolve", "stats")}
 
 
 @export
+@old_names("app", **MOVED_TO_JOBS)
 class Duly(JobVerbs):
     """An application that receives webhooks and runs jobs: ASGI as it stands, WSGI as ``app.wsgi``.
 
@@ -159,7 +162,7 @@ class Duly(JobVerbs):
             queue=self._queue,
             on_enqueued=self.wakeup.notify,
             sources=lambda: [route.source for route in self.site.routes.values()],
-            attendance=self.jobs.outgoing.relay_liveness,
+            attendance=self.registry.outgoing.relay_liveness,
         )
 
     @contextmanager
@@ -260,7 +263,7 @@ class Duly(JobVerbs):
             checked_bodies(bodies),
             kept_headers(source.provider, headers),
             any(not handshake.signed for handshake in source.provider.handshakes),
-            self.jobs,
+            self.registry,
         )
 
     def on(
@@ -309,7 +312,7 @@ class Duly(JobVerbs):
                 refuse_inline(route, handler, self._begin)
                 handler = handler if timeout is not None else with_inline_timeout(handler)
             route.handlers.add(wanted, handler)
-            self.jobs.add_event(route.name, handler)
+            self.registry.add_event(route.name, handler)
             return function
 
         return add
@@ -392,6 +395,7 @@ class Duly(JobVerbs):
         await self.store.aclose()
 
 
+@old_names("app.aio", **MOVED_TO_JOBS)
 class AsyncDuly(AsyncJobVerbs):
     """The same verbs awaited: ``app.aio``."""
 

@@ -52,7 +52,7 @@ def test_a_step_of_a_dead_job_that_is_replayed_long_after_is_not_taken_again(
     assert bench.effect() == "charged"
     given_up(bench)
     long_after(desk)
-    assert desk.call(desk.verbs.replay, bench.leased.id).ids == (bench.leased.id,)
+    assert desk.call(desk.verbs.jobs.replay, bench.leased.id).ids == (bench.leased.id,)
     bench.leased = desk.lease()
     assert bench.effect(lambda: "charged again") == "charged"
     assert len(bench.calls) == 1
@@ -105,7 +105,7 @@ class Till:
         """An operator replays its one dead job, and it runs."""
         [(job, state)] = self.desk.jobs()
         assert state == "dead"
-        assert self.desk.call(self.desk.verbs.replay, job).ids == (job,)
+        assert self.desk.call(self.desk.verbs.jobs.replay, job).ids == (job,)
         self.desk.work()
 
     def effects(self) -> int:
