@@ -81,7 +81,7 @@ class EnqueueVerbs:
         session = self._join_caller(tx, "sync", "app.enqueue")
         if session is not None:
             return finish(enqueue_in_session(session, [new]))[0]
-        done = finish(enqueue_and_commit(self.store.blocking, [new]))
+        done = finish(enqueue_and_commit(self.store.sync_runner, [new]))
         self.wakeup.notify()
         return done[0]
 
@@ -106,7 +106,7 @@ class EnqueueVerbs:
         session = self._join_caller(tx, "sync", "app.enqueue_many")
         if session is not None:
             return finish(enqueue_in_session(session, new))
-        done = finish(enqueue_and_commit(self.store.blocking, new))
+        done = finish(enqueue_and_commit(self.store.sync_runner, new))
         self.wakeup.notify()
         return done
 
@@ -178,7 +178,7 @@ class EnqueueVerbs:
                     f"begin= opens transactions of the other colour: use {twin}"
                 )
             return self._opener
-        return self.store.blocking if mode == "sync" else self.store.awaited
+        return self.store.sync_runner if mode == "sync" else self.store.async_runner
 
 
 class AsyncEnqueueVerbs:
@@ -207,7 +207,7 @@ class AsyncEnqueueVerbs:
         session = app._join_caller(tx, "async", "app.enqueue")
         if session is not None:
             return (await enqueue_in_session(session, [new]))[0]
-        done = await enqueue_and_commit(app.store.awaited, [new])
+        done = await enqueue_and_commit(app.store.async_runner, [new])
         app.wakeup.notify()
         return done[0]
 
@@ -233,7 +233,7 @@ class AsyncEnqueueVerbs:
         session = app._join_caller(tx, "async", "app.enqueue_many")
         if session is not None:
             return await enqueue_in_session(session, new)
-        done = await enqueue_and_commit(app.store.awaited, new)
+        done = await enqueue_and_commit(app.store.async_runner, new)
         app.wakeup.notify()
         return done
 
