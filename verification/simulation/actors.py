@@ -150,11 +150,12 @@ class WorkerActor(Actor):
     def begin(self) -> None:
         """Begin to work."""
         app, store = application(), self.store
+        wakeup = Wakeup()
         place = ExecutionContext(
-            store.awaited, store.awaited, app.jobs, store.clock, (), app._callers
+            store.awaited, store.awaited, app.jobs, store.clock, (), app._callers, wakeup
         )
         parts = WorkerDependencies(
-            store, app.jobs, app.site.routes, Wakeup(), place, place,
+            store, app.jobs, app.site.routes, wakeup, place, place,
             {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules,
         )  # fmt: skip
         self.worker = Worker(parts, WorkerSettings({"default": SLOTS}, LEASE, GRACE))

@@ -92,7 +92,7 @@ class DeadVerbs:
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside("app.replay", INSTEAD)
         done = finish(replay(self.store.blocking, plan))
-        self.wakeup.notify()
+        self.wakeup.notify(("jobs",))
         return done
 
     def discard(self, job_id: str) -> bool:
@@ -157,7 +157,7 @@ class AsyncDeadVerbs:
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside("app.aio.replay", INSTEAD)
         done = await replay(self._letters_of.store.awaited, plan)
-        self._letters_of.wakeup.notify()
+        self._letters_of.wakeup.notify(("jobs",))
         return done
 
     async def discard(self, job_id: str) -> bool:

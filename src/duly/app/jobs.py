@@ -219,7 +219,13 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
 
     def _place(self, runner: Runner, secrets: Sequence[str]) -> ExecutionContext:
         place = ExecutionContext(
-            runner, self._opener or runner, self.jobs, self.store.clock, secrets, self._callers
+            runner,
+            self._opener or runner,
+            self.jobs,
+            self.store.clock,
+            secrets,
+            self._callers,
+            self.wakeup,
         )
         if self._opener is None or runner is not self.store.blocking:
             return place

@@ -81,7 +81,7 @@ class Outbox:
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside("app.outbox.replay", INSTEAD)
         done = finish(replay(self._store.blocking, plan))
-        self._wakeup.notify()
+        self._wakeup.notify(("messages",))
         return done
 
     def find(self, message_id: str) -> OutboxMessage | None:
@@ -134,7 +134,7 @@ class AsyncOutbox:
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside("app.aio.outbox.replay", INSTEAD)
         done = await replay(self._store.awaited, plan)
-        self._wakeup.notify()
+        self._wakeup.notify(("messages",))
         return done
 
     async def find(self, message_id: str) -> OutboxMessage | None:
