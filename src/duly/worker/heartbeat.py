@@ -80,7 +80,7 @@ class Heartbeat:
     def _write_beat(self) -> set[Lease]:
         """One beat; what comes back are the leases that the database knows of."""
         self._beat_started_at = time.monotonic()
-        return finish(self._store.blocking.run_autocommit(self._beat, wait=WAIT))
+        return finish(self._store.sync_runner.run_autocommit(self._beat, wait=WAIT))
 
     def confirm(self) -> None:
         """The last beat counts: whoever begins jobs has heard which leases were lost."""
@@ -141,7 +141,9 @@ class Heartbeat:
         forgotten = [JobSettlement(lease, RELEASED) for lease in strays & self._strays]
         self._strays = strays
         if forgotten:
-            finish(self._store.blocking.run(lambda session: settle(session, forgotten), wait=WAIT))
+            finish(
+                self._store.sync_runner.run(lambda session: settle(session, forgotten), wait=WAIT)
+            )
 
     def _end_overdue(self) -> None:
         """End runs that the event loop should have ended: it is blocked, or its thread is."""
@@ -163,7 +165,7 @@ class Heartbeat:
                 run.revoke()
         if new:
             ends = [run.settlement(self._outcome_of_timeout(run)) for run in new]
-            finish(self._store.blocking.run(lambda session: settle(session, ends), wait=WAIT))
+            finish(self._store.sync_runner.run(lambda session: settle(session, ends), wait=WAIT))
             self._ended_overdue |= {run.leased.lease for run in new}
 
     def _outcome_of_timeout(self, run: Execution) -> JobOutcome:
