@@ -134,7 +134,7 @@ class Duly(JobVerbs):
         self._given_begin = begin
         self._begin_jobs(egress)
         self._bind(database, orm)
-        self.site = Router(self.receiver, database.awaited, body_deadline)
+        self.site = Router(self.receiver, database.async_runner, body_deadline)
         self.aio = AsyncDuly(self)
 
     def _bind(self, database: Store, begin: Begin | None) -> None:
@@ -151,8 +151,8 @@ class Duly(JobVerbs):
 
         self.receiver = Receiver(
             Database(
-                database.blocking,
-                database.awaited,
+                database.sync_runner,
+                database.async_runner,
                 opener,
                 release,
                 self._connections,
@@ -186,14 +186,14 @@ class Duly(JobVerbs):
         kept = self._given_begin, self.store, self._begin, self._opener, self.receiver
         self._given_begin = given
         self._bind(database, orm)
-        self.site.rebind(self.receiver, database.awaited)
+        self.site.rebind(self.receiver, database.async_runner)
         try:
             yield self
         finally:
             self.receiver.close()
             self._callers.close()
             self._given_begin, self.store, self._begin, self._opener, self.receiver = kept
-            self.site.rebind(self.receiver, self.store.awaited)
+            self.site.rebind(self.receiver, self.store.async_runner)
 
     def source(
         self,
@@ -355,7 +355,7 @@ class Duly(JobVerbs):
         Returns the handlers that will run again.
         """
         route, scope = self._to_forget(source, event_id, tenant)
-        done = finish(forget_committed(self.store.blocking, scope, event_id))
+        done = finish(forget_committed(self.store.sync_runner, scope, event_id))
         return with_handlers(done, route)
 
     def _to_forget(self, source: object, event_id: object, tenant: object) -> tuple[Route, str]:
@@ -423,5 +423,5 @@ class AsyncDuly(AsyncJobVerbs):
     async def forget(self, source: str, event_id: str, *, tenant: str | None = None) -> Forgotten:
         """Forget an event, so that its sender's next delivery of it is processed again."""
         route, scope = self._app._to_forget(source, event_id, tenant)
-        done = await forget_committed(self._app.store.awaited, scope, event_id)
+        done = await forget_committed(self._app.store.async_runner, scope, event_id)
         return with_handlers(done, route)

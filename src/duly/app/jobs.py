@@ -204,8 +204,8 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs):
                 self.registry,
                 self.site.routes,
                 self.wakeup,
-                self._place(self.store.blocking, secrets),
-                self._place(self.store.awaited, secrets),
+                self._place(self.store.sync_runner, secrets),
+                self._place(self.store.async_runner, secrets),
                 {
                     "sync": at_once,
                     "async": at_once,
@@ -218,9 +218,15 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs):
 
     def _place(self, runner: Runner, secrets: Sequence[str]) -> ExecutionContext:
         place = ExecutionContext(
-            runner, self._opener or runner, self.registry, self.store.clock, secrets, self._callers
+            runner,
+            self._opener or runner,
+            self.registry,
+            self.store.clock,
+            secrets,
+            self._callers,
+            self.wakeup,
         )
-        if self._opener is None or runner is not self.store.blocking:
+        if self._opener is None or runner is not self.store.sync_runner:
             return place
         return place._replace(renew_connections=self._opener.renew_connections)
 

@@ -72,20 +72,20 @@ class SendVerbs(EnqueueVerbs):
         session = self._join_caller(tx, "sync", "app.send", INSTEAD)
         if session is not None:
             return finish(stage_in_session(session, new))
-        done = finish(stage_and_commit(self.store.blocking, new))
-        self.wakeup.notify()
+        done = finish(stage_and_commit(self.store.sync_runner, new))
+        self.wakeup.notify(("messages",))
         self.receiver.metrics.note_staged()
         return done
 
     @property
     def jobs(self) -> JobAdmin:
         """Dead jobs, replay, and counts."""
-        return JobAdmin(self.store.blocking, self.wakeup)
+        return JobAdmin(self.store.sync_runner, self.wakeup)
 
     @property
     def outbox(self) -> OutboxAdmin:
         """Messages that are not sent yet, dead messages, replay, and counts."""
-        return OutboxAdmin(self.store.blocking, self.wakeup)
+        return OutboxAdmin(self.store.sync_runner, self.wakeup)
 
 
 class AsyncSendVerbs(AsyncEnqueueVerbs):
@@ -118,20 +118,20 @@ class AsyncSendVerbs(AsyncEnqueueVerbs):
         session = app._join_caller(tx, "async", "app.send", INSTEAD)
         if session is not None:
             return await stage_in_session(session, new)
-        done = await stage_and_commit(app.store.awaited, new)
-        app.wakeup.notify()
+        done = await stage_and_commit(app.store.async_runner, new)
+        app.wakeup.notify(("messages",))
         app.receiver.metrics.note_staged()
         return done
 
     @property
     def jobs(self) -> AsyncJobAdmin:
         """Dead jobs, replay, and counts."""
-        return AsyncJobAdmin(self._jobs_of.store.awaited, self._jobs_of.wakeup)
+        return AsyncJobAdmin(self._jobs_of.store.async_runner, self._jobs_of.wakeup)
 
     @property
     def outbox(self) -> AsyncOutboxAdmin:
         """Messages that are not sent yet, dead messages, replay, and counts."""
-        return AsyncOutboxAdmin(self._jobs_of.store.awaited, self._jobs_of.wakeup)
+        return AsyncOutboxAdmin(self._jobs_of.store.async_runner, self._jobs_of.wakeup)
 
 
 async def stage_in_session(session: Session, message: NewMessage) -> Staged:

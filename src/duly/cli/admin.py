@@ -216,7 +216,7 @@ class AdminCommand(ABC, Generic[Dead]):
     def _open_store(self, arguments: argparse.Namespace, target: str | None) -> Iterator[Runner]:
         """Open the database of the command; nothing is created."""
         with open_store(arguments, require_target(target, f"whose {self.noun}s?")) as store:
-            yield store.blocking
+            yield store.sync_runner
 
     def _stats(self, arguments: argparse.Namespace, target: str | None) -> int:
         """Print the counts."""

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     target, job, effect = parse_words(arguments.words)
     finding = finding_of(job, effect, done=arguments.done, result=parse_result(arguments.result))
     with open_store(arguments, require_target(target, "whose job?")) as store:
-        finish(resolve(store.blocking, finding))
+        finish(resolve(store.sync_runner, finding))
     done = "done" if arguments.done else "not done"
     print_answer(
         arguments,

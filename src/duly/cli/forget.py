@@ -91,7 +91,7 @@ def forget_at_url(arguments: argparse.Namespace, url: str, source: str, event_id
         raise UsageError("the event id and --tenant must not be empty")
     scope = checked_scope(scope_of(checked_name(source), arguments.tenant))
     with open_store(arguments, url) as store:
-        return finish(forget_committed(store.blocking, scope, event_id))
+        return finish(forget_committed(store.sync_runner, scope, event_id))
 
 
 def parse_words(arguments: argparse.Namespace) -> tuple[str, str, str]:
