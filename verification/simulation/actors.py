@@ -117,7 +117,7 @@ class Actor:
     async def _prune(self) -> None:
         try:
             for prune in PRUNERS:
-                if await prune(self.store.awaited, PRUNE_CHUNK):
+                if await prune(self.store.async_runner, PRUNE_CHUNK):
                     self.world.seen["prunes that removed something"] += 1
         except DulyError as problem:
             self.world.tell(self.process, f"could not remove what is old: {problem}")
@@ -151,10 +151,10 @@ class WorkerActor(Actor):
         """Begin to work."""
         app, store = application(), self.store
         place = ExecutionContext(
-            store.awaited, store.awaited, app.jobs, store.clock, (), app._callers
+            store.async_runner, store.async_runner, app.registry, store.clock, (), app._callers
         )
         parts = WorkerDependencies(
-            store, app.jobs, app.site.routes, Wakeup(), place, place,
+            store, app.registry, app.site.routes, Wakeup(), place, place,
             {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules,
         )  # fmt: skip
         self.worker = Worker(parts, WorkerSettings({"default": SLOTS}, LEASE, GRACE))
@@ -193,9 +193,9 @@ class RelayActor(Actor):
     def begin(self) -> None:
         """Begin to send."""
         app = application()
-        parts = RelayDependencies(self.store, app.jobs.outgoing, Wakeup(), ())
+        parts = RelayDependencies(self.store, app.registry.outgoing, Wakeup(), ())
         settings = RelaySettings(3, 2, MESSAGE_LEASE, GRACE)
-        self.relay = Relay(parts, settings, QuietSender(app.jobs.outgoing))
+        self.relay = Relay(parts, settings, QuietSender(app.registry.outgoing))
         self.run(self.relay.run())
 
     def end(self, *, hurried: bool) -> None:
@@ -219,7 +219,7 @@ class ReceiverActor(Actor):
     def begin(self) -> None:
         """Begin to listen."""
         store = self.store
-        database = Database(store.blocking, store.awaited, None, store.aclose, 10)
+        database = Database(store.sync_runner, store.async_runner, None, store.aclose, 10)
         self.receiver = Receiver(database, clock=store.clock, deadline=DEADLINE, queue=100)
 
     def post(

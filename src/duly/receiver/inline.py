@@ -76,15 +76,15 @@ class InlineCommit:
 
     def __init__(
         self,
-        blocking: BoundedOpener,
-        awaited: BoundedOpener,
+        sync_opener: BoundedOpener,
+        async_opener: BoundedOpener,
         *,
         at_once: int,
         most: int,
         deadline: float,
     ) -> None:
-        self._blocking = blocking
-        self._awaited = awaited
+        self._sync_opener = sync_opener
+        self._async_opener = async_opener
         self._at_once = at_once
         self._most = most
         self._deadline = deadline
@@ -111,7 +111,7 @@ class InlineCommit:
             self._waiting -= 1
         within = until - loop.time()
         if mode == "sync":
-            opener = OpenerWithDeadline(self._blocking, within)
+            opener = OpenerWithDeadline(self._sync_opener, within)
             running = loop.run_in_executor(
                 self._handler_threads(), lambda: finish(receive_inline(opener, events, jobs))
             )
@@ -119,7 +119,7 @@ class InlineCommit:
             running.add_done_callback(lambda over: release_slot(over, free))
             return await asyncio.shield(running)
         try:
-            opener = OpenerWithDeadline(self._awaited, within)
+            opener = OpenerWithDeadline(self._async_opener, within)
             return await receive_inline(opener, events, jobs)
         finally:
             free.release()
@@ -134,9 +134,9 @@ class InlineCommit:
         try:
             within = until - time.monotonic()
             if mode == "async":
-                opener = OpenerWithDeadline(self._awaited, within)
+                opener = OpenerWithDeadline(self._async_opener, within)
                 return self._loop_thread.run(receive_inline(opener, events, jobs))
-            opener = OpenerWithDeadline(self._blocking, within)
+            opener = OpenerWithDeadline(self._sync_opener, within)
             return finish(receive_inline(opener, events, jobs))
         finally:
             self._free.release()

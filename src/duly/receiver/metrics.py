@@ -40,10 +40,12 @@ ALIVE = 60 * 1_000_000
 class Metrics:
     """Sums what happened in this process and writes it when there is time."""
 
-    def __init__(self, blocking: Runner, awaited: Runner, attendance: RelayLiveness) -> None:
+    def __init__(
+        self, sync_runner: Runner, async_runner: Runner, attendance: RelayLiveness
+    ) -> None:
         self._attendance = attendance
-        self._blocking = blocking
-        self._awaited = awaited
+        self._sync_runner = sync_runner
+        self._async_runner = async_runner
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._counters = PendingCounters()
@@ -145,7 +147,7 @@ class Metrics:
         await self.flush_awaited()
         if self._attendance.is_check_due():
             with suppress(DulyError):  # then the next flush looks
-                look = self._awaited.run_autocommit(self._attendance.is_unattended, wait=WAIT)
+                look = self._async_runner.run_autocommit(self._attendance.is_unattended, wait=WAIT)
                 self._attendance.warn_if_unattended(unattended=await look)
         elif self._attendance.wants_check():
             self.flush_soon()
@@ -156,14 +158,14 @@ class Metrics:
         if not tally:
             return
         try:
-            await flush(self._awaited, tally)
+            await flush(self._async_runner, tally)
         except DulyError as problem:
             self._keep(tally, problem)
             return
         if self._enqueued:
             with suppress(DulyError):  # then the next flush asks
                 self._warn_without_workers(
-                    await self._awaited.run_autocommit(count_live_workers, wait=WAIT)
+                    await self._async_runner.run_autocommit(count_live_workers, wait=WAIT)
                 )
 
     def _flush_on_timer(self) -> None:
@@ -172,7 +174,7 @@ class Metrics:
         self.flush_blocking()
         if self._attendance.is_check_due():
             with suppress(DulyError):  # then the next flush looks
-                look = self._blocking.run_autocommit(self._attendance.is_unattended, wait=WAIT)
+                look = self._sync_runner.run_autocommit(self._attendance.is_unattended, wait=WAIT)
                 self._attendance.warn_if_unattended(unattended=finish(look))
         elif self._attendance.wants_check():
             self.flush_soon_blocking()
@@ -183,14 +185,14 @@ class Metrics:
         if not tally:
             return
         try:
-            finish(flush(self._blocking, tally))
+            finish(flush(self._sync_runner, tally))
         except DulyError as problem:
             self._keep(tally, problem)
             return
         if self._enqueued:
             with suppress(DulyError):  # then the next flush asks
                 self._warn_without_workers(
-                    finish(self._blocking.run_autocommit(count_live_workers, wait=WAIT))
+                    finish(self._sync_runner.run_autocommit(count_live_workers, wait=WAIT))
                 )
 
     def _take_counters(self) -> PendingCounters:

@@ -121,13 +121,13 @@ class Readiness:
 
     def __init__(
         self,
-        blocking: Runner,
-        awaited: Runner,
+        sync_runner: Runner,
+        async_runner: Runner,
         inline: InlineCommit,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._blocking = blocking
-        self._awaited = awaited
+        self._sync_runner = sync_runner
+        self._async_runner = async_runner
         self._inline = inline
         self._seconds = seconds
         self._begin_process()
@@ -211,7 +211,7 @@ class Readiness:
         outcome: Trouble | None = LATE
         try:
             async with asyncio.timeout(WITHIN):
-                await self._awaited.run_batch(write_probe_row, within=WRITE_WITHIN)
+                await self._async_runner.run_batch(write_probe_row, within=WRITE_WITHIN)
                 for mode in modes:
                     await self._inline.receive([], mode)
             outcome = None
@@ -224,7 +224,7 @@ class Readiness:
         """The same, on a thread."""
         outcome: Trouble | None = LATE
         try:
-            finish(self._blocking.run_batch(write_probe_row, within=WRITE_WITHIN))
+            finish(self._sync_runner.run_batch(write_probe_row, within=WRITE_WITHIN))
             for mode in modes:
                 self._inline.receive_blocking([], mode)
             outcome = None

@@ -76,7 +76,7 @@ class Dispatcher:
         self.lease_clock = lease_clock_of(settings, dependencies.outgoing)
         self.relayed = Relayed()
         self._completer: Completer[InFlight, MessageSettlement] = Completer(
-            dependencies.store.awaited, settle, dead_settlement, self._on_settled, on_progress
+            dependencies.store.async_runner, settle, dead_settlement, self._on_settled, on_progress
         )
 
     @property

@@ -40,7 +40,7 @@ class Relay:
     def __init__(
         self, dependencies: RelayDependencies, settings: RelaySettings, sender: Sender | None = None
     ) -> None:
-        self._runner = dependencies.store.awaited
+        self._runner = dependencies.store.async_runner
         self._wakeup = dependencies.wakeup
         self._grace = settings.grace.total_seconds()
         # Tests have one that only remembers what it was given.

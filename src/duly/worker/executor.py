@@ -63,12 +63,12 @@ class Executor:
         self.slots = Slots(queues)
         self.worked = Worked()
         self.completer = Completer(
-            dependencies.store.awaited, settle, dead_settlement, self._on_settled, self.start
+            dependencies.store.async_runner, settle, dead_settlement, self._on_settled, self.start
         )
         self.version_completer = VersionCompleter(
-            dependencies.store.awaited, self._on_version_recorded
+            dependencies.store.async_runner, self._on_version_recorded
         )
-        self.thread_pool = ThreadPool(dependencies.blocking, self._on_handler_end)
+        self.thread_pool = ThreadPool(dependencies.sync_context, self._on_handler_end)
         # Transactions of handlers that are open, by colour, and the runs that wait for one.
         self._transactions: Counter[str] = Counter()
         self._queued_for_transaction: dict[str, deque[Execution]] = {}
@@ -116,7 +116,7 @@ class Executor:
 
     async def _run_async(self, run: Execution) -> None:
         try:
-            ended = await execute_job(run, self._dependencies.awaited)
+            ended = await execute_job(run, self._dependencies.async_context)
         except asyncio.CancelledError as problem:
             if run.ended is not None:
                 return
@@ -133,7 +133,7 @@ class Executor:
 
     def _outcome_of_error(self, run: Execution, problem: BaseException) -> JobOutcome:
         return outcome_of_run(
-            run.leased, run.handler, problem, self._dependencies.awaited.circumstances(run)
+            run.leased, run.handler, problem, self._dependencies.async_context.circumstances(run)
         )
 
     # Ending
@@ -196,7 +196,7 @@ class Executor:
                     limit,
                     run.leased.id,
                 )
-                at = self._dependencies.awaited.circumstances(run)
+                at = self._dependencies.async_context.circumstances(run)
                 self._abort(run, outcome_of_timeout(run.leased, run.handler, at))
         waited = [
             run

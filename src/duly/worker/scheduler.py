@@ -28,7 +28,7 @@ class Scheduler:
     """One worker's look at the schedules of its application."""
 
     def __init__(self, dependencies: WorkerDependencies) -> None:
-        self._runner = dependencies.store.awaited
+        self._runner = dependencies.store.async_runner
         self._schedules = dependencies.schedules
         self._jobs = dependencies.jobs
         self._wakeup = dependencies.wakeup
