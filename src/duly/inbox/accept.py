@@ -95,7 +95,7 @@ def outcome_for_copy(outcome: EventOutcome) -> EventOutcome:
 
 async def accept(session: Session, events: Sequence[NewEvent]) -> Outcomes:
     """Claim and write the events that are new; return the outcomes of those and of no others."""
-    if session.dialect == "postgres":
+    if session.can_batch:
         rows = await session.rows(INBOX_ACCEPT, **batch_values(events))
         claimed = {bytes(row["digest"]) for row in rows if row["digest"] is not None}
     else:
