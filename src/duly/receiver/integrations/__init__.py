@@ -1,1 +1,1 @@
-"""The receiver inside somebody else's framework: each adapter takes the raw bytes first."""
+"""The receiver inside a web framework: each adapter takes the raw bytes first."""

@@ -45,7 +45,7 @@ def view(app: Served, name: str) -> View:
 
     It blocks; under ASGI Django runs it on a thread by itself.
     """
-    site, route = router_of(app), route_of(app, name)
+    router, route = router_of(app), route_of(app, name)
 
     def receive(request: HttpRequest, *_: object, **__: object) -> HttpResponse:
         begun, method = (
@@ -56,9 +56,9 @@ def view(app: Served, name: str) -> View:
             app._begin.refuse_moved()
         try:
             asked = request_of(request)
-            reply = wsgi.receive_delivery(site, route, environ_of(request, asked, route), asked)
+            reply = wsgi.receive_delivery(router, route, environ_of(request, asked, route), asked)
         except UnreadablePostError:
-            return HttpResponse(status=400)  # to nobody: the client has hung up
+            return HttpResponse(status=400)  # unheard: the client has hung up
         except RequestRefused as problem:
             reply = problem.reply
         log_reply(method, request.path, reply, begun)
@@ -80,7 +80,7 @@ def urls(app: Served) -> list[URLPattern]:
 
 
 def request_of(request: HttpRequest) -> Request:
-    """What the gate needs, from the server's own words: Django joins what was repeated."""
+    """The parts of a request that verification needs; Django has joined repeated headers."""
     scope = getattr(request, "scope", None)
     return wsgi.request_of(request.META) if scope is None else asgi.request_of(scope)
 
@@ -88,7 +88,7 @@ def request_of(request: HttpRequest) -> Request:
 def environ_of(request: HttpRequest, asked: Request, route: Route) -> dict[str, Any]:
     """Where the body is: kept by Django, or still to be read."""
     environ = {"REQUEST_METHOD": asked.method, "wsgi.input_terminated": True}
-    # Django has no public word for "somebody has read from it"; `body` would read all there is.
+    # Django does not say publicly whether the body was read; `body` would read all there is.
     if getattr(request, "_read_started", False):
         try:
             return {**environ, "wsgi.input": LengthCheckedBody(BytesIO(request.body), asked, route)}

@@ -1,4 +1,4 @@
-"""What the adapters share: finding a source, and refusing a body that somebody has read already.
+"""What the adapters share: finding a source, and refusing a body that was read before.
 
 A signature covers the bytes that were sent. An adapter either has all of them, or says that it has
 not; it never makes them up again from what a middleware has parsed.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from duly.receiver.request import Request
     from duly.receiver.responses import Reply
 
-# Every method is ours to answer, so that a wrong one is told in the words of the others.
+# Every method is answered here, so that a wrong one gets the same reply everywhere.
 METHODS: Final = ("POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
@@ -89,7 +89,7 @@ def function_name(route: Route) -> str:
 
 
 class LengthCheckedBody:
-    """A body that must come as long as it was said to be: servers see to that, so nobody else did.
+    """A body that must be as long as it was announced: then it was not read before.
 
     The end is looked at, not the stream's own state, which every server keeps in its own way.
     """

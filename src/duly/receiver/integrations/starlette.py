@@ -34,14 +34,16 @@ if TYPE_CHECKING:
 
 def endpoint(app: Served, name: str) -> Callable[[Request], Coroutine[Any, Any, Response]]:
     """Receive one source's deliveries; a handler of yours may await and return its answer, too."""
-    site, route = router_of(app), route_of(app, name)
+    router, route = router_of(app), route_of(app, name)
 
     async def receive(request: Request) -> Response:
         begun = start_timer()
         try:
-            reply = await receive_delivery(site, route, request.scope, Body(request, route).receive)
+            reply = await receive_delivery(
+                router, route, request.scope, Body(request, route).receive
+            )
         except RequestAborted:
-            return Response(status_code=400)  # to nobody: the client has hung up
+            return Response(status_code=400)  # unheard: the client has hung up
         except RequestRefused as problem:
             reply = problem.reply
         log_reply(request.method, request.url.path, reply, begun)
