@@ -240,8 +240,7 @@ def name_of(problem: BaseException) -> str:
         module, name = clean_text(kind.__module__), clean_text(kind.__qualname__)
     except Exception:  # a class can put anything there
         return clean_text(type.__dict__["__name__"].__get__(kind))
-    root = module.partition(".")[0]
-    if root == "duly":
+    if module.startswith("duly.") and module != "duly.errors":
         return f"duly.{name}"
     return name if module == "builtins" else f"{module}.{name}"
 
