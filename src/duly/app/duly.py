@@ -38,7 +38,7 @@ from duly.inbox.route import (
 from duly.jobs.handlers import EVENT_ATTEMPTS, checked_pattern
 from duly.jobs.handlers import QUEUE as QUEUE_NAME
 from duly.jobs.order import order_of
-from duly.jobs.tx_guard import refuse_inside
+from duly.jobs.tx import refuse_inside
 from duly.outbox.egress import Egress
 from duly.receiver import asgi, wsgi
 from duly.receiver.direct import check_direct_delivery
