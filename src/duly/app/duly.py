@@ -160,6 +160,7 @@ class Duly(JobVerbs):
             on_enqueued=self.wakeup.notify,
             sources=lambda: [route.source for route in self.site.routes.values()],
             attendance=self.jobs.outgoing.relay_liveness,
+            host=self._host,
         )
 
     @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duly.core.clock import from_microseconds, to_microseconds
 from duly.core.errors import UsageError
-from duly.core.ids import new_id
+from duly.core.host import HOST
 from duly.core.keys import as_bytes, readable_text
 from duly.core.validation import checked_scope, kind
 from duly.inbox.event import Event
@@ -20,6 +20,7 @@ from duly.receiver.responses import Fault, quote_json, refusal_error
 from duly.receiver.too_old import is_too_old
 
 if TYPE_CHECKING:
+    from duly.core.host import Host
     from duly.inbox.route import Route
     from duly.jobs.handlers import Handler
     from duly.webhooks.event_fields import EventFields
@@ -62,12 +63,12 @@ def resolve_tenant(route: Route, verified: Verified) -> str:
     return tenant
 
 
-def new_events_of(delivery: RoutedDelivery) -> list[NewEvent]:
+def new_events_of(delivery: RoutedDelivery, host: Host = HOST) -> list[NewEvent]:
     """Every event of a delivery, as it will be written."""
     verified = delivery.verified
     if verified.provider.items is None:
-        return [new_event(delivery, verified.items[0], verified.body)]
-    return [new_event(delivery, facts, body_of(verified, facts)) for facts in verified.items]
+        return [new_event(delivery, verified.items[0], verified.body, host)]
+    return [new_event(delivery, facts, body_of(verified, facts), host) for facts in verified.items]
 
 
 def body_of(verified: Verified, facts: EventFields) -> bytes:
@@ -80,7 +81,7 @@ def body_of(verified: Verified, facts: EventFields) -> bytes:
     return json.dumps(facts.json, separators=(",", ":")).encode()
 
 
-def new_event(delivery: RoutedDelivery, facts: EventFields, body: bytes) -> NewEvent:
+def new_event(delivery: RoutedDelivery, facts: EventFields, body: bytes, host: Host) -> NewEvent:
     """One event, complete."""
     route, verified = delivery.route, delivery.verified
     scope = route.scope(delivery.tenant)
@@ -93,7 +94,7 @@ def new_event(delivery: RoutedDelivery, facts: EventFields, body: bytes) -> NewE
         status, flag = Status.IGNORED, Flag.IGNORED
     guard = facts.replay_key if route.source.replayed_body == "conflict" else None
     return NewEvent(
-        id=new_id(),
+        id=host.new_id(),
         scope=scope,
         digest=event_digest(scope, facts.id),
         key_text=readable_text(as_bytes(facts.id)),
@@ -112,7 +113,7 @@ def new_event(delivery: RoutedDelivery, facts: EventFields, body: bytes) -> NewE
         body_ttl=bodies,
         secret=verified.secret,
         remote=delivery.remote,
-        jobs=() if route.inline else tuple(map(job_for, handlers)),
+        jobs=() if route.inline else tuple(job_for(handler, host) for handler in handlers),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from duly.core.errors import DulyError, InProgress, Rejected, StoreUnavailable
+from duly.core.host import HOST
 from duly.inbox.accept_inline import InlineWork
 from duly.inbox.new_event import Status
 from duly.jobs.invoke import HandlerFailed
@@ -31,6 +32,7 @@ from duly.webhooks.verify import answer_handshake, verify
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from duly.core.host import Host
     from duly.inbox.new_event import EventOutcome, NewEvent
     from duly.inbox.route import Route
     from duly.receiver.new_events import RoutedDelivery
@@ -52,11 +54,11 @@ def allows(route: Route, method: str) -> bool:
 
 
 def prepare_delivery(
-    route: Route, request: Request, body: bytes, now: float, note: Note
+    route: Route, request: Request, body: bytes, now: float, note: Note, host: Host = HOST
 ) -> tuple[RoutedDelivery, list[NewEvent]]:
     """A genuine delivery and its events; `RequestRefused` has the answer to anything else."""
     delivery = verify_request(route, request, body, now, note)
-    arrivals = new_events_of(delivery)
+    arrivals = new_events_of(delivery, host)
     if not route.inline:
         delivery.verified.let_go()  # or much JSON would be held by many that wait for a commit
     return delivery, arrivals

@@ -11,6 +11,7 @@ import os
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from duly.core.host import HOST
 from duly.inbox.new_event import Status
 from duly.outbox.relay_liveness import RelayLiveness
 from duly.receiver.group_commit import GroupCommit
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from duly.core.clock import Clock
     from duly.core.functions import Mode
+    from duly.core.host import Host
     from duly.core.session import Runner
     from duly.inbox.new_event import EventOutcome, NewEvent
     from duly.inbox.route import Route
@@ -73,6 +75,8 @@ class Receiver:
         on_enqueued: Callable[[], None] = lambda: None,
         sources: Callable[[], Iterable[Source]] = tuple,
         attendance: RelayLiveness | None = None,
+        host: Host = HOST,
+        counters_pause: float | None = None,
     ) -> None:
         # Called after a commit that holds jobs: a worker of this process need not look for them.
         self._on_enqueued = on_enqueued
@@ -80,6 +84,7 @@ class Receiver:
         self._awaited = database.awaited
         self._release = database.release
         self._clock = clock
+        self._host = host
         self._queue = queue
         self._deadline = deadline.total_seconds()
         self._group_commits: dict[asyncio.AbstractEventLoop, GroupCommit] = {}
@@ -95,7 +100,9 @@ class Receiver:
             most=queue,
             deadline=self._deadline,
         )
-        self.metrics = Metrics(database.blocking, database.awaited, attendance or RelayLiveness())
+        self.metrics = Metrics(
+            database.blocking, database.awaited, attendance or RelayLiveness(host), counters_pause
+        )
         self.rejections = Rejections(sources)
         self.readiness = Readiness(database.blocking, database.awaited, self._inline)
 
@@ -115,10 +122,10 @@ class Receiver:
         try:
             if len(body) > LARGE or request.encoding is not None:
                 found = await asyncio.to_thread(
-                    prepare_delivery, route, request, body, self.now(), note
+                    prepare_delivery, route, request, body, self.now(), note, self._host
                 )
             else:
-                found = prepare_delivery(route, request, body, self.now(), note)
+                found = prepare_delivery(route, request, body, self.now(), note, self._host)
             delivery, arrivals = found
             outcomes = await self._commit(delivery, arrivals)
         except Exception as problem:
@@ -145,7 +152,7 @@ class Receiver:
         arrivals: list[NewEvent] = []
         try:
             delivery, arrivals = prepare_delivery(
-                route, request, body, self.now(), self.rejections.note
+                route, request, body, self.now(), self.rejections.note, self._host
             )
             outcomes = self._commit_blocking(delivery, arrivals)
         except Exception as problem:

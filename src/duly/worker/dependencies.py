@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from duly.core.host import HOST, Host
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -27,6 +29,7 @@ class WorkerDependencies(NamedTuple):
     # How many transactions of handlers may be open, by colour; under "any" where there is one lane.
     transactions: Mapping[str, int]
     schedules: Schedules
+    host: Host = HOST
 
     @property
     def many_writers(self) -> bool:

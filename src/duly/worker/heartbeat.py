@@ -7,13 +7,11 @@ must not keep its own for ever. So this thread waits for nobody.
 from __future__ import annotations
 
 import logging
-import random
-import threading
-import time
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError
+from duly.core.host import HOST
 from duly.core.onestep import finish
 from duly.core.session import host_time
 from duly.jobs.lease import JobSettlement, LeasedJob, settle
@@ -23,6 +21,7 @@ from duly.jobs.workers import record_heartbeat
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from duly.core.host import Host
     from duly.core.session import Session
     from duly.jobs.outcome import JobOutcome
     from duly.jobs.workers import JobLease, WorkerIdentity
@@ -48,17 +47,17 @@ class Heartbeat:
         *,
         on_lost: Callable[[Sequence[Execution]], None],
         fetching: Callable[[], bool],
+        host: Host = HOST,
     ) -> None:
         self._store = store.apart()
+        self._host = host
         self._worker = worker
         self._slots = slots
         self._on_lost = on_lost
         self._fetching = fetching
         self._pause = worker.lease / 1_000_000 / BEATS
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(
-            target=self._beat_until_stopped, name="duly-heart", daemon=True
-        )
+        self._stopped = host.event()
+        self._thread = host.thread(target=self._beat_until_stopped, name="duly-heart", daemon=True)
         # What looked lost, and what looked forgotten, at the last beat: nothing is done at once,
         # because a settle or a claim may be on its way.
         self._missing: set[tuple[str, int]] = set()
@@ -74,11 +73,11 @@ class Heartbeat:
 
     def is_fresh(self) -> bool:
         """Whether no lease can be lost yet: the last beat is younger than a lease."""
-        return time.monotonic() - self._confirmed_at < self._worker.lease / 1_000_000
+        return self._host.monotonic() - self._confirmed_at < self._worker.lease / 1_000_000
 
     def _write_beat(self) -> list[JobLease]:
         """One beat; what comes back are the leases that the database knows of."""
-        self._beat_started_at = time.monotonic()
+        self._beat_started_at = self._host.monotonic()
         return finish(self._store.blocking.run_autocommit(self._beat, wait=WAIT))
 
     def confirm(self) -> None:
@@ -100,7 +99,7 @@ class Heartbeat:
         return await record_heartbeat(session, self._worker)
 
     def _beat_until_stopped(self) -> None:
-        while not self._stopped.wait(self._pause * (0.9 + 0.2 * random.random())):  # noqa: S311
+        while not self._stopped.wait(self._pause * (0.9 + 0.2 * self._host.random.random())):
             try:
                 self._beat_once()
             except DulyError as problem:
@@ -154,7 +153,7 @@ class Heartbeat:
 
     def _end_overdue(self) -> None:
         """End runs that the event loop should have ended: it is blocked, or its thread is."""
-        now = time.monotonic()
+        now = self._host.monotonic()
         overdue = {
             (run.leased.id, run.leased.epoch): run
             for run in self._slots.list_running()
@@ -178,7 +177,7 @@ class Heartbeat:
             self._ended_overdue |= {(run.leased.id, run.leased.epoch) for run in new}
 
     def _outcome_of_timeout(self, run: Execution) -> JobOutcome:
-        at = RunContext(host_time(self._store.clock), random.random())  # noqa: S311
+        at = RunContext(host_time(self._store.clock), self._host.random.random())
         return outcome_of_timeout(run.leased, run.handler, at)
 
 
