@@ -35,8 +35,7 @@ SERVED = {"source", "wsgi", "close", "aclose", "release_loop", "enter_loop", "in
 ABOUT_TESTS = {"bound_to"}  # tests/testing/test_bound_to.py
 # Their own walks: below, tests/jobs/test_bad_input.py and tests/jobs/dead/test_bad_input.py.
 ABOUT_JOBS = {
-    "job", "enqueue", "enqueue_many", "transaction", "work", "worker", "dead", "discard", "replay",
-    "resolve", "stats", "cron",
+    "job", "enqueue", "enqueue_many", "transaction", "work", "worker", "jobs", "cron",
 }  # fmt: skip
 # And tests/outbox/test_bad_input.py.
 ABOUT_MESSAGES = {"send", "transport", "signer", "outbox", "relay", "relaying"}
@@ -115,7 +114,7 @@ def test_a_schedule_that_could_not_work_is_not_added(parameter: str) -> None:
 
     for value in BAD_IN_A_SCHEDULE[parameter]:
         refused("cron", parameter, partial(scheduled, **{parameter: value}))
-        assert (list(app.schedules), app.jobs.plain) == ([], {})
+        assert (list(app.schedules), app.registry.plain) == ([], {})
     app.close()
 
 

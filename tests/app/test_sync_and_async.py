@@ -10,9 +10,8 @@ import pytest
 
 import duly
 from duly import aio, idempotency
-from duly.app.dead import AsyncDeadVerbs, DeadVerbs
+from duly.app.admin import AsyncJobAdmin, AsyncOutboxAdmin, JobAdmin, OutboxAdmin
 from duly.app.duly import AsyncDuly
-from duly.app.outbox import AsyncOutbox, Outbox
 from duly.core.errors import Code, DulyError
 from duly.core.failures import Failure
 from duly.jobs.job import AsyncJob, Job
@@ -125,22 +124,22 @@ def test_jobs_of_both_colours_offer_the_same() -> None:
 
 
 def test_verbs_about_dead_letters_have_their_twins() -> None:
-    awaited = {name for name in vars(AsyncDeadVerbs) if not name.startswith("_")}
-    assert awaited == {name for name in vars(DeadVerbs) if not name.startswith("_")}
+    awaited = {name for name in vars(AsyncJobAdmin) if not name.startswith("_")}
+    assert awaited == {name for name in vars(JobAdmin) if not name.startswith("_")}
     assert awaited == {"dead", "discard", "replay", "resolve", "stats"}
     for name in awaited:
-        one, other = getattr(DeadVerbs, name), getattr(AsyncDeadVerbs, name)
+        one, other = getattr(JobAdmin, name), getattr(AsyncJobAdmin, name)
         assert shape(one, annotated=True) == shape(other, annotated=True)
         assert not inspect.iscoroutinefunction(one)
         assert inspect.iscoroutinefunction(other)
 
 
 def test_verbs_about_dead_messages_have_their_twins() -> None:
-    awaited = {name for name in vars(AsyncOutbox) if not name.startswith("_")}
-    assert awaited == {name for name in vars(Outbox) if not name.startswith("_")}
+    awaited = {name for name in vars(AsyncOutboxAdmin) if not name.startswith("_")}
+    assert awaited == {name for name in vars(OutboxAdmin) if not name.startswith("_")}
     assert awaited == {"dead", "discard", "find", "replay", "stats"}
     for name in awaited:
-        one, other = getattr(Outbox, name), getattr(AsyncOutbox, name)
+        one, other = getattr(OutboxAdmin, name), getattr(AsyncOutboxAdmin, name)
         assert shape(one, annotated=True) == shape(other, annotated=True)
         assert not inspect.iscoroutinefunction(one)
         assert inspect.iscoroutinefunction(other)
@@ -213,7 +212,7 @@ def test_every_error_of_dulys_is_a_public_name() -> None:
         "duly.demo",
     )
     errors = [kind for kind in subclasses(DulyError) if not kind.__module__.startswith(told)]
-    assert {kind.__name__ for kind in errors} <= set(duly.__all__)
+    assert {kind.__name__ for kind in errors} <= set(duly.errors.__all__)
 
 
 EVENT = duly.Event(

@@ -72,7 +72,7 @@ def app(request: pytest.FixtureRequest) -> Iterator[duly.Duly]:
 @pytest.fixture
 def ids(app: duly.Duly) -> dict[str, list[str]]:
     """The dead jobs by name, the latest first."""
-    return {name: [one.id for one in app.dead(name=name)] for name in ("pay", "refund")}
+    return {name: [one.id for one in app.jobs.dead(name=name)] for name in ("pay", "refund")}
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_the_list_answers_programs_in_json_without_payloads(
     text = run("dead", "--json", "--name", "pay", "--since", "1h")
     assert CANARY not in text
     [told] = json.loads(text)
-    [letter] = app.dead(ids["pay"][0])
+    [letter] = app.jobs.dead(ids["pay"][0])
     assert told["id"] == letter.id
     assert told["dead_at"] == letter.dead_at.isoformat()
     assert (told["attempts"], told["max_attempts"], told["rescues"]) == (1, 1, 0)
@@ -164,7 +164,7 @@ def event_job(app: duly.Duly) -> str:
     taken = app.receive("stripe", sent.headers, sent.body)
     assert taken.status == 200, taken.body
     assert app.work().dead == 1
-    return app.dead(name="mark")[0].id
+    return app.jobs.dead(name="mark")[0].id
 
 
 def test_a_job_of_an_event_is_shown_with_its_event(
@@ -331,7 +331,7 @@ def test_times_are_written_as_people_do() -> None:
 def test_an_effect_that_nobody_knew_of_is_resolved_from_the_shell(
     app: duly.Duly, capsys: Output
 ) -> None:
-    [letter] = app.dead(name="pay")
+    [letter] = app.jobs.dead(name="pay")
     assert [one.name for one in letter.unknown] == ["charge"]
     words = [app.store.url, letter.id, "charge"]
     assert main(["resolve", *words, "--done", "--result", "ch_1"]) == 2
@@ -342,7 +342,7 @@ def test_an_effect_that_nobody_knew_of_is_resolved_from_the_shell(
         "effect": "charge",
         "done": True,
     }
-    assert app.dead(letter.id)[0].unknown == ()
+    assert app.jobs.dead(letter.id)[0].unknown == ()
     assert main(["resolve", *words, "--not-done"]) == 2
     assert "is known" in capsys.readouterr().err
     assert main(["resolve", app.store.url, "charge", "--done"]) == 2

@@ -51,7 +51,7 @@ def app(request: pytest.FixtureRequest) -> Iterator[duly.Duly]:
 def everything(app: duly.Duly) -> list[Any]:
     """All that is in the database and known to the application."""
     rows = [found(app.store, f"SELECT * FROM duly_{table}") for table in TABLES]
-    return [rows, dict(app.jobs.plain)]
+    return [rows, dict(app.registry.plain)]
 
 
 def spoiled(verb: Callable[..., Any], good: dict[str, object]) -> Iterator[tuple[str, Any]]:
@@ -104,7 +104,7 @@ def test_a_job_that_could_not_work_is_not_added(parameter: str) -> None:
     for value in BAD_IN_A_HANDLER[parameter]:
         given: dict[str, Any] = {"name": "send"} | {parameter: value}
         refused("job", parameter, partial(registered, app, send, given))
-        assert app.jobs.plain == {}
+        assert app.registry.plain == {}
     app.close()
 
 
@@ -118,7 +118,7 @@ def test_a_function_that_could_not_be_a_job_is_not_added() -> None:
     for function in (*FUNCTIONS, with_event, with_more, generating):
         refused("job", "function", partial(registered, app, function, {"name": "send"}))
     refused("job", "name", lambda: app.job(lambda job: job))
-    assert app.jobs.plain == {}
+    assert app.registry.plain == {}
     app.job(name="send")(send)
     refused("job", "name", partial(registered, app, charge_job, {"name": "send"}))
     assert app.job(name="send")(send) is send  # again, as after a reload
@@ -143,7 +143,9 @@ def test_an_effect_refuses_what_it_cannot_use_and_takes_no_step(
     desk.job(lambda _: None)
     desk.enqueue()
     kind, runner = (
-        (Job, desk.app.store.blocking) if colour == "sync" else (AsyncJob, desk.app.store.awaited)
+        (Job, desk.app.store.sync_runner)
+        if colour == "sync"
+        else (AsyncJob, desk.app.store.async_runner)
     )
     job: Any = kind(desk.lease(), desk.name, None, runner)
     for parameter, arguments in spoiled(job.effect, {"name": "charge", "call": charge}):

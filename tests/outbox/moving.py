@@ -51,7 +51,7 @@ class Bench:
 
     def run(self, operation: Callable[[Session], Any]) -> Any:
         """An operation in a transaction of its own."""
-        return finish(self.store.blocking.run(operation, wait=WAIT))
+        return finish(self.store.sync_runner.run(operation, wait=WAIT))
 
     def insert(self, delay: int = 0) -> None:
         """Stage the message."""

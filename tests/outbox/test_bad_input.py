@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import duly
-from duly.app.outbox import AsyncOutbox, Outbox
+from duly.app.admin import AsyncOutboxAdmin, OutboxAdmin
 from tests.support.bad_outbox_values import (
     BAD_IN_A_GUARD,
     BAD_IN_A_LETTER,
@@ -85,7 +85,7 @@ def an_app(url: str) -> Iterator[duly.Duly]:
 def everything(app: duly.Duly) -> list[Any]:
     """All that is in the database and known to the application."""
     rows = [found(app.store, f"SELECT * FROM duly_{table} ORDER BY 1, 2") for table in TABLES]
-    outgoing = app.jobs.outgoing
+    outgoing = app.registry.outgoing
     return [rows, dict(outgoing.transports), dict(outgoing.signers), outgoing.egress]
 
 
@@ -106,7 +106,7 @@ def messages() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def letters(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The same for a verb about dead messages; an id and all=True stand alone."""
-    parameters = inspect.signature(getattr(Outbox, name)).parameters
+    parameters = inspect.signature(getattr(OutboxAdmin, name)).parameters
     bad = {one: values for one, values in BAD_IN_A_LETTER.items() if one in parameters}
     return spoiled(bad, LETTERS[name], {"message_id": {}, "all": {}})
 
@@ -211,7 +211,7 @@ def test_a_transport_that_could_not_work_is_not_added() -> None:
         refused("transport", parameter, partial(transported, app, mail, options))
     for function in (*FUNCTIONS, with_more, with_key_only, generating, Generating(), int):
         refused("transport", "function", partial(transported, app, function, {"name": "mail"}))
-    assert app.jobs.outgoing.transports == {}
+    assert app.registry.outgoing.transports == {}
     app.transport("mail")(mail)
     refused("transport", "name", partial(transported, app, another_mail, {"name": "mail"}))
     assert app.transport("mail")(mail) is mail  # again, as after a reload
@@ -253,7 +253,7 @@ def test_a_signer_that_could_not_sign_is_not_added() -> None:
         refused("signer", parameter, partial(app.signer, **options))
     for function in (*FUNCTIONS, awaited, without, generating, Generating(), Awaiting()):
         refused("signer", "function", partial(signed_with, app, function, {"name": "ours"}))
-    assert app.jobs.outgoing.signers == {}
+    assert app.registry.outgoing.signers == {}
     app.signer("ours", secret=SECRET)
     refused("signer", "name", partial(app.signer, "ours", secret=SECRET))
     refused("signer", "name", partial(signed_with, app, billing, {"name": "ours"}))
@@ -274,7 +274,7 @@ def test_every_verb_is_in_this_walk_and_every_parameter_has_bad_values() -> None
         (duly.Egress, BAD_IN_A_GUARD),
     ):
         assert inspect.signature(function).parameters.keys() - {"self"} == values.keys()
-    for outbox in (Outbox, AsyncOutbox):
+    for outbox in (OutboxAdmin, AsyncOutboxAdmin):
         verbs = {name for name in vars(outbox) if not name.startswith("_")}
         assert verbs == {*LETTERS, "stats"}  # which takes nothing
         for name in LETTERS:

@@ -331,7 +331,8 @@ async def test_a_message_that_nobody_can_send_is_dead_a_day_after_it_was_first_d
         office.app.signer("books", secret="whsec_" + "A" * 32)
         staged = await office.send(sign="books", at=clock() + timedelta(days=days))
         began = office.message(staged.id).created_at
-        office.app.jobs.outgoing.signers.clear()  # a relay that was started before there was one
+        # As in a relay that was started before there was one.
+        office.app.registry.outgoing.signers.clear()
         clock.advance(timedelta(days=max(days, 0)))
         for _ in range(2):
             for hours in (12, 12, 1):
@@ -368,7 +369,7 @@ async def test_a_replayed_message_has_all_its_rescues_before_it(
 ) -> None:
     async with an_office(case, place, clock) as office:
         staged = await office.send()
-        runner, minute = office.app.store.blocking, MINUTE // timedelta(microseconds=1)
+        runner, minute = office.app.store.sync_runner, MINUTE // timedelta(microseconds=1)
         wants = [DestinationDemand(office.message(staged.id).destination, 1)]
         for _ in range(MOST_RESCUES):
             finish(runner.run(due, wait=WAIT))

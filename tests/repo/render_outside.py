@@ -23,7 +23,7 @@ FOLDER = HERE / "outside"
 SOURCES = HERE.parents[1] / "src"
 MODULES = (duly, errors, types, aio, testing)
 # What an application has beside its own methods.
-PARTS_OF_APP = ("aio", "outbox", "aio.outbox")
+PARTS_OF_APP = ("aio", "jobs", "aio.jobs", "outbox", "aio.outbox")
 
 
 def public_names(owner: object) -> list[str]:

@@ -33,8 +33,8 @@ def test_deliveries_jobs_and_messages_go_there_and_then_back_again(
             assert bound is shop
             assert shop.receive("stripe", sent.headers, sent.body).said == "ignored"
             shop.enqueue("flaky", 0)
-            assert shop.stats().ready == 1
-        assert (shop.stats().ready, events(other)) == (0, 1)
+            assert shop.jobs.stats().ready == 1
+        assert (shop.jobs.stats().ready, events(other)) == (0, 1)
         assert shop.receive("stripe", sent.headers, sent.body).said == "ignored"
         shop.close()
 

@@ -69,7 +69,7 @@ async def test_a_job_that_waited_in_vain_waits_again_when_it_is_replayed(
             await subject.work()
             assert subject.records.counted(id) == ("dead", 0, 0)
             clock.advance(24 * HOUR)
-            await asyncio.to_thread(subject.app.replay, id)
+            await asyncio.to_thread(subject.app.jobs.replay, id)
 
 
 @pytest.mark.parametrize("case", cases(["sqlite", "postgres"], ["sync"], ["leased"]), ids=named)

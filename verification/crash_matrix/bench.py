@@ -113,15 +113,15 @@ class Bench:
     async def replay(self, ids: Sequence[str]) -> None:
         """Have dead letters run again."""
         for id in ids:
-            await self._verb("replay", id)
+            await self.admin("jobs", "replay", id)
 
     async def dead(self) -> list[Any]:
         """The dead letters."""
-        return list(await self._verb("dead"))
+        return list(await self.admin("jobs", "dead"))
 
     async def discard(self, id: str) -> None:
         """Remove a dead letter."""
-        await self._verb("discard", id)
+        await self.admin("jobs", "discard", id)
 
     async def forget(self, source: str, id: str) -> None:
         """Forget an event."""
@@ -129,9 +129,13 @@ class Bench:
 
     async def outbox(self, name: str, *arguments: Any) -> Any:
         """A verb for dead messages."""
+        return await self.admin("outbox", name, *arguments)
+
+    async def admin(self, part: str, name: str, *arguments: Any) -> Any:
+        """A verb for dead jobs or messages."""
         if self.is_sync:
-            return getattr(self.app.outbox, name)(*arguments)
-        return await getattr(self.app.aio.outbox, name)(*arguments)
+            return getattr(getattr(self.app, part), name)(*arguments)
+        return await getattr(getattr(self.app.aio, part), name)(*arguments)
 
 
 async def closing(app: duly.Duly, flow: Coroutine[Any, Any, None]) -> None:

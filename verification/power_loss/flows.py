@@ -140,7 +140,7 @@ class Flows:
         self.flow("replay")
         with self.app.transaction() as tx:
             tx.execute("INSERT INTO repairs (name) VALUES (:name)", name=broken)
-        self.app.replay(source="orders", type="broken")
+        self.app.jobs.replay(source="orders", type="broken")
         self.settle()
 
     def checkpoint(self, mode: str) -> None:

@@ -50,7 +50,7 @@ def recover(database: Database, world: World) -> Iterator[str]:
         except Restless as problem:
             yield f"{problem} (I6)"
             return
-        dead = sorted(one.name for one in app.dead(limit=1000))
+        dead = sorted(one.name for one in app.jobs.dead(limit=1000))
     yield from audit(database.look(), world)
     poisoned = sum(kind == "poison" for _, kind in world.sent.values())
     if dead != ["poison"] * poisoned:
@@ -78,7 +78,7 @@ def repair(app: duly.Duly, world: World) -> None:
         for name, (_, kind) in world.sent.items():
             if kind == "broken":
                 tx.execute("INSERT INTO repairs (name) VALUES (:name)", name=name)
-    app.replay(source="orders", type="broken")
+    app.jobs.replay(source="orders", type="broken")
 
 
 def audit(seen: Seen, world: World) -> Iterator[str]:

@@ -158,6 +158,6 @@ def bring_to_rest(app: duly.Duly, clock: Clock, pause: timedelta) -> None:
 
 def left(app: duly.Duly) -> int:
     """How many jobs and messages are neither done nor dead."""
-    jobs, messages = app.stats().queues.values(), app.outbox.stats()
+    jobs, messages = app.jobs.stats().queues.values(), app.outbox.stats()
     at_work = sum(one.ready + one.waiting + one.leased for one in jobs)
     return at_work + messages.ready + messages.waiting + messages.leased

@@ -38,11 +38,12 @@ if TYPE_CHECKING:
 
 # Seconds for a set-up to listen, on a machine that is busy.
 STARTING = 60.0
-# Seconds for jobs and messages to be done: without faults, and after them, where the leases of a
-# killed `duly serve` last for 30 seconds, and those of its messages for 60.
-DRAINING, RECOVERING = 60.0, 180.0
-# Seconds without any progress after which, without faults, there is nothing more to wait for.
-STALLED = 20.0
+# Seconds for jobs and messages to be done after faults, where the leases of a killed `duly serve`
+# last for 30 seconds, and those of its messages for 60.
+RECOVERING = 180.0
+# Seconds without any progress after which, without faults, there is nothing more to wait for; and
+# the longest wait while there is some, since a busy machine may take its time.
+STALLED, DRAINING = 20.0, 900.0
 # Ports below those that the system gives to outgoing connections, which could take one in the
 # moment in which a killed server is started again.
 PORTS = (10_000, 30_000)
@@ -171,9 +172,9 @@ class Trial:
                 sender.stop()
             for sender in senders:
                 sender.join()
-        if order.fault != NONE:
-            self._look(programs)
-            send_again(order.setup, self._port, self._books)
+        # Also without faults: on a busy machine SQLite's lock may outlast a request (503).
+        self._look(programs)
+        send_again(order.setup, self._port, self._books)
         return struck
 
     def _look(self, programs: list[Program]) -> None:

@@ -119,7 +119,7 @@ class Actor:
     async def _prune(self) -> None:
         try:
             for prune in PRUNERS:
-                if await prune(self.store.awaited, PRUNE_CHUNK):
+                if await prune(self.store.async_runner, PRUNE_CHUNK):
                     self.world.seen["prunes that removed something"] += 1
         except DulyError as problem:
             self.world.tell(self.process, f"could not remove what is old: {problem}")
@@ -153,9 +153,9 @@ class WorkerActor(Actor):
         """Begin to work."""
         app, store = application(), self.store
         place = ExecutionContext(
-            store.awaited,
-            store.awaited,
-            app.jobs,
+            store.async_runner,
+            store.async_runner,
+            app.registry,
             store.clock,
             (),
             app._callers,
@@ -163,7 +163,7 @@ class WorkerActor(Actor):
             rescue_backoff=WORKER_PAUSES.rescue,
         )
         parts = WorkerDependencies(
-            store, app.jobs, app.site.routes, Wakeup(), place, place,
+            store, app.registry, app.site.routes, Wakeup(), place, place,
             {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules, HOST,
         )  # fmt: skip
         self.worker = Worker(
@@ -217,9 +217,9 @@ class RelayActor(Actor):
     def begin(self) -> None:
         """Begin to send."""
         app = application()
-        parts = RelayDependencies(self.store, app.jobs.outgoing, Wakeup(), (), HOST)
+        parts = RelayDependencies(self.store, app.registry.outgoing, Wakeup(), (), HOST)
         settings = RelaySettings(3, 2, MESSAGE_LEASE, GRACE, RELAY_PAUSES)
-        self.relay = Relay(parts, settings, QuietSender(app.jobs.outgoing))
+        self.relay = Relay(parts, settings, QuietSender(app.registry.outgoing))
         self.relay._heartbeat = SilentHeartbeat()
         self.run(self.relay.run())
 
@@ -244,7 +244,7 @@ class ReceiverActor(Actor):
     def begin(self) -> None:
         """Begin to listen."""
         store = self.store
-        database = Database(store.blocking, store.awaited, None, store.aclose, 10)
+        database = Database(store.sync_runner, store.async_runner, None, store.aclose, 10)
         self.receiver = Receiver(
             database, clock=store.clock, deadline=DEADLINE, queue=100, host=HOST,
             counters_pause=RECEIVER_PAUSE,

@@ -86,8 +86,8 @@ class CallerActor(Actor):
             self._asked = True
         if not self._enqueued:
             app = application()
-            new = app.jobs.new("child", {"parent": PARENT}, key="enqueued once")
-            [enqueued] = await enqueue_and_commit(self.store.awaited, [new])
+            new = app.registry.new("child", {"parent": PARENT}, key="enqueued once")
+            [enqueued] = await enqueue_and_commit(self.store.async_runner, [new])
             books.jobs.add(enqueued.id)
             self._enqueued = True
         if not self._fenced:

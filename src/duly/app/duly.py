@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from duly.app.admin import INSTEAD
 from duly.app.checks import (
     checked_switch,
     refuse_duplicate_name,
@@ -14,12 +15,11 @@ from duly.app.checks import (
     with_handlers,
     with_inline_timeout,
 )
-from duly.app.dead import INSTEAD
 from duly.app.jobs import AsyncJobVerbs, JobVerbs
 from duly.core.defaults import BODIES_KEPT
 from duly.core.defaults import names as table_names
 from duly.core.errors import UsageError
-from duly.core.exports import export
+from duly.core.exports import export, old_names
 from duly.core.onestep import finish
 from duly.core.retry import Backoff
 from duly.core.validation import checked_clock, checked_count, checked_duration, checked_scope, kind
@@ -71,9 +71,12 @@ Handling = TypeVar("Handling", bound="Callable[..., Any]")
 DEADLINE = timedelta(seconds=5)
 BODY_DEADLINE = timedelta(seconds=10)
 QUEUE = 2000
+# Verbs that an app had itself, before there was ``app.jobs``.
+MOVED_TO_JOBS = {name: f"jobs.{name}" for name in ("dead", "replay", "discard", "resolve", "stats")}
 
 
 @export
+@old_names("app", **MOVED_TO_JOBS)
 class Duly(JobVerbs):
     """An application that receives webhooks and runs jobs: ASGI as it stands, WSGI as ``app.wsgi``.
 
@@ -131,7 +134,7 @@ class Duly(JobVerbs):
         self._given_begin = begin
         self._begin_jobs(egress)
         self._bind(database, orm)
-        self.site = Router(self.receiver, database.awaited, body_deadline)
+        self.site = Router(self.receiver, database.async_runner, body_deadline)
         self.aio = AsyncDuly(self)
 
     def _bind(self, database: Store, begin: Begin | None) -> None:
@@ -148,8 +151,8 @@ class Duly(JobVerbs):
 
         self.receiver = Receiver(
             Database(
-                database.blocking,
-                database.awaited,
+                database.sync_runner,
+                database.async_runner,
                 opener,
                 release,
                 self._connections,
@@ -159,7 +162,7 @@ class Duly(JobVerbs):
             queue=self._queue,
             on_enqueued=self.wakeup.notify,
             sources=lambda: [route.source for route in self.site.routes.values()],
-            attendance=self.jobs.outgoing.relay_liveness,
+            attendance=self.registry.outgoing.relay_liveness,
             host=self._host,
         )
 
@@ -184,14 +187,14 @@ class Duly(JobVerbs):
         kept = self._given_begin, self.store, self._begin, self._opener, self.receiver
         self._given_begin = given
         self._bind(database, orm)
-        self.site.rebind(self.receiver, database.awaited)
+        self.site.rebind(self.receiver, database.async_runner)
         try:
             yield self
         finally:
             self.receiver.close()
             self._callers.close()
             self._given_begin, self.store, self._begin, self._opener, self.receiver = kept
-            self.site.rebind(self.receiver, self.store.awaited)
+            self.site.rebind(self.receiver, self.store.async_runner)
 
     def source(
         self,
@@ -261,7 +264,7 @@ class Duly(JobVerbs):
             checked_bodies(bodies),
             kept_headers(source.provider, headers),
             any(not handshake.signed for handshake in source.provider.handshakes),
-            self.jobs,
+            self.registry,
         )
 
     def on(
@@ -310,7 +313,7 @@ class Duly(JobVerbs):
                 refuse_inline(route, handler, self._begin)
                 handler = handler if timeout is not None else with_inline_timeout(handler)
             route.handlers.add(wanted, handler)
-            self.jobs.add_event(route.name, handler)
+            self.registry.add_event(route.name, handler)
             return function
 
         return add
@@ -353,7 +356,7 @@ class Duly(JobVerbs):
         Returns the handlers that will run again.
         """
         route, scope = self._to_forget(source, event_id, tenant)
-        done = finish(forget_committed(self.store.blocking, scope, event_id))
+        done = finish(forget_committed(self.store.sync_runner, scope, event_id))
         return with_handlers(done, route)
 
     def _to_forget(self, source: object, event_id: object, tenant: object) -> tuple[Route, str]:
@@ -393,6 +396,7 @@ class Duly(JobVerbs):
         await self.store.aclose()
 
 
+@old_names("app.aio", **MOVED_TO_JOBS)
 class AsyncDuly(AsyncJobVerbs):
     """The same verbs awaited: ``app.aio``."""
 
@@ -420,5 +424,5 @@ class AsyncDuly(AsyncJobVerbs):
     async def forget(self, source: str, event_id: str, *, tenant: str | None = None) -> Forgotten:
         """Forget an event, so that its sender's next delivery of it is processed again."""
         route, scope = self._app._to_forget(source, event_id, tenant)
-        done = await forget_committed(self._app.store.awaited, scope, event_id)
+        done = await forget_committed(self._app.store.async_runner, scope, event_id)
         return with_handlers(done, route)

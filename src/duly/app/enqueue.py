@@ -39,7 +39,7 @@ class EnqueueVerbs:
     """What `Duly` does to enqueue jobs."""
 
     store: Store
-    jobs: Registry
+    registry: Registry
     wakeup: Wakeup
     receiver: Receiver
     _begin: Begin | None
@@ -75,13 +75,13 @@ class EnqueueVerbs:
                 ``tx`` of a handler. Without one it is committed at once, or, with
                 ``begin=duly.django(…)``, joins the ``atomic`` that is open around the call.
         """
-        new = self.jobs.new(
+        new = self.registry.new(
             job, payload, key=key, window=window, delay=delay, at=at, priority=priority, queue=queue
         )
         session = self._join_caller(tx, "sync", "app.enqueue")
         if session is not None:
             return finish(enqueue_in_session(session, [new]))[0]
-        done = finish(enqueue_and_commit(self.store.blocking, [new]))
+        done = finish(enqueue_and_commit(self.store.sync_runner, [new]))
         self.wakeup.notify()
         return done[0]
 
@@ -99,14 +99,14 @@ class EnqueueVerbs:
         tx: BlockingTx | None = None,
     ) -> list[Enqueued]:
         """`enqueue` for many jobs of one handler: all of them or none, in one transaction."""
-        new = self.jobs.new_many(
+        new = self.registry.new_many(
             job, payloads, keys=keys, window=window, delay=delay, at=at, priority=priority,
             queue=queue,
         )  # fmt: skip
         session = self._join_caller(tx, "sync", "app.enqueue_many")
         if session is not None:
             return finish(enqueue_in_session(session, new))
-        done = finish(enqueue_and_commit(self.store.blocking, new))
+        done = finish(enqueue_and_commit(self.store.sync_runner, new))
         self.wakeup.notify()
         return done
 
@@ -148,7 +148,7 @@ class EnqueueVerbs:
         opened = finish(opening.__aenter__())
         try:
             opened.restore_timeouts()
-            tx = Tx(opened, self.jobs)
+            tx = Tx(opened, self.registry)
             with tx.lasting(), handler_transaction(BLOCK):
                 yield tx
         except BaseException as problem:
@@ -178,7 +178,7 @@ class EnqueueVerbs:
                     f"begin= opens transactions of the other colour: use {twin}"
                 )
             return self._opener
-        return self.store.blocking if mode == "sync" else self.store.awaited
+        return self.store.sync_runner if mode == "sync" else self.store.async_runner
 
 
 class AsyncEnqueueVerbs:
@@ -201,13 +201,13 @@ class AsyncEnqueueVerbs:
     ) -> Enqueued:
         """Enqueue a job; it runs after the COMMIT of the transaction that it is enqueued in."""
         app = self._jobs_of
-        new = app.jobs.new(
+        new = app.registry.new(
             job, payload, key=key, window=window, delay=delay, at=at, priority=priority, queue=queue
         )
         session = app._join_caller(tx, "async", "app.enqueue")
         if session is not None:
             return (await enqueue_in_session(session, [new]))[0]
-        done = await enqueue_and_commit(app.store.awaited, [new])
+        done = await enqueue_and_commit(app.store.async_runner, [new])
         app.wakeup.notify()
         return done[0]
 
@@ -226,14 +226,14 @@ class AsyncEnqueueVerbs:
     ) -> list[Enqueued]:
         """`enqueue` for many jobs of one handler: all of them or none, in one transaction."""
         app = self._jobs_of
-        new = app.jobs.new_many(
+        new = app.registry.new_many(
             job, payloads, keys=keys, window=window, delay=delay, at=at, priority=priority,
             queue=queue,
         )  # fmt: skip
         session = app._join_caller(tx, "async", "app.enqueue_many")
         if session is not None:
             return await enqueue_in_session(session, new)
-        done = await enqueue_and_commit(app.store.awaited, new)
+        done = await enqueue_and_commit(app.store.async_runner, new)
         app.wakeup.notify()
         return done
 
@@ -243,7 +243,7 @@ class AsyncEnqueueVerbs:
         refuse_inside("app.aio.transaction", "its tx is what you have already")
         async with self._jobs_of._opener_for("async").open_transaction(wait=WAIT) as opened:
             opened.restore_timeouts()
-            tx = AsyncTx(opened, self._jobs_of.jobs)
+            tx = AsyncTx(opened, self._jobs_of.registry)
             with tx.lasting(), handler_transaction(BLOCK):
                 yield tx
         self._jobs_of.wakeup.notify()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from duly.app.checks import checked_until, loop_is_running, refuse_other_mode
 from duly.app.cron import CronVerbs
-from duly.app.dead import AsyncDeadVerbs, DeadVerbs
 from duly.app.relay import AsyncRelayVerbs, RelayVerbs
 from duly.app.secrets import texts_to_hide
 from duly.app.send import AsyncSendVerbs, SendVerbs
@@ -56,7 +55,7 @@ LONGEST_TIMEOUT = timedelta(days=1)
 SPARE = 2
 
 
-class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
+class JobVerbs(SendVerbs, RelayVerbs, CronVerbs):
     """What `Duly` does about jobs."""
 
     store: Store
@@ -70,11 +69,11 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
     def _begin_jobs(self, egress: object) -> None:
         if not isinstance(egress, Egress):
             raise UsageError(f"egress must be a duly.Egress(…), not {kind(egress)}")
-        self.jobs = Registry(self._host)
+        self.registry = Registry(self._host)
         self.schedules = Schedules()
-        self.jobs.outgoing.egress = egress
+        self.registry.outgoing.egress = egress
         self.wakeup = Wakeup()
-        self._callers = JobClients(self.jobs.outgoing)
+        self._callers = JobClients(self.registry.outgoing)
 
     @overload
     def job(self, function: Handling, /) -> Handling: ...
@@ -123,7 +122,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
                     f"job {handler.name} asks for event, and a plain job has none: ask for job, "
                     "and read job.payload"
                 )
-            self.jobs.add(handler)
+            self.registry.add(handler)
             return call
 
         return add if function is None else add(function)
@@ -189,7 +188,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
         """The queues that were asked for, else those in which jobs of this app wait."""
         if queues is not None:
             return queues
-        return [QUEUE, *sorted({one.queue for one in self.jobs.all()} - {QUEUE})]
+        return [QUEUE, *sorted({one.queue for one in self.registry.all()} - {QUEUE})]
 
     async def _work_and_release(self, settings: WorkerSettings, until: Until) -> Worked:
         try:
@@ -200,17 +199,17 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
     def worker(self, settings: WorkerSettings) -> Worker:
         """A worker that has not begun, for the running event loop."""
         self.enter_loop()
-        secrets = texts_to_hide(self.site, self.jobs.outgoing, self.store)
+        secrets = texts_to_hide(self.site, self.registry.outgoing, self.store)
         own = self._opener is None
         at_once = max(self._connections - SPARE, 1) if own else settings.at_once
         return Worker(
             WorkerDependencies(
                 self.store,
-                self.jobs,
+                self.registry,
                 self.site.routes,
                 self.wakeup,
-                self._place(self.store.blocking, secrets),
-                self._place(self.store.awaited, secrets),
+                self._place(self.store.sync_runner, secrets),
+                self._place(self.store.async_runner, secrets),
                 {
                     "sync": at_once,
                     "async": at_once,
@@ -226,22 +225,21 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs, DeadVerbs):
         place = ExecutionContext(
             runner,
             self._opener or runner,
-            self.jobs,
+            self.registry,
             self.store.clock,
             secrets,
             self._callers,
             host=self._host,
         )
-        if self._opener is None or runner is not self.store.blocking:
+        if self._opener is None or runner is not self.store.sync_runner:
             return place
         return place._replace(renew_connections=self._opener.renew_connections)
 
 
-class AsyncJobVerbs(AsyncSendVerbs, AsyncRelayVerbs, AsyncDeadVerbs):
+class AsyncJobVerbs(AsyncSendVerbs, AsyncRelayVerbs):
     """The same verbs awaited."""
 
     def __init__(self, app: JobVerbs) -> None:
-        super().__init__(app)
         self._jobs_of: JobVerbs = app
 
     async def work(

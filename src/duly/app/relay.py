@@ -43,7 +43,7 @@ class RelayVerbs:
     """What `Duly` does to send what was staged."""
 
     store: Store
-    jobs: Registry
+    registry: Registry
     wakeup: Wakeup
     site: Router
     _callers: JobClients
@@ -75,7 +75,7 @@ class RelayVerbs:
         checked_name("the name of a transport", name, '@app.transport("mail")')
 
         def add(function: Sending) -> Sending:
-            self.jobs.outgoing.add_transport(
+            self.registry.outgoing.add_transport(
                 transport_of(
                     name,
                     function,
@@ -105,11 +105,11 @@ class RelayVerbs:
         if secret is None:
             raise UsageError(f"the secret of signer {name} is None: check your settings")
         if secret is not OWN:
-            self.jobs.outgoing.add_signer(name, StandardSigner(secret))
+            self.registry.outgoing.add_signer(name, StandardSigner(secret))
             return None
 
         def add(function: Sending) -> Sending:
-            self.jobs.outgoing.add_signer(name, OwnSigner(function))
+            self.registry.outgoing.add_signer(name, OwnSigner(function))
             return function
 
         return add
@@ -166,7 +166,7 @@ class RelayVerbs:
     def relaying(self, settings: RelaySettings, sender: Sender | None = None) -> Relay:
         """A relay that has not begun, for the running event loop."""
         self.enter_loop()
-        outgoing = self.jobs.outgoing
+        outgoing = self.registry.outgoing
         hidden = texts_to_hide(self.site, outgoing, self.store)
         parts = RelayDependencies(self.store, outgoing, self.wakeup, hidden, self._host)
         return Relay(parts, settings, sender)

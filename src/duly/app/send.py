@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duly.app.admin import AsyncJobAdmin, AsyncOutboxAdmin, JobAdmin, OutboxAdmin
 from duly.app.enqueue import AsyncEnqueueVerbs, EnqueueVerbs
-from duly.app.outbox import AsyncOutbox, Outbox
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.outbox.registry import WINDOW
@@ -65,22 +65,27 @@ class SendVerbs(EnqueueVerbs):
                 ``tx`` of a handler. Without one it is committed at once, or, with
                 ``begin=duly.django(…)``, joins the ``atomic`` that is open around the call.
         """
-        new = self.jobs.outgoing.new(
+        new = self.registry.outgoing.new(
             url, json=json, data=data, headers=headers, sign=sign, key=key, window=window,
             method=method, delay=delay, at=at, attempts=attempts,
         )  # fmt: skip
         session = self._join_caller(tx, "sync", "app.send", INSTEAD)
         if session is not None:
             return finish(stage_in_session(session, new))
-        done = finish(stage_and_commit(self.store.blocking, new))
+        done = finish(stage_and_commit(self.store.sync_runner, new))
         self.wakeup.notify()
         self.receiver.metrics.note_staged()
         return done
 
     @property
-    def outbox(self) -> Outbox:
-        """What was staged and not sent: dead letters, replay, counts."""
-        return Outbox(self.store, self.wakeup)
+    def jobs(self) -> JobAdmin:
+        """Dead jobs, replay, and counts."""
+        return JobAdmin(self.store.sync_runner, self.wakeup)
+
+    @property
+    def outbox(self) -> OutboxAdmin:
+        """Messages that are not sent yet, dead messages, replay, and counts."""
+        return OutboxAdmin(self.store.sync_runner, self.wakeup)
 
 
 class AsyncSendVerbs(AsyncEnqueueVerbs):
@@ -106,22 +111,27 @@ class AsyncSendVerbs(AsyncEnqueueVerbs):
     ) -> Staged:
         """Stage a message; it is sent after the COMMIT of the transaction that it is staged in."""
         app = self._jobs_of
-        new = app.jobs.outgoing.new(
+        new = app.registry.outgoing.new(
             url, json=json, data=data, headers=headers, sign=sign, key=key, window=window,
             method=method, delay=delay, at=at, attempts=attempts,
         )  # fmt: skip
         session = app._join_caller(tx, "async", "app.send", INSTEAD)
         if session is not None:
             return await stage_in_session(session, new)
-        done = await stage_and_commit(app.store.awaited, new)
+        done = await stage_and_commit(app.store.async_runner, new)
         app.wakeup.notify()
         app.receiver.metrics.note_staged()
         return done
 
     @property
-    def outbox(self) -> AsyncOutbox:
-        """What was staged and not sent: dead letters, replay, counts."""
-        return AsyncOutbox(self._jobs_of.store, self._jobs_of.wakeup)
+    def jobs(self) -> AsyncJobAdmin:
+        """Dead jobs, replay, and counts."""
+        return AsyncJobAdmin(self._jobs_of.store.async_runner, self._jobs_of.wakeup)
+
+    @property
+    def outbox(self) -> AsyncOutboxAdmin:
+        """Messages that are not sent yet, dead messages, replay, and counts."""
+        return AsyncOutboxAdmin(self._jobs_of.store.async_runner, self._jobs_of.wakeup)
 
 
 async def stage_in_session(session: Session, message: NewMessage) -> Staged:

@@ -50,7 +50,7 @@ class Banner(NamedTuple):
             for path, route in self.app.site.routes.items()
         ]
         rows.append(("worker", self.worker_line()))
-        if self.app.jobs.outgoing.is_configured or not self.relay:
+        if self.app.registry.outgoing.is_configured or not self.relay:
             rows.append(("relay", self.relay_line()))
         if self.workers:
             rows.append(("ready?", f"GET {self.base}/readyz"))
@@ -75,7 +75,7 @@ class Banner(NamedTuple):
         """Who sends what is staged, for a person."""
         if not self.relay:
             return f"none here; messages wait for one: duly relay {self.name}"
-        return relay_text(self.app.jobs.outgoing, RelaySettings())
+        return relay_text(self.app.registry.outgoing, RelaySettings())
 
     def members(self) -> dict[str, Json]:
         """For a program."""
@@ -86,7 +86,9 @@ class Banner(NamedTuple):
             "store": store_address(self.app),
             "workers": self.workers or None,
             "worker": None if plan is None else plan.members(),
-            "relay": relay_members(self.app.jobs.outgoing, RelaySettings()) if self.relay else None,
+            "relay": relay_members(self.app.registry.outgoing, RelaySettings())
+            if self.relay
+            else None,
             "sources": [
                 {
                     "name": route.name,

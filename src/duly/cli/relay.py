@@ -101,7 +101,7 @@ def checked_settings(app: Duly, arguments: argparse.Namespace) -> RelaySettings:
 
 def announce(name: str, app: Duly, settings: RelaySettings) -> None:
     """Say how messages are sent, and where to they may go."""
-    outgoing = app.jobs.outgoing
+    outgoing = app.registry.outgoing
     members = {"app": name, "store": store_address(app), **relay_members(outgoing, settings)}
     told = relay_text(outgoing, settings)
     logger.info("relaying for %s, %s", name, told, extra={"members": members})

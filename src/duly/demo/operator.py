@@ -40,4 +40,4 @@ def replay_victims(
     if not victims:
         return 0
     with closing(duly.Duly(settings.url, schema=settings.schema)) as app:
-        return sum(len(app.replay(job).ids) for job in victims)
+        return sum(len(app.jobs.replay(job).ids) for job in victims)

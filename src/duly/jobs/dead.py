@@ -56,7 +56,7 @@ class DeadLetter:
         dead_at: when it was given up.
         failure: why; None where nothing was recorded.
         unknown: its effects of which nobody knows whether they happened; settle them with
-            ``app.resolve``.
+            ``app.jobs.resolve``.
     """
 
     id: str
@@ -115,8 +115,17 @@ class JobSelection(NamedTuple):
         return self._replace(until=until)
 
 
-def job_selection(job_id: object, **filters: object) -> JobSelection:
+def job_selection(
+    job_id: object,
+    *,
+    source: object = None,
+    type: object = None,
+    name: object = None,
+    since: object = None,
+    until: object = None,
+) -> JobSelection:
     """What a caller asked for, checked."""
+    filters = {"source": source, "type": type, "name": name, "since": since, "until": until}
     given = {name: value for name, value in filters.items() if value is not None}
     if job_id is not None and given:
         raise UsageError(f"give the id of one job, or {', '.join(given)}=, and not both")

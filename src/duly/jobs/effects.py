@@ -160,7 +160,7 @@ def stored_result(step: EffectStep, stored: bytes | None) -> Json:
     if bytes(stored) == NOT_KEPT:
         raise Dead(
             f"effect {step.name!r} happened (key {step.key}), and its result could not be stored: "
-            f"say what it was with app.resolve({step.leased.id!r}, {step.name!r}, done=True, "
+            f"say what it was with app.jobs.resolve({step.leased.id!r}, {step.name!r}, done=True, "
             "result=...), let the call return JSON, such as an id, then replay the job"
         )
     return json_bytes.decode(stored)
@@ -179,8 +179,8 @@ async def resolve_unknown(step: EffectStep, how: EffectOptions) -> Any:
     if how.unknown == "park":
         raise Dead(
             f"nobody knows whether effect {step.name!r} happened (key {step.key}): find out, say "
-            f"so with `duly resolve` or app.resolve({step.leased.id!r}, {step.name!r}, done=...), "
-            "then replay the job"
+            f"so with `duly resolve` or app.jobs.resolve({step.leased.id!r}, {step.name!r}, "
+            "done=...), then replay the job"
         )
     if how.unknown == "retry":
         return None

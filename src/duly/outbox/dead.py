@@ -141,8 +141,11 @@ class MessageSelection(NamedTuple):
         return self._replace(until=until)
 
 
-def message_selection(message_id: object, **filters: object) -> MessageSelection:
+def message_selection(
+    message_id: object, *, destination: object = None, since: object = None, until: object = None
+) -> MessageSelection:
     """What a caller asked for, checked."""
+    filters = {"destination": destination, "since": since, "until": until}
     given = {name: value for name, value in filters.items() if value is not None}
     if message_id is not None and given:
         raise UsageError(f"give the id of one message, or {', '.join(given)}=, and not both")

@@ -76,15 +76,15 @@ class InlineCommit:
 
     def __init__(
         self,
-        blocking: BoundedOpener,
-        awaited: BoundedOpener,
+        sync_opener: BoundedOpener,
+        async_opener: BoundedOpener,
         *,
         at_once: int,
         most: int,
         deadline: float,
     ) -> None:
-        self._blocking = blocking
-        self._awaited = awaited
+        self._sync_opener = sync_opener
+        self._async_opener = async_opener
         self._at_once = at_once
         self._most = most
         self._deadline = deadline
@@ -109,7 +109,7 @@ class InlineCommit:
             self._waiting -= 1
         within = until - loop.time()
         if mode == "sync":
-            opener = OpenerWithDeadline(self._blocking, within)
+            opener = OpenerWithDeadline(self._sync_opener, within)
             running = loop.run_in_executor(
                 self._handler_threads(), lambda: finish(receive_inline(opener, works))
             )
@@ -117,7 +117,7 @@ class InlineCommit:
             running.add_done_callback(lambda over: release_slot(over, free))
             return await asyncio.shield(running)
         try:
-            return await receive_inline(OpenerWithDeadline(self._awaited, within), works)
+            return await receive_inline(OpenerWithDeadline(self._async_opener, within), works)
         finally:
             free.release()
 
@@ -129,9 +129,9 @@ class InlineCommit:
         try:
             within = until - time.monotonic()
             if mode == "async":
-                work = receive_inline(OpenerWithDeadline(self._awaited, within), works)
+                work = receive_inline(OpenerWithDeadline(self._async_opener, within), works)
                 return self._loop_thread.run(work)
-            return finish(receive_inline(OpenerWithDeadline(self._blocking, within), works))
+            return finish(receive_inline(OpenerWithDeadline(self._sync_opener, within), works))
         finally:
             self._free.release()
 

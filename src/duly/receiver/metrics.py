@@ -43,15 +43,15 @@ class Metrics:
 
     def __init__(
         self,
-        blocking: Runner,
-        awaited: Runner,
+        sync_runner: Runner,
+        async_runner: Runner,
         attendance: RelayLiveness,
         pause: float | None = None,
     ) -> None:
         self._given_pause = pause
         self._attendance = attendance
-        self._blocking = blocking
-        self._awaited = awaited
+        self._sync_runner = sync_runner
+        self._async_runner = async_runner
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._counters = PendingCounters()
@@ -180,7 +180,7 @@ class Metrics:
         await self.flush_awaited()
         if self._attendance.is_check_due():
             with suppress(DulyError):  # then the next flush looks
-                look = self._awaited.run_autocommit(self._attendance.is_unattended, wait=WAIT)
+                look = self._async_runner.run_autocommit(self._attendance.is_unattended, wait=WAIT)
                 self._attendance.warn_if_unattended(unattended=await look)
         elif self._attendance.wants_check():
             self.flush_soon()
@@ -191,14 +191,14 @@ class Metrics:
         if not tally:
             return
         try:
-            await flush(self._awaited, tally)
+            await flush(self._async_runner, tally)
         except DulyError as problem:
             self._keep(tally, problem)
             return
         if self._enqueued:
             with suppress(DulyError):  # then the next flush asks
                 self._warn_without_workers(
-                    await self._awaited.run_autocommit(count_live_workers, wait=WAIT)
+                    await self._async_runner.run_autocommit(count_live_workers, wait=WAIT)
                 )
 
     def _flush_on_timer(self) -> None:
@@ -207,7 +207,7 @@ class Metrics:
         self.flush_blocking()
         if self._attendance.is_check_due():
             with suppress(DulyError):  # then the next flush looks
-                look = self._blocking.run_autocommit(self._attendance.is_unattended, wait=WAIT)
+                look = self._sync_runner.run_autocommit(self._attendance.is_unattended, wait=WAIT)
                 self._attendance.warn_if_unattended(unattended=finish(look))
         elif self._attendance.wants_check():
             self.flush_soon_blocking()
@@ -218,14 +218,14 @@ class Metrics:
         if not tally:
             return
         try:
-            finish(flush(self._blocking, tally))
+            finish(flush(self._sync_runner, tally))
         except DulyError as problem:
             self._keep(tally, problem)
             return
         if self._enqueued:
             with suppress(DulyError):  # then the next flush asks
                 self._warn_without_workers(
-                    finish(self._blocking.run_autocommit(count_live_workers, wait=WAIT))
+                    finish(self._sync_runner.run_autocommit(count_live_workers, wait=WAIT))
                 )
 
     def _take_counters(self) -> PendingCounters:

@@ -123,13 +123,13 @@ class Readiness:
 
     def __init__(
         self,
-        blocking: Runner,
-        awaited: Runner,
+        sync_runner: Runner,
+        async_runner: Runner,
         lane: InlineCommit,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._blocking = blocking
-        self._awaited = awaited
+        self._sync_runner = sync_runner
+        self._async_runner = async_runner
         self._inline = lane
         self._seconds = seconds
         self._begin_process()
@@ -213,7 +213,7 @@ class Readiness:
         outcome: Trouble | None = LATE
         try:
             async with asyncio.timeout(WITHIN):
-                await self._awaited.run_batch(write_probe_row, within=WRITE_WITHIN)
+                await self._async_runner.run_batch(write_probe_row, within=WRITE_WITHIN)
                 for colour in modes:
                     await self._inline.receive([], colour)
             outcome = None
@@ -226,7 +226,7 @@ class Readiness:
         """The same, on a thread."""
         outcome: Trouble | None = LATE
         try:
-            finish(self._blocking.run_batch(write_probe_row, within=WRITE_WITHIN))
+            finish(self._sync_runner.run_batch(write_probe_row, within=WRITE_WITHIN))
             for colour in modes:
                 self._inline.receive_blocking([], colour)
             outcome = None

@@ -53,8 +53,8 @@ SPARE = 4
 class Database(NamedTuple):
     """Where deliveries are written: the store in both colours, and the user's ORM if any."""
 
-    blocking: Runner
-    awaited: Runner
+    sync_runner: Runner
+    async_runner: Runner
     begin: OrmOpener | None
     # Gives back the connections of the event loop that runs it.
     release: Callable[[], Coroutine[Any, Any, None]]
@@ -80,8 +80,8 @@ class Receiver:
     ) -> None:
         # Called after a commit that holds jobs: a worker of this process need not look for them.
         self._on_enqueued = on_enqueued
-        self._blocking = database.blocking
-        self._awaited = database.awaited
+        self._sync_runner = database.sync_runner
+        self._async_runner = database.async_runner
         self._release = database.release
         self._clock = clock
         self._host = host
@@ -94,17 +94,20 @@ class Receiver:
         self._process = 0
         self._begin = begin = database.begin
         self._inline = InlineCommit(
-            begin or database.blocking,
-            begin or database.awaited,
+            begin or database.sync_runner,
+            begin or database.async_runner,
             at_once=max(1, database.connections - SPARE),
             most=queue,
             deadline=self._deadline,
         )
         self.metrics = Metrics(
-            database.blocking, database.awaited, attendance or RelayLiveness(host), counters_pause
+            database.sync_runner,
+            database.async_runner,
+            attendance or RelayLiveness(host),
+            counters_pause,
         )
         self.rejections = Rejections(sources)
-        self.readiness = Readiness(database.blocking, database.awaited, self._inline)
+        self.readiness = Readiness(database.sync_runner, database.async_runner, self._inline)
 
     def enter_loop(self) -> None:
         """Refuse the running event loop where the pool of ``begin=`` belongs to another one."""
@@ -200,7 +203,7 @@ class Receiver:
             if found is None:
                 for ended in [one for one in self._group_commits if one.is_closed()]:
                     del self._group_commits[ended]
-                found = GroupCommit(self._awaited, most=self._queue, deadline=self._deadline)
+                found = GroupCommit(self._async_runner, most=self._queue, deadline=self._deadline)
                 self._group_commits[loop] = found
             self._loop, self._group_commit = loop, found
             return found
@@ -210,7 +213,7 @@ class Receiver:
         """The lane of this process's threads; a forked child has its own."""
         if self._thread_group_commit is None or self._process != os.getpid():
             self._thread_group_commit = ThreadGroupCommit(
-                self._blocking, most=self._queue, deadline=self._deadline
+                self._sync_runner, most=self._queue, deadline=self._deadline
             )
             self._process = os.getpid()
         return self._thread_group_commit

@@ -75,7 +75,7 @@ class Dispatcher:
         self.lease_clock = lease_clock_of(settings, dependencies.outgoing, host)
         self.relayed = Relayed()
         self._completer: Completer[InFlight, MessageSettlement] = Completer(
-            dependencies.store.awaited,
+            dependencies.store.async_runner,
             settle,
             dead_settlement,
             self._on_settled,

@@ -36,7 +36,7 @@ class MessageFetcher:
         pauses: RelayPauses,
     ) -> None:
         self._dependencies = dependencies
-        self._runner = dependencies.store.awaited
+        self._runner = dependencies.store.async_runner
         self._poller = poller
         self._dispatcher = dispatcher
         self._destinations = dispatcher.destinations

@@ -39,7 +39,7 @@ class Relay:
     def __init__(
         self, dependencies: RelayDependencies, settings: RelaySettings, sender: Sender | None = None
     ) -> None:
-        self._runner = dependencies.store.awaited
+        self._runner = dependencies.store.async_runner
         self._host = host = dependencies.host
         self._pauses = pauses = settings.pauses
         self._wakeup = dependencies.wakeup

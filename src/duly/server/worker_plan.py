@@ -58,7 +58,7 @@ def job_handlers(app: Duly) -> list[Handler]:
         if not route.inline
         for handler in route.handlers.all()
     ]
-    return [*app.jobs.plain.values(), *deferred]
+    return [*app.registry.plain.values(), *deferred]
 
 
 def plan_worker(

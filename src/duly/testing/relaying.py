@@ -134,7 +134,7 @@ class RunRelay:
     async def _relay_once(self, answer: Reply, send: Send) -> None:
         """One pass, whose messages are told in the order in which they were staged."""
         now: list[Message] = []
-        recorder = RecordingSender(self._app.jobs.outgoing, answer, send, now)
+        recorder = RecordingSender(self._app.registry.outgoing, answer, send, now)
         relay = self._app.relaying(relay_settings(1, 1, None, GRACE), recorder)
         try:
             await relay.run("idle")
@@ -145,7 +145,7 @@ class RunRelay:
 
     async def _next_due(self) -> timedelta | None:
         """How long until something is due."""
-        seen = await self._app.store.awaited.run_autocommit(peek_outbox, wait=WAIT)
+        seen = await self._app.store.async_runner.run_autocommit(peek_outbox, wait=WAIT)
         if seen.next_in is None:
             return None
         return timedelta(microseconds=max(seen.next_in, 0))

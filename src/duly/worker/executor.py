@@ -61,7 +61,7 @@ class Executor:
         self.slots = Slots(queues, self._host)
         self.worked = Worked()
         self.completer = Completer(
-            dependencies.store.awaited,
+            dependencies.store.async_runner,
             settle,
             dead_settlement,
             self._on_settled,
@@ -69,9 +69,9 @@ class Executor:
             self._host.random,
         )
         self.version_completer = VersionCompleter(
-            dependencies.store.awaited, self._on_version_recorded, self._host.random
+            dependencies.store.async_runner, self._on_version_recorded, self._host.random
         )
-        self.thread_pool = ThreadPool(dependencies.blocking, self._on_handler_end, self._host)
+        self.thread_pool = ThreadPool(dependencies.sync_context, self._on_handler_end, self._host)
         # Transactions of handlers that are open, by colour, and the runs that wait for one.
         self._transactions: Counter[str] = Counter()
         self._queued_for_transaction: dict[str, deque[Execution]] = {}
@@ -119,7 +119,7 @@ class Executor:
 
     async def _run_async(self, run: Execution) -> None:
         try:
-            ended = await execute_job(run, self._dependencies.awaited)
+            ended = await execute_job(run, self._dependencies.async_context)
         except asyncio.CancelledError as problem:
             if run.ended is not None:
                 return
@@ -136,7 +136,7 @@ class Executor:
 
     def _outcome_of_error(self, run: Execution, problem: BaseException) -> JobOutcome:
         return outcome_of_run(
-            run.leased, run.handler, problem, self._dependencies.awaited.circumstances(run)
+            run.leased, run.handler, problem, self._dependencies.async_context.circumstances(run)
         )
 
     # Ending
@@ -199,7 +199,7 @@ class Executor:
                     limit,
                     run.leased.id,
                 )
-                at = self._dependencies.awaited.circumstances(run)
+                at = self._dependencies.async_context.circumstances(run)
                 self._abort(run, outcome_of_timeout(run.leased, run.handler, at))
         waited = [
             run
@@ -298,7 +298,7 @@ class Executor:
             if run.ended is None and (threads or run.task is not None):
                 attempt = run.leased.attempts + 1
                 why = reason_record("its worker was stopped while it ran", attempt, "duly.Stopped")
-                at = self._dependencies.awaited.circumstances(run)
+                at = self._dependencies.async_context.circumstances(run)
                 self._abort(run, outcome_of_interruption(run.leased, why, at))
 
     async def close(self, patience: float) -> None:

@@ -54,7 +54,7 @@ class Fetcher:
         self._host = dependencies.host
         self._pauses = pauses
         self._worker = worker
-        self._runner = dependencies.store.awaited
+        self._runner = dependencies.store.async_runner
         self.wake_event = asyncio.Event()
         self.stopping = asyncio.Event()
         # A batch is on its way: what the database has leased is not on the desk yet.

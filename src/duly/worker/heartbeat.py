@@ -78,7 +78,7 @@ class Heartbeat:
     def _write_beat(self) -> list[JobLease]:
         """One beat; what comes back are the leases that the database knows of."""
         self._beat_started_at = self._host.monotonic()
-        return finish(self._store.blocking.run_autocommit(self._beat, wait=WAIT))
+        return finish(self._store.sync_runner.run_autocommit(self._beat, wait=WAIT))
 
     def confirm(self) -> None:
         """The last beat counts: whoever begins jobs has heard which leases were lost."""
@@ -149,7 +149,9 @@ class Heartbeat:
         ]
         self._strays = set(strays)
         if forgotten:
-            finish(self._store.blocking.run(lambda session: settle(session, forgotten), wait=WAIT))
+            finish(
+                self._store.sync_runner.run(lambda session: settle(session, forgotten), wait=WAIT)
+            )
 
     def _end_overdue(self) -> None:
         """End runs that the event loop should have ended: it is blocked, or its thread is."""
@@ -173,7 +175,7 @@ class Heartbeat:
             ends = [
                 JobSettlement(run.leased, self._outcome_of_timeout(run), run.elapsed) for run in new
             ]
-            finish(self._store.blocking.run(lambda session: settle(session, ends), wait=WAIT))
+            finish(self._store.sync_runner.run(lambda session: settle(session, ends), wait=WAIT))
             self._ended_overdue |= {(run.leased.id, run.leased.epoch) for run in new}
 
     def _outcome_of_timeout(self, run: Execution) -> JobOutcome:

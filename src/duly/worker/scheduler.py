@@ -30,7 +30,7 @@ class Scheduler:
         # Seconds between two looks at most: the database's clock counts, and may be set.
         self._longest = pause
         self._monotonic = dependencies.host.monotonic
-        self._runner = dependencies.store.awaited
+        self._runner = dependencies.store.async_runner
         self._schedules = dependencies.schedules
         self._jobs = dependencies.jobs
         self._wakeup = dependencies.wakeup

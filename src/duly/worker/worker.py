@@ -194,7 +194,10 @@ class Worker:
 
     def _helpers(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on beside the work itself."""
-        runner, pause = self._dependencies.store.awaited, self._settings.lease.total_seconds() / 2
+        runner, pause = (
+            self._dependencies.store.async_runner,
+            self._settings.lease.total_seconds() / 2,
+        )
         return [
             self._watch_clock(),
             self._fetcher.listen(),
@@ -209,7 +212,7 @@ class Worker:
 
     def _rescuer(self) -> JobRescuer:
         return JobRescuer(
-            self._dependencies.store.awaited,
+            self._dependencies.store.async_runner,
             self._identity,
             self.worked,
             self.wake,
@@ -219,7 +222,7 @@ class Worker:
 
     async def _prepare(self) -> None:
         names = [handler.name for handler in self._dependencies.jobs.all()]
-        runner = self._dependencies.store.awaited
+        runner = self._dependencies.store.async_runner
         await runner.run_autocommit(lambda session: unpark(session, names), wait=WAIT)
         await self._rescuer().rescue_now()
         await self._scheduler.tick()
@@ -263,7 +266,7 @@ class Worker:
         self._dependencies.wakeup.remove_listener(self.wake)
         await cancel_until_done(helpers)
         await asyncio.to_thread(self._heartbeat.stop)
-        runner = self._dependencies.store.awaited
+        runner = self._dependencies.store.async_runner
         try:
             await self.worked.flush(runner)
             if self._executor.is_busy():

@@ -36,7 +36,7 @@ def fail(job: Any) -> None:
 
 def killed(desk: Desk, payloads: list[Any], **options: Any) -> list[str]:
     """Jobs that died one after the other, each a second after the one before; without a worker."""
-    if not desk.app.jobs.plain:
+    if not desk.app.registry.plain:
         desk.job(fail, **options)
     ids = []
     for payload in payloads:
@@ -46,19 +46,19 @@ def killed(desk: Desk, payloads: list[Any], **options: Any) -> list[str]:
                 desk.lease(), JobOutcome("dead", attempts_used=1, error=reason_record("no", 1)), 0
             )
         ]
-        assert finish(desk.app.store.blocking.run(partial(settle, each=each), wait=WAIT))
+        assert finish(desk.app.store.sync_runner.run(partial(settle, each=each), wait=WAIT))
         if desk.clock is not None:
             desk.clock.advance(SECOND)
     return ids
 
 
 def letters(desk: Desk, *args: object, **filters: object) -> list[duly.types.DeadLetter]:
-    found: list[duly.types.DeadLetter] = desk.call(desk.verbs.dead, *args, **filters)
+    found: list[duly.types.DeadLetter] = desk.call(desk.verbs.jobs.dead, *args, **filters)
     return found
 
 
 def replay(desk: Desk, *args: object, **options: object) -> duly.types.Replayed:
-    done: duly.types.Replayed = desk.call(desk.verbs.replay, *args, **options)
+    done: duly.types.Replayed = desk.call(desk.verbs.jobs.replay, *args, **options)
     return done
 
 

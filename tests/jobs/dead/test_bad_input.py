@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.app.dead import DeadVerbs
+from duly.app.admin import JobAdmin
 from tests.jobs.dead.dying import NOT_THERE, SECOND
 from tests.jobs.enqueue.desks import Desk
 from tests.support.refusals import refused
@@ -54,7 +54,7 @@ OPTIONAL: dict[str, set[str]] = {
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_what_a_verb_cannot_use_is_refused_with_what_to_pass(name: str, colour: Mode) -> None:
     desk = Desk("memory:", colour, None)
-    verb = getattr(desk.verbs, name)
+    verb = getattr(desk.verbs.jobs, name)
     for parameter in inspect.signature(verb).parameters:
         # The id of a job and all=True stand alone.
         good = {} if name == "replay" and parameter in ("job_id", "all") else GOOD[name]
@@ -65,5 +65,5 @@ def test_what_a_verb_cannot_use_is_refused_with_what_to_pass(name: str, colour: 
 
 
 def test_every_verb_of_dead_letters_is_in_this_walk() -> None:
-    verbs = {name for name in vars(DeadVerbs) if not name.startswith("_")}
+    verbs = {name for name in vars(JobAdmin) if not name.startswith("_")}
     assert verbs == {*GOOD, "stats"}  # which takes nothing

@@ -90,7 +90,7 @@ def test_a_parked_step_whose_outcome_nobody_knows_is_not_taken_again(
         bench.effect(lambda: pytest.fail("a second effect"), unknown="park")
 
     assert bench.job.key("charge") in str(told.value)
-    assert f"app.resolve('{bench.leased.id}', 'charge', done=" in str(told.value)
+    assert f"app.jobs.resolve('{bench.leased.id}', 'charge', done=" in str(told.value)
     assert len(bench.calls) == 1
     assert bench.states() == before
 

@@ -34,14 +34,14 @@ def given_up(bench: Bench) -> None:
             bench.leased, JobOutcome("dead", attempts_used=1, error=reason_record("no", 1)), 0
         )
     ]
-    assert finish(bench.desk.app.store.blocking.run(partial(settle, each=each), wait=WAIT))
+    assert finish(bench.desk.app.store.sync_runner.run(partial(settle, each=each), wait=WAIT))
 
 
 def long_after(desk: Desk) -> None:
     """The time of effects is over, and a worker removes what is old."""
     assert desk.clock is not None
     desk.clock.advance(EFFECTS_KEPT + DAY)
-    finish(prune_effects(desk.app.store.blocking, PRUNE_CHUNK))
+    finish(prune_effects(desk.app.store.sync_runner, PRUNE_CHUNK))
 
 
 @everywhere
@@ -52,7 +52,7 @@ def test_a_step_of_a_dead_job_that_is_replayed_long_after_is_not_taken_again(
     assert bench.effect() == "charged"
     given_up(bench)
     long_after(desk)
-    assert desk.call(desk.verbs.replay, bench.leased.id).ids == (bench.leased.id,)
+    assert desk.call(desk.verbs.jobs.replay, bench.leased.id).ids == (bench.leased.id,)
     bench.leased = desk.lease()
     assert bench.effect(lambda: "charged again") == "charged"
     assert len(bench.calls) == 1
@@ -64,7 +64,7 @@ def test_the_steps_of_a_job_that_is_through_go_at_the_end_of_their_time(
 ) -> None:
     bench.effect()
     bench.desk.change("DELETE FROM duly_jobs WHERE name = '{name}'")  # as done jobs leave it
-    finish(prune_effects(bench.desk.app.store.blocking, PRUNE_CHUNK))
+    finish(prune_effects(bench.desk.app.store.sync_runner, PRUNE_CHUNK))
     assert [state for _, state, _ in bench.states()] == ["done"]
     long_after(bench.desk)
     assert bench.states() == []
@@ -105,7 +105,7 @@ class Till:
         """An operator replays its one dead job, and it runs."""
         [(job, state)] = self.desk.jobs()
         assert state == "dead"
-        assert self.desk.call(self.desk.verbs.replay, job).ids == (job,)
+        assert self.desk.call(self.desk.verbs.jobs.replay, job).ids == (job,)
         self.desk.work()
 
     def effects(self) -> int:

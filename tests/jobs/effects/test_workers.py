@@ -112,8 +112,8 @@ def test_a_person_settles_an_unknown_step_and_the_replay_goes_by_that(
     made = desk.enqueue()
     desk.work()
     result = {"result": "ch_1"} if done else {}
-    desk.call(desk.verbs.resolve, made.id, "charge", done=done, **result)
-    desk.call(desk.verbs.replay, made.id)
+    desk.call(desk.verbs.jobs.resolve, made.id, "charge", done=done, **result)
+    desk.call(desk.verbs.jobs.replay, made.id)
     worked = desk.work()
 
     assert worked.done == 1

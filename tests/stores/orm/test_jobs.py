@@ -10,7 +10,7 @@ import pytest
 
 import duly
 from tests.stores.orm.shops import a_shop, do_all
-from tests.stores.orm.test_endings import ALCHEMY, Note
+from tests.stores.orm.test_transaction_end import ALCHEMY, Note
 from tests.stores.orm.worlds import ON_POSTGRES, WORLDS, Hand, World, signed
 
 if TYPE_CHECKING:

@@ -135,7 +135,7 @@ class SameDatabase:
 
     def __init__(self, begin: Begin, store: Store) -> None:
         self._begin = begin
-        self._runner = store.awaited if begin.mode == "async" else store.blocking
+        self._runner = store.async_runner if begin.mode == "async" else store.sync_runner
         self._strict = store.strict
         self._url = store.url
         self._verified = False

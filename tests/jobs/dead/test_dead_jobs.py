@@ -103,12 +103,12 @@ def test_a_discarded_job_is_gone_and_the_history_says_so_once(desk: Desk) -> Non
         with closing(desk.app.store.apart()) as store:  # as in a process of its own
             store.open()
             together.wait()
-            return finish(discard_dead(store.blocking, job))
+            return finish(discard_dead(store.sync_runner, job))
 
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(press, range(4))) == [False, False, False, True]
-    assert desk.call(desk.verbs.discard, other)
-    assert not desk.call(desk.verbs.discard, other)
+    assert desk.call(desk.verbs.jobs.discard, other)
+    assert not desk.call(desk.verbs.jobs.discard, other)
     assert (letters(desk, name=desk.name), desk.jobs()) == ([], [])
     assert replay(desk, job).ids == ()
     history = desk.rows("SELECT job, outcome, attempts FROM duly_history WHERE name = '{name}'")
@@ -123,18 +123,18 @@ def test_a_job_at_work_or_ready_is_neither_replayed_nor_discarded(desk: Desk) ->
 
     def body(job: Any) -> Any:
         if desk.colour == "sync":
-            seen.extend([desk.app.replay(job.id).ids, desk.app.discard(job.id)])
+            seen.extend([desk.app.jobs.replay(job.id).ids, desk.app.jobs.discard(job.id)])
             return None
         return awaited(job)
 
     async def awaited(job: Any) -> None:
-        aio = desk.app.aio
+        aio = desk.app.aio.jobs
         seen.extend([(await aio.replay(job.id)).ids, await aio.discard(job.id)])
 
     desk.job(body)
     job = desk.enqueue().id
     assert replay(desk, job).ids == ()
-    assert not desk.call(desk.verbs.discard, job)
+    assert not desk.call(desk.verbs.jobs.discard, job)
     assert desk.work().done == 1
     assert seen == [(), False]
     assert desk.outcomes() == ["done"]
@@ -162,9 +162,9 @@ def test_inside_an_open_transaction_of_a_handler_nothing_is_decided(desk: Desk) 
 
     def decisions(verbs: Any) -> list[Callable[[], Any]]:
         return [
-            lambda: verbs.replay(job),
-            lambda: verbs.discard(job),
-            lambda: verbs.resolve(job, "charge", done=True),
+            lambda: verbs.jobs.replay(job),
+            lambda: verbs.jobs.discard(job),
+            lambda: verbs.jobs.resolve(job, "charge", done=True),
             lambda: verbs.forget(source, "evt_1"),
         ]
 

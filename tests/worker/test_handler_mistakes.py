@@ -24,7 +24,7 @@ def app() -> Iterator[duly.Duly]:
 def why(app: duly.Duly) -> str:
     """Why the one job is dead."""
     assert app.work().dead == 1
-    [letter] = app.dead()
+    [letter] = app.jobs.dead()
     assert letter.failure is not None
     return letter.failure.message
 
@@ -51,7 +51,7 @@ def test_a_call_that_cannot_be_made_leaves_nothing_unknown(app: duly.Duly) -> No
     app.job(name="pay")(lambda job: job.effect("charge", lambda: "ch_1"))
     app.enqueue("pay")
     assert "idempotency key as its one argument" in why(app)
-    assert app.dead()[0].unknown == ()
+    assert app.jobs.dead()[0].unknown == ()
 
 
 def test_a_result_that_was_lost_is_asked_for_and_then_used(app: duly.Duly) -> None:
@@ -68,9 +68,9 @@ def test_a_result_that_was_lost_is_asked_for_and_then_used(app: duly.Duly) -> No
 
     job = app.enqueue("pay").id
     assert "could not be stored: say what it was" in why(app)
-    assert [one.name for one in app.dead()[0].unknown] == ["charge"]
-    app.resolve(job, "charge", done=True, result="ch_1")
-    app.replay(job)
+    assert [one.name for one in app.jobs.dead()[0].unknown] == ["charge"]
+    app.jobs.resolve(job, "charge", done=True, result="ch_1")
+    app.jobs.replay(job)
     assert app.work().done == 1
     assert (len(calls), got) == (1, ["ch_1"])
 

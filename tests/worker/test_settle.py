@@ -141,7 +141,7 @@ def test_many_ends_at_once_change_only_the_jobs_whose_lease_is_the_newest(
 
 def settled(desk: Desk, ends: list[JobSettlement]) -> set[str]:
     """End these leases in one go; those that were held."""
-    runner = desk.app.store.blocking
+    runner = desk.app.store.sync_runner
     return finish(runner.run(lambda session: settle(session, ends), wait=WAIT))
 
 

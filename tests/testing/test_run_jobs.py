@@ -79,7 +79,7 @@ def test_what_is_given_up_is_told(tmp_path: Path) -> None:
         assert (runs.dead, runs.done, runs.again, runs.counts) == (["give_up"], [], [], {"dead": 1})
         assert runs.errors == ["duly.Dead: it cannot be done"]
         assert repr(runs) == "<ran: <give_up dead in attempt 1: duly.Dead: it cannot be done>>"
-        [letter] = trial.app.dead()
+        [letter] = trial.app.jobs.dead()
         assert letter.name == "give_up"
 
 
@@ -89,7 +89,7 @@ def test_only_as_many_run_as_asked(tmp_path: Path) -> None:
             trial.app.enqueue(note, number)
         assert len(trial.run_jobs(times=1)) == 1
         assert len(trial.run_jobs(times=2)) == 2
-        assert trial.app.stats().ready == 2
+        assert trial.app.jobs.stats().ready == 2
         assert len(trial.run_jobs(times=10)) == 2
     assert RAN == [0, 1, 2, 3, 4]
 

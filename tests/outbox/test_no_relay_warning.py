@@ -83,8 +83,8 @@ def warnings(caplog: pytest.LogCaptureFixture) -> int:
 
 def unattended(app: duly.Duly) -> bool:
     """What the next look would find."""
-    look = app.jobs.outgoing.relay_liveness.is_unattended
-    return finish(app.store.blocking.run_autocommit(look, wait=WAIT))
+    look = app.registry.outgoing.relay_liveness.is_unattended
+    return finish(app.store.sync_runner.run_autocommit(look, wait=WAIT))
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def test_a_caller_that_stages_without_a_relay_is_warned_once(
     app.send(ADDRESS)
     until(lambda: warnings(caplog) or None)
     app.send(ADDRESS)
-    assert not app.jobs.outgoing.relay_liveness.wants_check()
+    assert not app.registry.outgoing.relay_liveness.wants_check()
     assert warnings(caplog) == 1
 
 
@@ -159,7 +159,7 @@ def test_a_relay_is_known_to_be_alive_until_it_ends_and_is_no_worker(app: duly.D
     with relaying(app):
         stats = app.outbox.stats()
         assert len(stats.relays) == 1
-        assert app.stats().workers == ()
+        assert app.jobs.stats().workers == ()
         app.send(ADDRESS)
         assert not unattended(app)
     assert app.outbox.stats().relays == ()
@@ -199,5 +199,5 @@ def test_a_test_is_not_warned_that_no_relay_is_alive(
     app: duly.Duly, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), isolated(app) as trial:
-        trial.app.jobs.outgoing.relay_liveness.warn_if_unattended(unattended=True)
+        trial.app.registry.outgoing.relay_liveness.warn_if_unattended(unattended=True)
     assert not warnings(caplog)

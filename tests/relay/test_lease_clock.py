@@ -27,5 +27,5 @@ async def test_a_call_is_given_up_before_its_lease_is_over() -> None:
     )
     with pytest.raises(Unreached, match="no answer within"):
         async with asyncio.timeout(2):
-            await Sender(app.jobs.outgoing).send(leased, 0.05)
+            await Sender(app.registry.outgoing).send(leased, 0.05)
     app.close()

@@ -77,7 +77,7 @@ def test_an_effect_that_a_person_found_done_is_not_made_again(
 ) -> None:
     charge, job = parked
     for _ in range(2):  # and saying the same twice does no harm
-        desk.call(desk.verbs.resolve, job, "charge", done=True, result={"id": "ch_1"})
+        desk.call(desk.verbs.jobs.resolve, job, "charge", done=True, result={"id": "ch_1"})
     assert letters(desk, job)[0].unknown == ()
     replay(desk, job)
     assert desk.work().done == 1
@@ -90,7 +90,7 @@ def test_an_effect_that_a_person_found_undone_is_made_by_the_next_run(
 ) -> None:
     charge, job = parked
     replay(desk, job)
-    desk.call(desk.verbs.resolve, job, "charge", done=False)  # ready as well as dead
+    desk.call(desk.verbs.jobs.resolve, job, "charge", done=False)  # ready as well as dead
     assert desk.work().done == 1
     assert charge.results == [{"id": "ch_2"}]
     assert len(charge.keys) == 2
@@ -110,7 +110,7 @@ def test_what_is_unknown_stays_so_after_the_event_was_forgotten(desk: Desk) -> N
     [letter] = letters(desk, source=source)
     assert letter.id != before.id
     assert letter.unknown == before.unknown
-    desk.call(desk.verbs.resolve, letter.id, "charge", done=True)
+    desk.call(desk.verbs.jobs.resolve, letter.id, "charge", done=True)
     replay(desk, letter.id)
     assert desk.work().done == 1
     assert charge.results == [None]
@@ -124,7 +124,7 @@ def test_what_cannot_be_resolved_is_refused_and_changes_nothing(
 
     def resolve(job: str, effect: str, **options: object) -> str:
         with pytest.raises(duly.errors.UsageError) as refused:
-            desk.call(desk.verbs.resolve, job, effect, **options)
+            desk.call(desk.verbs.jobs.resolve, job, effect, **options)
         return str(refused.value)
 
     assert "has no effect 'charg' to resolve (these are unknown: charge)" in resolve(
@@ -133,7 +133,7 @@ def test_what_cannot_be_resolved_is_refused_and_changes_nothing(
     assert f"there is no job {NOT_THERE}" in resolve(NOT_THERE, "charge", done=True)
     assert "has no result: leave it out" in resolve(job, "charge", done=False, result=1)
     assert len(letters(desk, job)[0].unknown) == 1
-    desk.call(desk.verbs.resolve, job, "charge", done=True, result=1)
+    desk.call(desk.verbs.jobs.resolve, job, "charge", done=True, result=1)
     for options in ({"done": True, "result": 2}, {"done": False}):
         assert "is known: it was recorded as done" in resolve(job, "charge", **options)
     replay(desk, job)
@@ -147,4 +147,4 @@ def test_the_effects_of_a_job_at_work_are_its_own(desk: Desk) -> None:
     job = desk.enqueue().id
     desk.lease()
     with pytest.raises(duly.errors.UsageError, match="try again when it is dead or ready"):
-        desk.call(desk.verbs.resolve, job, "charge", done=False)
+        desk.call(desk.verbs.jobs.resolve, job, "charge", done=False)

@@ -44,5 +44,5 @@ def test_what_cannot_be_taken_away_in_time_does_not_spoil_the_connection(
     assert worked.done == 1
     with app.transaction() as tx:
         assert [row["note"] for row in tx.execute("SELECT note FROM notes")] == ["next"]
-    assert app.dead(name="stubborn") or worked.lost == 1
+    assert app.jobs.dead(name="stubborn") or worked.lost == 1
     app.close()

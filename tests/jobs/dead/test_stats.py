@@ -20,7 +20,7 @@ def test_the_jobs_of_each_queue_are_counted_by_what_can_be_done_with_them(
     desk: Desk, clock: HandClock
 ) -> None:
     def stats() -> Any:
-        return desk.call(desk.verbs.stats)
+        return desk.call(desk.verbs.jobs.stats)
 
     assert desk.name not in stats().queues
     killed(desk, [1, 2])
@@ -53,12 +53,12 @@ def test_a_worker_lives_while_it_is_seen_within_its_lease(desk: Desk, clock: Han
 
     def body(job: Any) -> Any:
         if desk.colour == "sync":
-            seen.append(desk.app.stats())
+            seen.append(desk.app.jobs.stats())
             return None
         return awaited()
 
     async def awaited() -> None:
-        seen.append(await desk.app.aio.stats())
+        seen.append(await desk.app.aio.jobs.stats())
 
     desk.job(body)
     desk.enqueue()
@@ -74,7 +74,7 @@ def test_a_worker_lives_while_it_is_seen_within_its_lease(desk: Desk, clock: Han
     )
 
     def lives() -> bool:
-        return worker in {one.id for one in desk.call(desk.verbs.stats).workers}
+        return worker in {one.id for one in desk.call(desk.verbs.jobs.stats).workers}
 
     assert lives()
     assert desk.work().done == 1
