@@ -152,6 +152,7 @@ class WorkerActor(Actor):
     def begin(self) -> None:
         """Begin to work."""
         app, store = application(), self.store
+        wakeup = Wakeup()
         place = ExecutionContext(
             store.async_runner,
             store.async_runner,
@@ -159,11 +160,12 @@ class WorkerActor(Actor):
             store.clock,
             (),
             app._callers,
+            wakeup,
             host=HOST,
             rescue_backoff=WORKER_PAUSES.rescue,
         )
         parts = WorkerDependencies(
-            store, app.registry, app.site.routes, Wakeup(), place, place,
+            store, app.registry, app.site.routes, wakeup, place, place,
             {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules, HOST,
         )  # fmt: skip
         self.worker = Worker(

@@ -229,6 +229,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs):
             self.store.clock,
             secrets,
             self._callers,
+            self.wakeup,
             host=self._host,
         )
         if self._opener is None or runner is not self.store.sync_runner:

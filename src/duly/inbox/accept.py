@@ -111,7 +111,7 @@ def outcome_for_copy(outcome: EventOutcome) -> EventOutcome:
 
 async def accept(session: Session, arrivals: Sequence[NewEvent]) -> Outcomes:
     """Claim and write whatever nobody had; the outcomes of those and of no others."""
-    if session.dialect == "postgres":
+    if session.can_batch:
         rows = await session.rows(INBOX_ACCEPT, **batch_values(arrivals))
         claimed = {bytes(row["digest"]) for row in rows if row["digest"] is not None}
     else:

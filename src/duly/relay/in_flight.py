@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.core.host import HOST
+from duly.outbox.lease import MessageSettlement
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,6 +36,10 @@ class InFlight:
         if self.started_at is None:
             return 0
         return int((self._host.monotonic() - self.started_at) * 1_000_000)
+
+    def settlement(self, ended: MessageOutcome) -> MessageSettlement:
+        """The end of its lease, to be written."""
+        return MessageSettlement(self.leased.lease, ended, self.elapsed, self.leased.attempts + 1)
 
     @property
     def may_have_arrived(self) -> bool:

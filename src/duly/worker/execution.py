@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from duly.core.host import HOST
+from duly.jobs.lease import JobSettlement
 
 if TYPE_CHECKING:
     import asyncio
@@ -50,6 +51,10 @@ class Execution:
             if self.handler_started_at is None
             else int((self.host.monotonic() - self.handler_started_at) * 1_000_000)
         )
+
+    def settlement(self, ended: JobOutcome) -> JobSettlement:
+        """The end of its lease, to be written."""
+        return JobSettlement(self.leased.lease, ended, self.elapsed, self.leased.attempts + 1)
 
     def is_overdue(self, now: float, grace: float = 0.0) -> bool:
         """Whether it has run longer than its handler may."""
