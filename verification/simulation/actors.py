@@ -248,7 +248,7 @@ class ReceiverActor(Actor):
         store = self.store
         database = Database(store.sync_runner, store.async_runner, None, store.aclose, 10)
         self.receiver = Receiver(
-            database, clock=store.clock, deadline=DEADLINE, queue=100, host=HOST,
+            database, clock=store.clock, deadline=DEADLINE, queue=100,
             counters_pause=RECEIVER_PAUSE,
         )  # fmt: skip
 

@@ -31,7 +31,7 @@ class Registry:
     """Plain jobs by name, and handlers of events by source and name."""
 
     def __init__(self, host: Host = HOST) -> None:
-        self._host = host
+        self.host = host
         self.plain: dict[str, Handler] = {}
         # What handlers can send, through their transactions.
         self.outgoing = OutboxRegistry(host)
@@ -90,7 +90,7 @@ class Registry:
             )
         wait, moment = checked_start(delay, at)
         return NewJob(
-            self._host.new_id(),
+            self.host.new_id(),
             handler.name,
             handler.queue if queue is None else checked_queue(queue),
             payload_bytes(payload),
