@@ -26,7 +26,7 @@ from duly.worker.run_job import ExecutionContext
 from duly.worker.settings import WorkerSettings
 from duly.worker.worker import Worker
 from verification.simulation.application import application
-from verification.simulation.hosts import HOST, RECEIVER_PAUSE, RELAY_PAUSES, WORKER_PAUSES
+from verification.simulation.hosts import HOST, RECEIVER_PAUSE, RELAY_PAUSES, THREADS, WORKER_PAUSES
 from verification.simulation.stores import SimulatedStore
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class WorkerActor(Actor):
         )
         parts = WorkerDependencies(
             store, app.registry, app.site.routes, wakeup, place, place,
-            {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules, HOST,
+            {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules, HOST, THREADS,
         )  # fmt: skip
         self.worker = Worker(
             parts, WorkerSettings({"default": SLOTS}, LEASE, GRACE, pauses=WORKER_PAUSES)

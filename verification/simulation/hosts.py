@@ -15,6 +15,7 @@ from duly.core.host import Host
 from duly.core.retry import Backoff
 from duly.outbox.relay_liveness import RelayLiveness
 from duly.relay.settings import RelayPauses
+from duly.service.threads import Threads
 from duly.worker.settings import WorkerPauses
 from verification.simulation import threads
 from verification.simulation.running import here
@@ -62,7 +63,7 @@ HOST = Host(
     monotonic=monotonic,
     time_ns=time_ns,
     random=Noise(),
-    thread=cast("Any", threads.Thread),
-    event=cast("Any", threads.Event),
-    queue=cast("Any", threads.SimpleQueue),
+)
+THREADS = Threads(
+    cast("Any", threads.Thread), cast("Any", threads.Event), cast("Any", threads.SimpleQueue)
 )

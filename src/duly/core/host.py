@@ -1,4 +1,4 @@
-"""What a service takes from the machine that it runs on: seconds, random numbers, ids and threads.
+"""What a service takes from the machine that it runs on: seconds, random numbers and ids.
 
 Worker, relay and receiver are handed one, and hand it to what they build. None of them asks `time`
 or `random` itself, so that the simulation can run them by a clock and dice of its own.
@@ -6,10 +6,8 @@ or `random` itself, so that the simulation can run them by a clock and dice of i
 
 from __future__ import annotations
 
-import threading
 import time
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly.core import ids
 
@@ -40,17 +38,11 @@ class Host(NamedTuple):
         monotonic: seconds on a clock that never jumps.
         time_ns: nanoseconds since 1970, on the clock that people set.
         random: for jitter, shuffles and ids.
-        thread: as `threading.Thread`.
-        event: as `threading.Event`.
-        queue: as `queue.SimpleQueue`.
     """
 
     monotonic: Callable[[], float] = time.monotonic
     time_ns: Callable[[], int] = time.time_ns
     random: random.Random = ids.RANDOM
-    thread: Callable[..., threading.Thread] = threading.Thread
-    event: Callable[[], threading.Event] = threading.Event
-    queue: Callable[[], SimpleQueue[Any]] = SimpleQueue
 
     def deadline_in(self, seconds: float) -> Deadline:
         """The moment so many seconds from now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.core.host import HOST, Host
+from duly.service.threads import THREADS, Threads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,7 @@ class WorkerDependencies(NamedTuple):
     transactions: Mapping[str, int]
     schedules: Schedules
     host: Host = HOST
+    threads: Threads = THREADS
 
     @property
     def many_writers(self) -> bool:

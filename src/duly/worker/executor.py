@@ -72,7 +72,9 @@ class Executor:
         self.version_completer = VersionCompleter(
             dependencies.store.async_runner, self._on_version_recorded, self._host.random
         )
-        self.thread_pool = ThreadPool(dependencies.sync_context, self._on_handler_end, self._host)
+        self.thread_pool = ThreadPool(
+            dependencies.sync_context, self._on_handler_end, dependencies.threads
+        )
         # Transactions of handlers that are open, by colour, and the runs that wait for one.
         self._transactions: Counter[str] = Counter()
         self._queued_for_transaction: dict[str, deque[Execution]] = {}
@@ -257,7 +259,9 @@ class Executor:
 
     def _revoke(self, run: Execution) -> None:
         if run.revoke is not None:  # it may wait for a server; nobody waits for it
-            self._host.thread(target=run.revoke, name="duly-revoke", daemon=True).start()
+            self._dependencies.threads.thread(
+                target=run.revoke, name="duly-revoke", daemon=True
+            ).start()
 
     @property
     def stuck_threads(self) -> int:

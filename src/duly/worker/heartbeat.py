@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError
-from duly.core.host import HOST
 from duly.core.onestep import finish
 from duly.core.session import host_time
 from duly.jobs.lease import JobSettlement, settle
@@ -21,12 +20,11 @@ from duly.jobs.workers import record_heartbeat
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from duly.core.host import Host
     from duly.core.session import Session
     from duly.jobs.outcome import JobOutcome
     from duly.jobs.workers import WorkerIdentity
     from duly.ledger.lease import Lease
-    from duly.stores.store import Store
+    from duly.worker.dependencies import WorkerDependencies
     from duly.worker.execution import Execution
     from duly.worker.slots import Slots
 
@@ -42,23 +40,24 @@ class Heartbeat:
 
     def __init__(
         self,
-        store: Store,
+        dependencies: WorkerDependencies,
         worker: WorkerIdentity,
         slots: Slots,
         *,
         on_lost: Callable[[Sequence[Execution]], None],
         fetching: Callable[[], bool],
-        host: Host = HOST,
     ) -> None:
-        self._store = store.apart()
-        self._host = host
+        self._store = dependencies.store.apart()
+        self._host, threads = dependencies.host, dependencies.threads
         self._worker = worker
         self._slots = slots
         self._on_lost = on_lost
         self._fetching = fetching
         self._pause = worker.lease / 1_000_000 / BEATS
-        self._stopped = host.event()
-        self._thread = host.thread(target=self._beat_until_stopped, name="duly-heart", daemon=True)
+        self._stopped = threads.event()
+        self._thread = threads.thread(
+            target=self._beat_until_stopped, name="duly-heart", daemon=True
+        )
         # What looked lost, and what looked forgotten, at the last beat: nothing is done at once,
         # because a settle or a claim may be on its way.
         self._missing: set[Lease] = set()

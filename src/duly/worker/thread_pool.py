@@ -10,9 +10,9 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from duly.core.host import HOST
 from duly.core.onestep import finish
 from duly.jobs.outcome import outcome_of_run
+from duly.service.threads import THREADS
 from duly.worker.run_job import execute_job
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from queue import SimpleQueue
 
-    from duly.core.host import Host
     from duly.jobs.outcome import JobOutcome
+    from duly.service.threads import Threads
     from duly.worker.execution import Execution
     from duly.worker.run_job import ExecutionContext
 
@@ -33,12 +33,12 @@ class ThreadPool:
         self,
         context: ExecutionContext,
         on_done: Callable[[Execution, JobOutcome], None],
-        host: Host = HOST,
+        threads: Threads = THREADS,
     ) -> None:
-        self._host = host
+        self._new_thread = threads.thread
         self._context = context
         self._on_done = on_done
-        self._submitted: SimpleQueue[Execution | None] = host.queue()
+        self._submitted: SimpleQueue[Execution | None] = threads.queue()
         self._finished: deque[tuple[Execution, JobOutcome]] = deque()
         self._collect_scheduled = False
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class ThreadPool:
                 self._idle -= 1
             else:
                 self._threads += 1
-                self._host.thread(target=self._run_submitted, name="duly-hand", daemon=True).start()
+                self._new_thread(target=self._run_submitted, name="duly-hand", daemon=True).start()
         self._submitted.put(run)
 
     def _run_submitted(self) -> None:

@@ -53,12 +53,11 @@ class Worker:
         self._executor = Executor(dependencies, settings.queues, self._wake_fetcher)
         self._fetcher = Fetcher(dependencies, self._executor, self._identity, pauses)
         self._heartbeat = Heartbeat(
-            dependencies.store,
+            dependencies,
             self._identity,
             self._executor.slots,
             on_lost=self._on_lost,
             fetching=lambda: self._fetcher.fetching,
-            host=self._host,
         )
         self._scheduler = Scheduler(dependencies, pauses.schedules)
         self._executor.heartbeat_is_fresh = self._heartbeat.is_fresh
