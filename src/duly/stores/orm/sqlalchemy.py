@@ -17,8 +17,7 @@ from duly.core.session import OpenedTransaction, ended_transaction_error
 from duly.jobs.tx import refuse_ending
 from duly.stores.join.drivers import type_names
 from duly.stores.join.recognise import join
-from duly.stores.join.sqlalchemy import checked_dialect
-from duly.stores.join.sqlalchemy_errors import translate_connection_errors
+from duly.stores.join.sqlalchemy import checked_dialect, translate_connection_errors
 from duly.stores.orm.addresses import postgres_address, sqlite_address
 from duly.stores.orm.commit_check import (
     OrmErrorClassifier,
