@@ -150,11 +150,18 @@ class WorkerActor(Actor):
     def begin(self) -> None:
         """Begin to work."""
         app, store = application(), self.store
+        wakeup = Wakeup()
         place = ExecutionContext(
-            store.async_runner, store.async_runner, app.registry, store.clock, (), app._callers
+            store.async_runner,
+            store.async_runner,
+            app.registry,
+            store.clock,
+            (),
+            app._callers,
+            wakeup,
         )
         parts = WorkerDependencies(
-            store, app.registry, app.site.routes, Wakeup(), place, place,
+            store, app.registry, app.site.routes, wakeup, place, place,
             {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules,
         )  # fmt: skip
         self.worker = Worker(parts, WorkerSettings({"default": SLOTS}, LEASE, GRACE))

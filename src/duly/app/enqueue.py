@@ -82,7 +82,7 @@ class EnqueueVerbs:
         if session is not None:
             return finish(enqueue_in_session(session, [new]))[0]
         done = finish(enqueue_and_commit(self.store.sync_runner, [new]))
-        self.wakeup.notify()
+        self.wakeup.notify(("jobs",))
         return done[0]
 
     def enqueue_many(
@@ -107,7 +107,7 @@ class EnqueueVerbs:
         if session is not None:
             return finish(enqueue_in_session(session, new))
         done = finish(enqueue_and_commit(self.store.sync_runner, new))
-        self.wakeup.notify()
+        self.wakeup.notify(("jobs",))
         return done
 
     def _join_caller(
@@ -155,7 +155,7 @@ class EnqueueVerbs:
             finish(opening.__aexit__(type(problem), problem, problem.__traceback__))
             raise
         finish(opening.__aexit__(None, None, None))
-        self.wakeup.notify()
+        self.wakeup.notify(opened.session.new_work)
         self.receiver.metrics.note_staged()
 
     def _open_transaction(self) -> AbstractAsyncContextManager[OpenedTransaction]:
@@ -208,7 +208,7 @@ class AsyncEnqueueVerbs:
         if session is not None:
             return (await enqueue_in_session(session, [new]))[0]
         done = await enqueue_and_commit(app.store.async_runner, [new])
-        app.wakeup.notify()
+        app.wakeup.notify(("jobs",))
         return done[0]
 
     async def enqueue_many(
@@ -234,7 +234,7 @@ class AsyncEnqueueVerbs:
         if session is not None:
             return await enqueue_in_session(session, new)
         done = await enqueue_and_commit(app.store.async_runner, new)
-        app.wakeup.notify()
+        app.wakeup.notify(("jobs",))
         return done
 
     @asynccontextmanager
@@ -246,7 +246,7 @@ class AsyncEnqueueVerbs:
             tx = AsyncTx(opened, self._jobs_of.registry)
             with tx.lasting(), handler_transaction(BLOCK):
                 yield tx
-        self._jobs_of.wakeup.notify()
+        self._jobs_of.wakeup.notify(opened.session.new_work)
         self._jobs_of.receiver.metrics.note_staged()
 
 

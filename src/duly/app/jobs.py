@@ -218,7 +218,13 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs):
 
     def _place(self, runner: Runner, secrets: Sequence[str]) -> ExecutionContext:
         place = ExecutionContext(
-            runner, self._opener or runner, self.registry, self.store.clock, secrets, self._callers
+            runner,
+            self._opener or runner,
+            self.registry,
+            self.store.clock,
+            secrets,
+            self._callers,
+            self.wakeup,
         )
         if self._opener is None or runner is not self.store.sync_runner:
             return place

@@ -73,7 +73,7 @@ class SendVerbs(EnqueueVerbs):
         if session is not None:
             return finish(stage_in_session(session, new))
         done = finish(stage_and_commit(self.store.sync_runner, new))
-        self.wakeup.notify()
+        self.wakeup.notify(("messages",))
         self.receiver.metrics.note_staged()
         return done
 
@@ -119,7 +119,7 @@ class AsyncSendVerbs(AsyncEnqueueVerbs):
         if session is not None:
             return await stage_in_session(session, new)
         done = await stage_and_commit(app.store.async_runner, new)
-        app.wakeup.notify()
+        app.wakeup.notify(("messages",))
         app.receiver.metrics.note_staged()
         return done
 

@@ -98,7 +98,7 @@ class Relay:
     async def run(self, until: Until = "stopped") -> Relayed:
         """Send until there is nothing to send now, or until told to stop."""
         self._loop = asyncio.get_running_loop()
-        self._wakeup.add_listener(self.wake)
+        self._wakeup.add_listener("messages", self.wake)
         helpers = [self._loop.create_task(work) for work in self._helpers(until)]
         for helper in helpers:
             helper.add_done_callback(self._on_helper_done)

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from duly.core.failures import reason_record
-from duly.jobs.lease import JobSettlement, settle
+from duly.jobs.lease import settle
 from duly.jobs.outcome import (
     LOST,
     RELEASED,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from duly.core.errors import StoreRefused
+    from duly.jobs.lease import JobSettlement
     from duly.worker.dependencies import WorkerDependencies
     from duly.worker.execution import Execution
 
@@ -153,11 +154,9 @@ class Executor:
             self._on_settled(run, ended, held=True)
             self.start()
         elif ended.version is not None:
-            self.version_completer.add(
-                run, JobSettlement(run.leased, ended, run.elapsed), ended.version
-            )
+            self.version_completer.add(run, ended.version)
         else:
-            self.completer.add(run, JobSettlement(run.leased, ended, run.elapsed))
+            self.completer.add(run, run.settlement(ended))
 
     def _on_version_recorded(self, run: Execution, problem: Exception | None) -> None:
         """The version that a run applied is committed with its end, or never can be."""
@@ -180,7 +179,7 @@ class Executor:
         """End the lease of a job that never began; it has its slot until that is committed."""
         run.ended = ended
         self.slots.occupy(run)
-        self.completer.add(run, JobSettlement(run.leased, ended, run.elapsed))
+        self.completer.add(run, run.settlement(ended))
 
     # Ending early
 
@@ -313,6 +312,7 @@ class Executor:
 
 def dead_settlement(one: JobSettlement, problem: StoreRefused) -> JobSettlement:
     """What to write where the database never takes the end of a job: it is dead, and says why."""
-    attempt = one.leased.attempts + 1
-    error = reason_record(f"its end was refused: {problem}", attempt, "duly.errors.StoreRefused")
+    error = reason_record(
+        f"its end was refused: {problem}", one.attempt, "duly.errors.StoreRefused"
+    )
     return one._replace(ended=JobOutcome("dead", attempts_used=1, error=error))

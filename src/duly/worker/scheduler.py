@@ -64,7 +64,7 @@ class Scheduler:
             logger.warning("job %s could not be scheduled now: %s", schedule.job, problem)
             return
         if step is not None and step.slots:
-            self._wakeup.notify()
+            self._wakeup.notify(("jobs",))
             self._log_skipped_slots(schedule, step)
 
     def _log_skipped_slots(self, schedule: Schedule, step: ScheduleStep) -> None:

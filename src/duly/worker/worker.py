@@ -141,7 +141,7 @@ class Worker:
         if not begun:
             return self.worked
         self._heartbeat.start()
-        self._dependencies.wakeup.add_listener(self.wake)
+        self._dependencies.wakeup.add_listener("jobs", self.wake)
         helpers = [self._loop.create_task(work) for work in self._helpers()]
         for helper in helpers:
             helper.add_done_callback(self._on_helper_done)

@@ -31,7 +31,7 @@ def given_up(bench: Bench) -> None:
     """The job that the bench has leased is dead."""
     each = [
         JobSettlement(
-            bench.leased, JobOutcome("dead", attempts_used=1, error=reason_record("no", 1)), 0
+            bench.leased.lease, JobOutcome("dead", attempts_used=1, error=reason_record("no", 1))
         )
     ]
     assert finish(bench.desk.app.store.sync_runner.run(partial(settle, each=each), wait=WAIT))

@@ -35,7 +35,7 @@ class Around:
 
     def __init__(self, session: Session, *, seen: Sequence[Row] = (), breaks: int = -1) -> None:
         self._session, self._seen, self._left = session, seen, breaks
-        self.dialect = session.dialect
+        self.can_batch, self.new_work = session.can_batch, session.new_work
 
     async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
         if self._left == 0:

@@ -196,6 +196,7 @@ class SameDatabase:
         async with around.open_savepoint() as opened:
             await self._verify_in_transaction(opened.session, wait)
             yield opened
+            opened.session.new_work.clear()  # the COMMIT that keeps it is the caller's
 
     async def _verify_database(self, wait: timedelta, within: float | None) -> None:
         ours = await self._runner.run_autocommit(installation_id, wait=wait)
