@@ -21,7 +21,7 @@ PATIENCE = 30.0
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shielding, "AGAIN", 0.01)
+    monkeypatch.setattr(shielding, "CANCEL_AGAIN", 0.01)
 
 
 async def deaf(*_: object, **__: object) -> None:

@@ -74,6 +74,9 @@ class Begin(Protocol):
     def surrounding(self) -> Surrounding | None:
         """The transaction that the caller has open around the call, where the ORM knows of one."""
 
+    def refuse_surrounding(self, verb: str) -> None:
+        """Refuse a verb that commits by itself inside a transaction of the caller's."""
+
     def refuse_moved(self) -> None:
         """Refuse an app whose ORM leads to another database than when the app was made."""
 
@@ -181,6 +184,10 @@ class SameDatabase:
     def surrounding(self) -> Surrounding | None:
         """The transaction that the caller has open in its ORM around this call, if any."""
         return self._begin.surrounding()
+
+    def refuse_surrounding(self, verb: str) -> None:
+        """Refuse a verb that commits by itself inside a transaction of the caller's."""
+        self._begin.refuse_surrounding(verb)
 
     async def join_session(self, around: Surrounding, *, wait: timedelta) -> Session:
         """A session in the caller's transaction."""

@@ -100,7 +100,23 @@ class DjangoBegin:
     def surrounding(self) -> DjangoBegin | None:
         """This alias where the caller has an ``atomic`` block open on it in this thread."""
         self.refuse_moved()
-        return self if self._connection().in_atomic_block else None
+        connection = self._connection()
+        if connection.in_atomic_block:
+            return self
+        refuse_autocommit_off(connection)
+        return None
+
+    def refuse_surrounding(self, verb: str) -> None:
+        """Refuse a verb that commits by itself inside ``atomic``, but not that of a TestCase."""
+        connection = self._connection()
+        if connection.in_atomic_block and not connection.atomic_blocks[-1]._from_testcase:
+            raise UsageError(
+                f"{verb} commits by itself, on a connection of duly's, even if the caller's "
+                f"transaction is rolled back: call it outside of transaction.atomic(using="
+                f"{self._alias!r})"
+            )
+        if not connection.in_atomic_block:
+            refuse_autocommit_off(connection)
 
     def refuse_moved(self) -> None:
         """Refuse to write to the real database while Django's tests run on another."""
@@ -184,6 +200,18 @@ def close_old_connections(spared: list[Any]) -> None:
             connection.close_if_unusable_or_obsolete()
 
 
+def refuse_autocommit_off(connection: Any) -> None:
+    """Refuse a transaction that the caller opened by hand, which duly cannot join."""
+    is_open = connection.connection is not None
+    if not (connection.autocommit if is_open else connection.settings_dict["AUTOCOMMIT"]):
+        alias = connection.alias
+        raise UsageError(
+            f"the Django database {alias!r} has AUTOCOMMIT off, in its settings or by "
+            "set_autocommit(False), so that duly cannot join its transaction and atomic() commits "
+            f"nothing: leave it on, and use transaction.atomic(using={alias!r})"
+        )
+
+
 def refuse_block_around(connection: Any) -> None:
     """Refuse to acknowledge anything before the COMMIT of a block that is not ours.
 
@@ -255,11 +283,7 @@ def durable_atomic(connection: Any) -> Any:
     """An ``atomic`` block that commits at its end, or a savepoint in the block of a TestCase."""
     if not connection.in_atomic_block:
         connection.ensure_connection()
-        if not connection.get_autocommit():
-            raise UsageError(
-                f"the Django database {connection.alias!r} has AUTOCOMMIT off, so that atomic() "
-                "commits nothing: leave it on for the database of duly.django(…)"
-            )
+        refuse_autocommit_off(connection)
     return transaction.atomic(using=connection.alias, durable=True)
 
 

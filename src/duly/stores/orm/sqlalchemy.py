@@ -77,11 +77,14 @@ class SqlalchemyBegin:
     def surrounding(self) -> None:
         """None: a sessionmaker does not know the sessions that the caller has open."""
 
+    def refuse_surrounding(self, verb: str) -> None:
+        """Do nothing: a sessionmaker does not know the sessions that the caller has open."""
+
     def refuse_moved(self) -> None:
-        """Nothing to do: an engine leads where it led when it was made."""
+        """Do nothing: an engine leads where it led when it was made."""
 
     def register_app(self, app: Any) -> None:
-        """Nothing to do: SQLAlchemy has no test runner."""
+        """Do nothing: SQLAlchemy has no test runner."""
 
 
 class SqlalchemySyncBegin(SqlalchemyBegin):
