@@ -14,7 +14,8 @@ import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.errors import JobsPending
-from duly.inbox.accept import receive_alone, receive_many
+from duly.inbox.accept import receive_many
+from duly.inbox.accept_one import receive_alone
 from duly.inbox.forget import forget
 from duly.inbox.new_event import EventOutcome, Status, event_digest
 from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG

@@ -13,7 +13,8 @@ import duly
 from duly.cli.main import main
 from duly.core.clock import MICROSECOND
 from duly.core.onestep import finish
-from duly.inbox.accept import receive_alone, receive_many
+from duly.inbox.accept import receive_many
+from duly.inbox.accept_one import receive_alone
 from duly.inbox.counters import PendingCounters, flush
 from duly.inbox.new_event import Flag, NewEvent, Status
 from duly.inbox.retention import prune_bodies, prune_counters, prune_events

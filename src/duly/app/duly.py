@@ -61,10 +61,10 @@ if TYPE_CHECKING:
     from duly.stores.join.protocols import BeginsTransactions
     from duly.stores.orm.begin import Begin
     from duly.webhooks.delivery import Headers
+    from duly.webhooks.event_fields import VerifiedDelivery
     from duly.webhooks.provider import Provider
     from duly.webhooks.secrets import Secrets
     from duly.webhooks.source import MissingId, Parse, ReplayedBody
-    from duly.webhooks.verified import Verified
 
 Handling = TypeVar("Handling", bound="Callable[..., Any]")
 # Most providers wait 5 seconds or longer for an answer.
@@ -201,7 +201,7 @@ class Duly(JobVerbs):
         *,
         secret: Secrets,
         provider: str | Provider | None = None,
-        tenant: Callable[[Verified], str] | None = None,
+        tenant: Callable[[VerifiedDelivery], str] | None = None,
         inline: bool = False,
         keep: timedelta | Literal["as needed"] | None = AS_NEEDED,
         bodies: timedelta | None = BODIES_KEPT,

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from duly.inbox.new_event import EventOutcome, NewEvent
     from duly.inbox.route import Route
     from duly.outbox.relay_liveness import RelayLiveness
-    from duly.receiver.new_events import RoutedDelivery
     from duly.receiver.responses import Reply
 
 logger = logging.getLogger("duly")
@@ -66,14 +65,23 @@ class Metrics:
             self._counters.count(route.name, reply.said)
 
     def count_delivery(
-        self,
-        delivery: RoutedDelivery,
-        arrivals: Sequence[NewEvent],
-        outcomes: Sequence[EventOutcome],
+        self, route: Route, events: Sequence[NewEvent], outcomes: Sequence[EventOutcome], now: float
     ) -> None:
-        """Count a delivery, and have the sums written soon by the running event loop."""
-        self._count_outcomes(delivery, arrivals, outcomes)
-        self.flush_soon()
+        """Count the outcomes of a delivery."""
+        self._reset_after_fork()
+        with self._lock:
+            for event, outcome in zip(events, outcomes, strict=True):
+                said = "body_differs" if outcome.body_differs else outcome.status.value
+                self._counters.counts[event.scope, said] += 1
+                if outcome.status is Status.DUPLICATE:
+                    self._counters.note(event, said, int(now * 1_000_000))
+                elif event.jobs and outcome.status is Status.ACCEPTED:
+                    self._enqueued = self._enqueued is not None
+        if not route.handlers:
+            self._warn_once(
+                f"source {route.name} has no handlers: its events are recorded and nothing else. "
+                f'Add one with @app.on("{route.name}")'
+            )
 
     def flush_soon(self) -> None:
         """Have the sums written by the running event loop."""
@@ -81,43 +89,12 @@ class Metrics:
         if self._due is None or self._owner is not loop:
             self._due, self._owner = loop.call_later(PAUSE, self._begin_flush, loop), loop
 
-    def count_delivery_blocking(
-        self,
-        delivery: RoutedDelivery,
-        arrivals: Sequence[NewEvent],
-        outcomes: Sequence[EventOutcome],
-    ) -> None:
-        """Count a delivery, and have the sums written soon by a thread."""
-        self._count_outcomes(delivery, arrivals, outcomes)
-        self.flush_soon_blocking()
-
     def flush_soon_blocking(self) -> None:
         """Have the sums written by a thread."""
         if self._due is None or self._owner != os.getpid():
             self._due, self._owner = threading.Timer(PAUSE, self._flush_on_timer), os.getpid()
             self._due.daemon = True
             self._due.start()
-
-    def _count_outcomes(
-        self,
-        delivery: RoutedDelivery,
-        arrivals: Sequence[NewEvent],
-        outcomes: Sequence[EventOutcome],
-    ) -> None:
-        self._reset_after_fork()
-        with self._lock:
-            for arrival, outcome in zip(arrivals, outcomes, strict=True):
-                said = "body_differs" if outcome.body_differs else outcome.status.value
-                self._counters.count(arrival.scope, said)
-                if outcome.status is Status.DUPLICATE:
-                    self._counters.note(arrival, said, int(delivery.now * 1_000_000))
-                elif arrival.jobs and outcome.status is Status.ACCEPTED:
-                    self._enqueued = self._enqueued is not None
-        if not delivery.route.handlers:
-            self._warn_once(
-                f"source {delivery.route.name} has no handlers: its events are recorded and "
-                f'nothing else. Add one with @app.on("{delivery.route.name}")'
-            )
 
     def _reset_after_fork(self) -> None:
         """A forked child counts from nothing: what it was born with is its parent's to write."""
