@@ -15,7 +15,7 @@ import pytest
 import duly
 from duly.cli.main import main
 from duly.relay.settings import CONCURRENCY, PER_DESTINATION
-from duly.server.supervise import TOGETHER
+from duly.server.shutdown import TOGETHER
 from tests.outbox.receivers import Receiver
 from tests.support.processes.forked import Forked, run_forked
 from tests.support.processes.leading import PATIENCE, until
