@@ -1,4 +1,4 @@
-"""Transactions on duly's own connections with code of the user's in them: begin and end."""
+"""Begin and end handlers' transactions on duly's own connections."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def refuse_unsound(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    """Refuse to commit what is not whole.
+    """Refuse to commit a failed transaction.
 
-    After an error that somebody swallowed, PostgreSQL answers COMMIT with a quiet rollback.
+    After an error that the handler swallowed, PostgreSQL answers COMMIT with a silent rollback.
     """
     if connection.pgconn.transaction_status != TransactionStatus.INTRANS:
         raise ended_transaction_error()
@@ -36,8 +36,8 @@ def refuse_unsound(connection: psycopg.Connection[Any] | psycopg.AsyncConnection
 def raise_store_or_commit_error(problem: psycopg.Error | UsageError, *, handler_done: bool) -> None:
     """Raise the error of a transaction with a handler in it, unless it is the handler's own.
 
-    A lost connection is the store's. What is left to fail once the handlers are through is the
-    COMMIT of what they wrote. Anything before that stays what it was.
+    A lost connection becomes `StoreUnavailable`. Once the handlers are done, only the COMMIT of
+    what they wrote can fail: that becomes `Unfinished`. Other errors stay as they are.
     """
     if isinstance(problem, psycopg.Error) and is_connection_lost(problem):
         raise_store_error(problem)
@@ -51,7 +51,7 @@ def transaction_on(
     lasting: timedelta,
     revocable: RevocableConnection,
 ) -> OpenedTransaction:
-    """A transaction with the user's code in it: patient with it, and revocable."""
+    """A handler's transaction: with its usual answer timeout, and revocable."""
     usual = ANSWER + lasting.total_seconds()
     return OpenedTransaction(
         session,
@@ -71,7 +71,7 @@ def cancel_statement(connection: DeadlineConnection | DeadlineAsyncConnection) -
 
 
 def begin_statement(lasting: timedelta) -> bytes:
-    """BEGIN, and how long the code may leave the transaction idle, in one round trip."""
+    """BEGIN, and how long the handler may leave the transaction idle, in one round trip."""
     bound = max(lasting // timedelta(milliseconds=1), 1)
     return f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {bound}".encode()
 
@@ -99,7 +99,7 @@ def bounded_transaction(
 async def bounded_transaction_async(
     connection: DeadlineAsyncConnection, lasting: timedelta | None
 ) -> AsyncIterator[None]:
-    """The same, awaited."""
+    """An async transaction, bounded if asked; committed at the end of the block."""
     if lasting is None:
         async with connection.transaction():
             yield
