@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from duly.app.admin import INSTEAD
+from duly.app.admin import refuse_joined
 from duly.app.checks import (
     checked_switch,
     refuse_duplicate_name,
@@ -38,7 +38,6 @@ from duly.inbox.route import (
 from duly.jobs.handlers import EVENT_ATTEMPTS, checked_pattern
 from duly.jobs.handlers import QUEUE as QUEUE_NAME
 from duly.jobs.order import order_of
-from duly.jobs.tx_guard import refuse_inside
 from duly.outbox.egress import Egress
 from duly.receiver import asgi, wsgi
 from duly.receiver.direct import check_direct_delivery
@@ -370,7 +369,7 @@ class Duly(JobVerbs):
         if tenant is not None and (not isinstance(tenant, str) or not tenant):
             raise UsageError(f"tenant must be a string that is not empty, not {kind(tenant)}")
         scope = checked_scope(route.scope(tenant))
-        refuse_inside("app.forget", INSTEAD)
+        refuse_joined("app.forget", self._opener)
         return route, scope
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -80,12 +80,12 @@ class SendVerbs(EnqueueVerbs):
     @property
     def jobs(self) -> JobAdmin:
         """Dead jobs, replay, and counts."""
-        return JobAdmin(self.store.sync_runner, self.wakeup)
+        return JobAdmin(self.store.sync_runner, self.wakeup, self._opener)
 
     @property
     def outbox(self) -> OutboxAdmin:
         """Messages that are not sent yet, dead messages, replay, and counts."""
-        return OutboxAdmin(self.store.sync_runner, self.wakeup)
+        return OutboxAdmin(self.store.sync_runner, self.wakeup, self._opener)
 
 
 class AsyncSendVerbs(AsyncEnqueueVerbs):
@@ -126,12 +126,14 @@ class AsyncSendVerbs(AsyncEnqueueVerbs):
     @property
     def jobs(self) -> AsyncJobAdmin:
         """Dead jobs, replay, and counts."""
-        return AsyncJobAdmin(self._jobs_of.store.async_runner, self._jobs_of.wakeup)
+        app = self._jobs_of
+        return AsyncJobAdmin(app.store.async_runner, app.wakeup, app._opener)
 
     @property
     def outbox(self) -> AsyncOutboxAdmin:
         """Messages that are not sent yet, dead messages, replay, and counts."""
-        return AsyncOutboxAdmin(self._jobs_of.store.async_runner, self._jobs_of.wakeup)
+        app = self._jobs_of
+        return AsyncOutboxAdmin(app.store.async_runner, app.wakeup, app._opener)
 
 
 async def stage_in_session(session: Session, message: NewMessage) -> Staged:
