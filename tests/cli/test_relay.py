@@ -265,7 +265,7 @@ def test_it_says_how_it_sends_and_where_the_guard_lets_it_go(
     members = json.loads(begun)
     assert (members["concurrency"], members["per_destination"]) == (7, PER_DESTINATION)
     assert (members["transports"], members["signers"], members["allow"]) == ([], [], [])
-    names = ("sent", "resent", "again", "dead", "lost", "rescued")
+    names = ("sent", "resent", "retried", "dead", "lost", "rescued")
     assert {name: json.loads(ended)[name] for name in names} == dict.fromkeys(names, 0)
 
 

@@ -151,7 +151,7 @@ class WorkerActor(Actor):
         """Begin to work."""
         app, store = application(), self.store
         place = ExecutionContext(
-            store.awaited, store.awaited, app.registry, store.clock, (), app._callers
+            store.awaited, store.awaited, app.registry, store.clock, (), app.clients
         )
         parts = WorkerDependencies(
             store, app.registry, app.site.routes, Wakeup(), place, place,

@@ -54,7 +54,7 @@ without what looks like a secret. `duly replay` lets dead jobs run again."""
 ACTIONS = JOBS.actions
 FILTERS = ("source", "type", "name", "since", "until")
 ASKED = "did it happen? Tell with `duly resolve`"
-PRUNED = "pruned: its source keeps bodies only for a while (bodies=)"
+PRUNED = "pruned: its source keeps bodies only for a while (body_retention=)"
 HEADINGS = ("ID", "DIED", "ATTEMPTS", "JOB", "EVENT", "WHY")
 
 

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from duly.core.defaults import ORDER_SCOPE
 from duly.core.errors import UsageError
-from duly.core.exports import export
+from duly.core.exports import export, show_keywords
 from duly.core.onestep import finish
 from duly.jobs.enqueue import enqueue, enqueue_many
+from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
+from duly.jobs.registry import Registry
 from duly.jobs.unawaited import AwaitTracker
 from duly.ledger import order_guard
 from duly.ledger.arguments import version_advance
+from duly.outbox.options import SendOptions
+from duly.outbox.registry import OutboxRegistry
 from duly.outbox.stage import stage
 
 if TYPE_CHECKING:
@@ -32,10 +36,7 @@ if TYPE_CHECKING:
     from duly.core.versions import Tie, Version
     from duly.jobs.enqueue import Enqueued
     from duly.jobs.foreign_types import AsyncOrmSession, OrmSession
-    from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
-    from duly.jobs.registry import Registry
     from duly.outbox.message import Staged
-    from duly.outbox.options import SendOptions
 
     S_co = TypeVarWithDefault("S_co", default=OrmSession, covariant=True)
     AsyncS_co = TypeVarWithDefault("AsyncS_co", default=AsyncOrmSession, covariant=True)
@@ -121,6 +122,7 @@ class Tx(BaseTx[S_co]):
             order_guard.newer(self._session(), version_advance(scope, resource, version, tie))
         )
 
+    @show_keywords(EnqueueOptions, Registry.new)
     def enqueue(
         self,
         job: Callable[..., Any] | str,
@@ -130,6 +132,7 @@ class Tx(BaseTx[S_co]):
         """Enqueue a job that exists if this transaction commits; the options of `Duly.enqueue`."""
         return finish(enqueue(self._session(), self._jobs.new(job, payload, **options)))
 
+    @show_keywords(EnqueueManyOptions, Registry.new)
     def enqueue_many(
         self,
         job: Callable[..., Any] | str,
@@ -140,6 +143,7 @@ class Tx(BaseTx[S_co]):
         jobs = self._jobs.new_many(job, payloads, **options)
         return finish(enqueue_many(self._session(), jobs))
 
+    @show_keywords(SendOptions, OutboxRegistry.new)
     def send(self, url: str, **options: Unpack[SendOptions]) -> Staged:
         """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
         return finish(stage(self._session(), self._jobs.outgoing.new(url, **options)))
@@ -172,6 +176,7 @@ class AsyncTx(BaseTx[AsyncS_co]):
             order_guard.newer(self._session(), version_advance(scope, resource, version, tie)),
         )
 
+    @show_keywords(EnqueueOptions, Registry.new)
     def enqueue(
         self,
         job: Callable[..., Any] | str,
@@ -183,6 +188,7 @@ class AsyncTx(BaseTx[AsyncS_co]):
             "tx.enqueue", enqueue(self._session(), self._jobs.new(job, payload, **options))
         )
 
+    @show_keywords(EnqueueManyOptions, Registry.new)
     def enqueue_many(
         self,
         job: Callable[..., Any] | str,
@@ -193,6 +199,7 @@ class AsyncTx(BaseTx[AsyncS_co]):
         jobs = self._jobs.new_many(job, payloads, **options)
         return self._promises.track("tx.enqueue_many", enqueue_many(self._session(), jobs))
 
+    @show_keywords(SendOptions, OutboxRegistry.new)
     def send(self, url: str, **options: Unpack[SendOptions]) -> Awaitable[Staged]:
         """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
         message = self._jobs.outgoing.new(url, **options)

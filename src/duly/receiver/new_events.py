@@ -85,7 +85,7 @@ def new_event(delivery: RoutedDelivery, facts: EventFields, body: bytes) -> NewE
     route, verified = delivery.route, delivery.verified
     scope = route.scope(delivery.tenant)
     handlers: tuple[Handler, ...] = route.handlers.matching(facts.type)
-    status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.keep, route.bodies
+    status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.window, route.body_retention
     if is_too_old(delivery, facts):
         # It waits for a person, who may take any time.
         status, flag, keep, bodies, handlers = Status.TOO_OLD, Flag.TOO_OLD, None, None, ()

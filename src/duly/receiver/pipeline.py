@@ -70,7 +70,7 @@ def verify_request(
     ``note`` is told of what is not genuine, for the log; the answer is the same without it.
     """
     source, url = route.source, url_called(route.source, request)
-    raw = decompress_body(body, request.encoding, route.limit)
+    raw = decompress_body(body, request.encoding, route.max_body)
     try:
         if route.answers_handshakes:
             reply = answer_handshake(

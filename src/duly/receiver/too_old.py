@@ -35,7 +35,7 @@ def is_too_old(delivery: RoutedDelivery, facts: EventFields) -> bool:
 
 def oldest_remembered(delivery: RoutedDelivery) -> float | None:
     """Since when the ledger remembers, in seconds since 1970; None for ever."""
-    keep = delivery.route.keep
+    keep = delivery.route.window
     return None if keep is None else delivery.now - keep / 1_000_000
 
 
@@ -49,11 +49,11 @@ def first_too_old(
 
 def explain_too_old(delivery: RoutedDelivery, arrival: NewEvent) -> str:
     """Why an event was parked, and what to do: for its sender, and for the log."""
-    memory = str(timedelta(microseconds=delivery.route.keep or 0)).removesuffix(", 0:00:00")
+    memory = str(timedelta(microseconds=delivery.route.window or 0)).removesuffix(", 0:00:00")
     return (
         f"{age_of(delivery, arrival)}, and the ledger remembers {memory}: it is stored and not "
         "processed, because nobody can tell whether it was handled before. To process it, raise "
-        "keep= of the source, `duly forget` the event and have it sent again"
+        "window= of the source, `duly forget` the event and have it sent again"
     )
 
 

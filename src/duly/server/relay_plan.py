@@ -32,8 +32,8 @@ def relay_service(
     """A relay for an application, not started yet; on a thread, or in the running event loop."""
     kind = ServiceTask if in_loop else ServiceThread
     return kind(
-        lambda: app.relaying(settings),
-        keep_connections if in_loop else app.release_loop,
+        lambda: app.process.relay(settings),
+        keep_connections if in_loop else app.process.release_loop,
         name="relay",
         until=until,
         restart_on_error=lasting,

@@ -156,7 +156,7 @@ class DulyServer(uvicorn.Server):
                 plan.settings(self._settings.drain, self._settings.lease),
                 over=lambda: self._loop.call_soon_threadsafe(self._on_service_ended, self._worker),
                 lasting=True,
-                in_loop=self._app.in_one_loop,
+                in_loop=self._app.process.in_one_loop,
             )
             self._worker.start()
 
@@ -168,7 +168,7 @@ class DulyServer(uvicorn.Server):
                 RelaySettings(lease=self._settings.relay_lease, grace=grace),
                 over=lambda: self._loop.call_soon_threadsafe(self._on_service_ended, self._relay),
                 lasting=True,
-                in_loop=self._app.in_one_loop,
+                in_loop=self._app.process.in_one_loop,
             )
             self._relay.start()
 
@@ -273,7 +273,7 @@ async def close_app(app: Duly, server: DulyServer, *, log_end: bool) -> int:
         await last_write(app)
     else:
         await app.aclose()
-        await app.release_loop()
+        await app.process.release_loop()
     if server.must_restart and not server.gave_up:
         replace_process(server.spare_listener)
     if (

@@ -98,8 +98,8 @@ def worker_service(
     """A worker for an application, not started yet; on a thread, or in the running event loop."""
     kind = ServiceTask if in_loop else ServiceThread
     return kind(
-        lambda: app.worker(settings),
-        keep_connections if in_loop else app.release_loop,
+        lambda: app.process.worker(settings),
+        keep_connections if in_loop else app.process.release_loop,
         until=until,
         restart_on_error=lasting,
         on_end=over,
