@@ -16,7 +16,7 @@ SOURCES := src tests verification benchmarks docs/provider_page examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-quick test-full check format docs bench fuzz crash crash-quick setups setups-quick power simulate mutants storm storm-jobs storm-outbox clean
+.PHONY: help run demo test test-quick test-wide test-full check format docs bench fuzz crash crash-quick setups setups-quick power simulate mutants storm storm-jobs storm-outbox clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ test: $(READY) ## set up, bring up real servers, run the tests here and on other
 
 test-quick: $(READY) ## the part that must hold for every user and release of Python; two minutes
 	@$(BIN)/python -m tests.support.servers --memory -- $(BIN)/python -m tests.support.everywhere --quick
+
+test-wide: $(READY) ## what make test leaves out: more drivers, providers and servers of the same, whole applications
+	@DULY_WIDE=1 DULY_TEST_PYTHONS=main $(BIN)/python -m tests.support.servers --memory -- $(BIN)/python -m tests.support.everywhere $(ARGS)
 
 test-full: $(READY) ## the same in its long form: full products, more examples, storms; an hour
 	@DULY_LONG=1 $(BIN)/python -m tests.support.servers --memory -- $(BIN)/python -m tests.support.everywhere $(ARGS)

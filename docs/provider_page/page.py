@@ -28,7 +28,7 @@ UNKNOWN = "not published"
 STABLE = {True: "yes", False: "no", None: "not said"}
 HEADINGS = (
     "provider", "signature", "event id", "tolerance", "answer within", "retries for",
-    "taken, refused", "handshake",
+    "accepted, refused", "handshake",
 )  # fmt: skip
 
 OPENING = """\
@@ -37,17 +37,17 @@ OPENING = """\
 <!-- Written by `make docs` from the profiles in src/duly/webhooks/providers: do not edit. -->
 
 The {count} providers that duly knows by name. For any other, [write your own](own-provider.md).
-What the words mean, and what the gate promises, is on the page about [the gate](gate.md).
+[Webhooks](webhooks.md) explains the terms and what the verification promises.
 
 {table}
 
-A place is written as the profiles write it: `body:data.id` is the key `id` in the object `data` of
+A selector is written as in the profiles: `body:data.id` is the key `id` in the object `data` of
 the JSON body, `header:…` a header, `form:…` a field of a form, `query:…` a parameter of the URL.
-Parts joined by `+` are one id together, and a part with `?` may be missing. "Not published" means
+Parts joined by `+` form one id, and a part with `?` may be missing. "Not published" means
 that the provider does not say; duly does not guess.
 
-The programs below are run by the tests, in order, as one. Each has a genuine delivery made by
-`duly.sign`, in place of the provider, and verifies it. In your code, headers and body come from the
+The tests run the programs below, in order, as one. Each signs a genuine delivery with `duly.sign`,
+in place of the provider, and verifies it. In your code, headers and body come from the
 request, the secret comes from your settings, and `now=` is left out. Providers with public keys
 need the extra `crypto`.
 
@@ -69,7 +69,7 @@ def title(provider: Provider) -> str:
 
 
 def table(providers: list[Provider]) -> str:
-    """All of them at one glance."""
+    """The table of all providers."""
     rows = [HEADINGS, ("---",) * len(HEADINGS), *map(row, providers)]
     return "\n".join(f"| {' | '.join(cells)} |".replace("| --- ", "|---") for cells in rows)
 
@@ -80,7 +80,7 @@ def row(provider: Provider) -> tuple[str, ...]:
     return (
         f"[{title(provider)}](#{anchor})",
         in_short(provider.schemes[0]),
-        worth_in_short(provider),
+        short_identity(provider),
         tolerance(provider),
         known(provider.ack_timeout),
         retries(provider),
@@ -90,7 +90,7 @@ def row(provider: Provider) -> tuple[str, ...]:
 
 
 def section(provider: Provider) -> str:
-    """All that is known of one provider, and its program."""
+    """The section of one provider, with its program."""
     link = (
         "" if provider.docs is None else f" · [{title(provider)}'s documentation]({provider.docs})"
     )
@@ -108,7 +108,7 @@ def section(provider: Provider) -> str:
 
 
 def facts(provider: Provider) -> list[tuple[str, str]]:
-    """What is said of every provider, in this order; an empty one is left out."""
+    """The fields of a provider, in this order; empty ones are left out."""
     first, *others = map(in_full, provider.schemes)
     return [
         ("Signature", first),
@@ -116,13 +116,13 @@ def facts(provider: Provider) -> list[tuple[str, str]]:
         ("Event id", identity(provider)),
         ("Same id on retries", STABLE[provider.id_stable]),
         ("Batches", batches(provider)),
-        ("Type", place(provider.type)),
-        ("Time", place(provider.time)),
-        ("Ordering version", place(provider.version)),
+        ("Type", selectors(provider.type)),
+        ("Time", selectors(provider.time)),
+        ("Ordering version", selectors(provider.version)),
         ("Tolerance", tolerance(provider)),
         ("Answer within", known(provider.ack_timeout)),
         ("Retries for", retries(provider)),
-        ("Status", statuses(provider, " when taken", " when refused")),
+        ("Status", statuses(provider, " if accepted", " if refused")),
         ("Handshake", "; ".join(map(describe_handshake, provider.handshakes)) or "none"),
     ]
 
@@ -140,23 +140,23 @@ def filled(paragraph: str) -> str:
 
 
 def known(time: timedelta | None) -> str:
-    """A duration that the provider may keep to itself."""
+    """A duration, or a note that the provider does not publish it."""
     return UNKNOWN if time is None else duration(time)
 
 
 def retries(provider: Provider) -> str:
-    """For how long an event may come again."""
+    """How long the provider retries an event."""
     return duration(provider.retry_horizon) if provider.retry_horizon else "none known"
 
 
-def statuses(provider: Provider, taken: str = "", refused: str = "") -> str:
-    """What an endpoint answers."""
+def statuses(provider: Provider, accepted: str = "", refused: str = "") -> str:
+    """The statuses that an endpoint answers."""
     reject = provider.reject or Code.BAD_SIGNATURE.status
-    return f"{provider.success}{taken}, {reject}{refused}"
+    return f"{provider.success}{accepted}, {reject}{refused}"
 
 
 def tolerance(provider: Provider) -> str:
-    """How old a signed time may be, where there is one."""
+    """How old a signed time may be, or a note that none is signed."""
     if provider.sent_at is None and not any(map(signs_time, provider.schemes)):
         return "no time is signed"
     if provider.tolerance is None:
@@ -174,33 +174,36 @@ def batches(provider: Provider) -> str:
     return f"{listed}; each item{inside} is an event"
 
 
-def place(text: str | None) -> str:
-    """Where a fact is, the first choice first."""
-    return "nowhere" if text is None else ", else ".join(map(together, text.split(" | ")))
+def selectors(text: str | None) -> str:
+    """The selectors of a field, in order of preference."""
+    return "not given" if text is None else ", else ".join(map(joined_selector, text.split(" | ")))
 
 
-def together(parts: str) -> str:
-    """The places that are one fact."""
+def joined_selector(parts: str) -> str:
+    """The selectors whose values form one field."""
     return " + ".join(map(code, parts.split(" + ")))
 
 
 def identity(provider: Provider) -> str:
-    """Where the id is, and which of its places are signed."""
+    """The selectors of the id, and which of them are signed."""
     if provider.id is None:
-        return "none; the digest of the body stands in"
-    told = [f"{together(parts)} ({worth(provider, parts)})" for parts in provider.id.split(" | ")]
-    return ", else ".join(told)
+        return "none; the digest of the body is used"
+    choices = [
+        f"{joined_selector(parts)} ({signed_by(provider, parts)})"
+        for parts in provider.id.split(" | ")
+    ]
+    return ", else ".join(choices)
 
 
-def covering(provider: Provider, parts: str) -> list[Any]:
+def signing_schemes(provider: Provider, parts: str) -> list[Any]:
     """The schemes that sign all parts of an id."""
-    places = [parse_selector(part) for part in parts.split(" + ")]
-    return [scheme for scheme in provider.schemes if all(map(scheme.covers, places))]
+    found = [parse_selector(part) for part in parts.split(" + ")]
+    return [scheme for scheme in provider.schemes if all(map(scheme.covers, found))]
 
 
-def worth(provider: Provider, parts: str) -> str:
-    """Whether anybody but the sender could put another id there."""
-    signing = covering(provider, parts)
+def signed_by(provider: Provider, parts: str) -> str:
+    """Say whether the id is covered by a signature."""
+    signing = signing_schemes(provider, parts)
     if len(signing) in (0, len(provider.schemes)):
         return "signed" if signing else "not signed"
     return "signed where the signature is in " + either(
@@ -208,10 +211,10 @@ def worth(provider: Provider, parts: str) -> str:
     )
 
 
-def worth_in_short(provider: Provider) -> str:
-    """The same for a cell: the first choice, under the first scheme."""
+def short_identity(provider: Provider) -> str:
+    """The identity for a table cell: the first choice, under the first scheme."""
     if provider.id is None:
         return "none"
     parts = provider.id.split(" | ")[0]
-    signed = "signed" if provider.schemes[0] in covering(provider, parts) else "not signed"
-    return f"{together(parts)}, {signed}"
+    signed = "signed" if provider.schemes[0] in signing_schemes(provider, parts) else "not signed"
+    return f"{joined_selector(parts)}, {signed}"

@@ -108,7 +108,7 @@ def charge(event: duly.Event) -> None:
         answer.read()
 
 
-def partner_of(verified: duly.types.Verified) -> str:
+def partner_of(verified: duly.types.VerifiedDelivery) -> str:
     """Side effect before the claim: this runs for every copy of a delivery, not once."""
     partner = str(verified.json["data"]["partner"])
     with closing(connect()) as own, own:

@@ -84,7 +84,6 @@ _TYPES = [
     "Staged",
     "Stats",
     "Store",
-    "Verified",
     "Worked",
 ]
 _MOVED = {
@@ -92,6 +91,7 @@ _MOVED = {
     "Held": "duly.errors.InProgress",
     "Misuse": "duly.errors.UsageError",
     "StillAtWork": "duly.errors.JobsPending",
+    "Verified": "duly.types.VerifiedDelivery",
     "WrongColour": "duly.errors.SyncAsyncMismatch",
     **{name: f"duly.errors.{name}" for name in _ERRORS},
     **{name: f"duly.types.{name}" for name in _TYPES},

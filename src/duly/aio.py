@@ -68,7 +68,7 @@ async def dedup(
         JoinOptions(prefix, schema, clock),
     )
     if (store := as_store(target, where)) is not None:
-        return await dedups.dedup_committed(store.awaited, asked)
+        return await dedups.dedup_committed(store.async_runner, asked)
     if (record := custom_record(target)) is not None:
         recorded = record(asked.key.digest, ttl)
         return custom_answer(await recorded if inspect.isawaitable(recorded) else recorded)
@@ -92,7 +92,7 @@ async def dedup_many(
         JoinOptions(prefix, schema, clock),
     )
     if (store := as_store(target, where)) is not None:
-        return await dedups.dedup_many_committed(store.awaited, asked)
+        return await dedups.dedup_many_committed(store.async_runner, asked)
     return await dedups.dedup_many(
         join_transaction(target, where, mode="async", verb="dedup_many"), asked
     )
@@ -206,7 +206,7 @@ def once(
     where = JoinOptions(prefix, schema, clock)
     if lease is not None:
         store = leased_store(target, where)
-        form = UnderLease(store.awaited, asked)
+        form = UnderLease(store.async_runner, asked)
         return Once(form, lambda answer: LeasedTurn(answer, form, store))
     session = join_transaction(target, where, mode="async", verb="once")
     return Once(InTransaction(session, asked), Turn)
@@ -256,7 +256,7 @@ async def newer(
         JoinOptions(prefix, schema, clock),
     )
     if (store := as_store(target, where)) is not None:
-        return await newer_committed(store.awaited, asked)
+        return await newer_committed(store.async_runner, asked)
     return await newer_joined(join_transaction(target, where, mode="async", verb="newer"), asked)
 
 
@@ -272,7 +272,7 @@ async def prune(
     checked_count("limit", limit, most=1_000_000)
     where = JoinOptions(prefix, schema, clock)
     if (store := as_store(target, where)) is not None:
-        return await prune_committed(store.awaited, limit)
+        return await prune_committed(store.async_runner, limit)
     return await prune_joined(join_transaction(target, where, mode="async", verb="prune"), limit)
 
 

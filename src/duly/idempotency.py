@@ -73,7 +73,7 @@ def dedup(
         JoinOptions(prefix, schema, clock),
     )
     if (store := as_store(target, where)) is not None:
-        return finish(dedups.dedup_committed(store.blocking, asked))
+        return finish(dedups.dedup_committed(store.sync_runner, asked))
     if (record := custom_record(target)) is not None:
         recorded = record(asked.key.digest, ttl)
         return custom_answer(refuse_awaitable(recorded, "duly.aio.dedup"))
@@ -101,7 +101,7 @@ def dedup_many(
         JoinOptions(prefix, schema, clock),
     )
     if (store := as_store(target, where)) is not None:
-        return finish(dedups.dedup_many_committed(store.blocking, asked))
+        return finish(dedups.dedup_many_committed(store.sync_runner, asked))
     return finish(
         dedups.dedup_many(join_transaction(target, where, mode="sync", verb="dedup_many"), asked)
     )
@@ -222,7 +222,7 @@ def once(
     where = JoinOptions(prefix, schema, clock)
     if lease is not None:
         store = leased_store(target, where)
-        form = UnderLease(store.blocking, asked)
+        form = UnderLease(store.sync_runner, asked)
         return Once(form, lambda answer: LeasedTurn(answer, form, store))
     session = join_transaction(target, where, mode="sync", verb="once")
     return Once(InTransaction(session, asked), Turn)
@@ -280,7 +280,7 @@ def newer(
         JoinOptions(prefix, schema, clock),
     )
     if (store := as_store(target, where)) is not None:
-        return finish(newer_committed(store.blocking, asked))
+        return finish(newer_committed(store.sync_runner, asked))
     return finish(newer_joined(join_transaction(target, where, mode="sync", verb="newer"), asked))
 
 
@@ -296,7 +296,7 @@ def prune(
     checked_count("limit", limit, most=1_000_000)
     where = JoinOptions(prefix, schema, clock)
     if (store := as_store(target, where)) is not None:
-        return finish(prune_committed(store.blocking, limit))
+        return finish(prune_committed(store.sync_runner, limit))
     return finish(prune_joined(join_transaction(target, where, mode="sync", verb="prune"), limit))
 
 

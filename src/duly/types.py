@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from duly.outbox.stats import OutboxStats
     from duly.relay.stats import Relayed
     from duly.stores.store import Store
+    from duly.webhooks.event_fields import VerifiedDelivery
     from duly.webhooks.sign import Signed
-    from duly.webhooks.verified import Verified
     from duly.worker.stats import Worked
 
 # Where each name is written; loaded when it is asked for, as in `duly` itself.
@@ -35,7 +35,7 @@ _MODULES = {
     "Staged": "duly.outbox.message",
     "Stats": "duly.jobs.stats",
     "Store": "duly.stores.store",
-    "Verified": "duly.webhooks.verified",
+    "VerifiedDelivery": "duly.webhooks.event_fields",
     "Worked": "duly.worker.stats",
 }
 
@@ -69,6 +69,6 @@ __all__ = [
     "Staged",
     "Stats",
     "Store",
-    "Verified",
+    "VerifiedDelivery",
     "Worked",
 ]

@@ -44,7 +44,7 @@ ABOUT_MESSAGES = {"send", "transport", "signer", "outbox", "relay"}
 def handle(event: duly.Event) -> None: ...
 
 
-def whose(verified: duly.types.Verified) -> str:
+def whose(verified: duly.types.VerifiedDelivery) -> str:
     return "shop"
 
 

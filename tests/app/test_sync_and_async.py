@@ -220,7 +220,6 @@ EVENT = duly.Event(
     tenant=None,
     body=b"a=b",
     headers={"a": "b"},
-    json=None,
     form=(("a", "b"),),
     time=None,
     received_at=datetime(2026, 1, 1, tzinfo=UTC),

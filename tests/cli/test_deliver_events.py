@@ -25,13 +25,13 @@ def made(provider: str, **wish: object) -> EventToSign:
     return event_of(provider_named(provider), EventRequest(**wish), NOW)  # type: ignore[arg-type]
 
 
-def arrived(provider: str, event: EventToSign) -> duly.types.Verified:
+def arrived(provider: str, event: EventToSign) -> duly.types.VerifiedDelivery:
     """The event on the other side."""
     profile, pair = provider_named(provider), keys(provider)
     parcel = ProviderDelivery(profile, Secret(pair.sender), URL, event, {}, "genuine", timedelta(0))
     sent = parcel.sign_attempt()
     there = duly.verify(duly.Source(provider, pair.receiver), sent.headers, sent.body, url=sent.url)
-    assert [one.id for one in parcel.event_fields()] == [one.id for one in there.items]
+    assert [one.id for one in parcel.event_fields()] == [one.id for one in there.events]
     return there
 
 

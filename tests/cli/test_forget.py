@@ -24,7 +24,7 @@ import duly
 
 app = duly.Duly(os.environ["SHOP_URL"])
 app.source(
-    "stripe", secret="{SECRET}", inline=True, tenant=lambda event: event.items[0].json["tenant"]
+    "stripe", secret="{SECRET}", inline=True, tenant=lambda event: event.events[0].json["tenant"]
 )
 
 

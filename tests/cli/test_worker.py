@@ -370,7 +370,7 @@ def test_only_a_delivery_with_work_to_do_wakes_the_worker(colour: str) -> None:
     app.on("stripe", "paid")(handled)
     app.on("inline", "paid")(handled)
     rung: list[str] = []
-    app.wakeup.add_listener(lambda: rung.append("rung"))
+    app.wakeup.add_listener("jobs", lambda: rung.append("rung"))
     for source, event, times in [
         ("stripe", b'{"id": "evt_1", "type": "paid"}', 1),
         ("stripe", b'{"id": "evt_2", "type": "of no interest"}', 1),

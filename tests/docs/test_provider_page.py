@@ -98,7 +98,7 @@ def test_what_is_not_published_is_not_guessed() -> None:
     quiet = Provider("quiet", Hmac(header="X-Signature"))
     text = section(quiet)
     assert "- **Answer within:** not published" in text
-    assert "- **Event id:** none; the digest of the body stands in" in text
+    assert "- **Event id:** none; the digest of the body is used" in text
     assert "- **Tolerance:** no time is signed" in text
 
 

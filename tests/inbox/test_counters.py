@@ -46,12 +46,12 @@ def counted(**counts: int) -> PendingCounters:
 def test_sums_of_one_minute_are_added_up_and_each_minute_has_its_own(
     store: duly.types.Store, clock: HandClock
 ) -> None:
-    finish(flush(store.blocking, counted(accepted=3, duplicate=1)))
+    finish(flush(store.sync_runner, counted(accepted=3, duplicate=1)))
     clock.advance(MINUTE - timedelta(microseconds=1))
-    finish(flush(store.blocking, counted(accepted=2)))
+    finish(flush(store.sync_runner, counted(accepted=2)))
     assert counters(store) == [("shop", "accepted", 5), ("shop", "duplicate", 1)]
     clock.advance(timedelta(microseconds=1))
-    finish(flush(store.blocking, counted(accepted=1)))
+    finish(flush(store.sync_runner, counted(accepted=1)))
     assert counters(store) == [
         ("shop", "accepted", 5),
         ("shop", "accepted", 1),
@@ -60,7 +60,7 @@ def test_sums_of_one_minute_are_added_up_and_each_minute_has_its_own(
 
 
 async def test_sums_are_written_in_the_other_colour_too(store: duly.types.Store) -> None:
-    await flush(store.awaited, counted(accepted=3))
+    await flush(store.async_runner, counted(accepted=3))
     assert counters(store) == [("shop", "accepted", 3)]
     await store.aclose()
 
@@ -74,12 +74,12 @@ def test_a_copy_of_a_known_event_is_noted_at_the_time_it_came(
     store: duly.types.Store, clock: HandClock, scope: str
 ) -> None:
     first = arrival(scope, "evt_1", remote="192.0.2.1")
-    finish(receive_many(store.blocking, [first]))
+    finish(receive_many(store.sync_runner, [first]))
     tally = PendingCounters()
     at = to_microseconds(clock()) + 60_000_000
     tally.note(arrival(scope, "evt_1", remote="192.0.2.2", secret="new"), "duplicate", at)
     tally.note(arrival(scope, "unknown"), "duplicate", at)
-    finish(flush(store.blocking, tally))
+    finish(flush(store.sync_runner, tally))
     rows = found(store, "SELECT event, outcome, remote, secret FROM duly_deliveries ORDER BY at")
     assert [(str(event), *rest) for event, *rest in rows] == [
         (first.id, "accepted", "192.0.2.1", None),
@@ -90,14 +90,14 @@ def test_a_copy_of_a_known_event_is_noted_at_the_time_it_came(
 def test_a_storm_of_copies_fills_neither_memory_nor_the_table(
     store: duly.types.Store, scope: str
 ) -> None:
-    finish(receive_many(store.blocking, [arrival(scope, "evt_1")]))
+    finish(receive_many(store.sync_runner, [arrival(scope, "evt_1")]))
     tally = PendingCounters()
     for _ in range(NOTES_KEPT + 100):
         tally.note(arrival(scope, "evt_1"), "duplicate", 0)
         tally.count(scope, "duplicate")
     assert len(tally.notes) == NOTES_KEPT
-    finish(flush(store.blocking, tally))
-    finish(flush(store.blocking, tally))
+    finish(flush(store.sync_runner, tally))
+    finish(flush(store.sync_runner, tally))
     assert len(notes(store)) == NOTES_FOR_EVENT
     assert counters(store) == [(scope, "duplicate", 2 * (NOTES_KEPT + 100))]
 
@@ -119,16 +119,16 @@ def test_what_could_not_be_written_is_added_back_oldest_notes_first(scope: str) 
 def test_a_flush_that_fails_has_written_nothing_and_can_be_done_again(
     store: duly.types.Store, scope: str
 ) -> None:
-    finish(receive_many(store.blocking, [arrival(scope, "evt_1")]))
+    finish(receive_many(store.sync_runner, [arrival(scope, "evt_1")]))
     tally = counted(accepted=2)
     tally.note(arrival(scope, "evt_1"), "duplicate", 0)
     outcome: Any = None  # the table refuses it, after the sums were written
     tally.notes.append(tally.notes[0]._replace(outcome=outcome))
     with pytest.raises(duly.errors.StoreUnavailable):
-        finish(flush(store.blocking, tally))
+        finish(flush(store.sync_runner, tally))
     assert (counters(store), notes(store)) == ([], ["accepted"])
     later = counted(accepted=1)
     later.add(tally)
     later.notes.pop()
-    finish(flush(store.blocking, later))
+    finish(flush(store.sync_runner, later))
     assert (counters(store), notes(store)) == ([("shop", "accepted", 3)], ["accepted", "duplicate"])

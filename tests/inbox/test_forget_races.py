@@ -14,7 +14,8 @@ import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.errors import JobsPending
-from duly.inbox.accept import receive_alone, receive_many
+from duly.inbox.accept import receive_many
+from duly.inbox.accept_one import receive_alone
 from duly.inbox.forget import forget
 from duly.inbox.new_event import EventOutcome, Status, event_digest
 from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG
@@ -54,10 +55,10 @@ class Interrupted:
 
 def delivered(store: duly.types.Store, event: NewEvent) -> EventOutcome:
     """Receive an event as the edge does: with others, and alone if that cannot be."""
-    [outcome] = finish(receive_many(store.blocking, [event]))
+    [outcome] = finish(receive_many(store.sync_runner, [event]))
     if outcome is not None:
         return outcome
-    return finish(store.blocking.run(lambda session: receive_alone(session, event), wait=WAIT))
+    return finish(store.sync_runner.run(lambda session: receive_alone(session, event), wait=WAIT))
 
 
 @pytest.mark.parametrize("signed", [True, False], ids=["id", "id and body"])
@@ -80,7 +81,7 @@ def test_a_redelivery_in_the_middle_of_a_forget_is_accepted_once(
     with duly.store(postgres_url, clock=clock) as store, ThreadPoolExecutor(1) as threads:
         assert delivered(store, first).status is Status.ACCEPTED
         clock.advance(timedelta(days=31))  # the claim is there, and anybody may take it over
-        forgetting = store.blocking.run(
+        forgetting = store.sync_runner.run(
             lambda session: forget(Interrupted(session, moment, redeliver), scope, "evt_1"),
             wait=WAIT,
         )
@@ -106,4 +107,4 @@ def test_who_forgets_what_somebody_else_has_locked_is_told_that_it_is_held(
 
 def forgetting(store: duly.types.Store, scope: str) -> Coroutine[Any, Any, Forgotten]:
     """What an operator asks for."""
-    return store.blocking.run(lambda session: forget(session, scope, "evt_1"), wait=WAIT)
+    return store.sync_runner.run(lambda session: forget(session, scope, "evt_1"), wait=WAIT)

@@ -13,7 +13,8 @@ import duly
 from duly.cli.main import main
 from duly.core.clock import MICROSECOND
 from duly.core.onestep import finish
-from duly.inbox.accept import receive_alone, receive_many
+from duly.inbox.accept import receive_many
+from duly.inbox.accept_one import receive_alone
 from duly.inbox.counters import PendingCounters, flush
 from duly.inbox.new_event import Flag, NewEvent, Status
 from duly.inbox.retention import prune_bodies, prune_counters, prune_events
@@ -31,7 +32,7 @@ class Inbox:
     def __init__(self, store: duly.types.Store, clock: HandClock, colour: Colour) -> None:
         self.store = store
         self.clock = clock
-        self.runner = store.blocking if colour == "sync" else store.awaited
+        self.runner = store.sync_runner if colour == "sync" else store.async_runner
 
     async def receive(self, *arrivals: NewEvent) -> None:
         """Receive events that nobody had."""
@@ -271,8 +272,8 @@ def expire(url: str) -> None:
     arrivals = [plain("a"), plain("b"), arrival("shop", "busy"), plain("for ever", ttl=None)]
     with duly.store(url, clock=clock) as store:
         for one in arrivals:
-            finish(receive_many(store.blocking, [one]))
-        finish(flush(store.blocking, counted("accepted", "duplicate")))
+            finish(receive_many(store.sync_runner, [one]))
+        finish(flush(store.sync_runner, counted("accepted", "duplicate")))
 
 
 @pytest.mark.parametrize("limit", ["1", "1000"])

@@ -143,7 +143,9 @@ def test_an_effect_refuses_what_it_cannot_use_and_takes_no_step(
     desk.job(lambda _: None)
     desk.enqueue()
     kind, runner = (
-        (Job, desk.app.store.blocking) if colour == "sync" else (AsyncJob, desk.app.store.awaited)
+        (Job, desk.app.store.sync_runner)
+        if colour == "sync"
+        else (AsyncJob, desk.app.store.async_runner)
     )
     job: Any = kind(desk.lease(), desk.name, None, runner)
     for parameter, arguments in spoiled(job.effect, {"name": "charge", "call": charge}):

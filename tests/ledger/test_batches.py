@@ -71,7 +71,7 @@ def test_expired_claims_are_taken_over_in_one_order_whatever_the_order_they_are_
     with duly.store(postgres_url, clock=clock) as store:
         duly.dedup_many(store, scope, [str(number) for number in range(20)], HOUR)
         clock.advance(HOUR)
-        finish(store.blocking.run(watched, wait=HOUR))
+        finish(store.sync_runner.run(watched, wait=HOUR))
 
     assert seen[0].retaken == sorted(key.digest for key in keys)
 
@@ -115,7 +115,7 @@ def test_a_body_is_never_claimed_without_its_event(
     claims = f"SELECT key_text FROM duly_claims WHERE scope = '{scope}' ORDER BY 1"
 
     def accepted() -> dict[bytes, EventOutcome]:
-        return finish(store.blocking.run_batch(lambda session: accept(session, batch)))
+        return finish(store.sync_runner.run_batch(lambda session: accept(session, batch)))
 
     with (
         duly.store(postgres_url) as store,
@@ -130,7 +130,7 @@ def test_a_body_is_never_claimed_without_its_event(
             running.result(PATIENCE)
         assert found(store, claims) == [("claimed",)]
         # Whoever tries again sees the other's claim first, and does not touch the body.
-        told = dict(zip(batch, finish(receive_many(store.blocking, batch)), strict=True))
+        told = dict(zip(batch, finish(receive_many(store.sync_runner, batch)), strict=True))
         assert told[late] == EventOutcome(Status.DUPLICATE)
         assert set(told.values()) == {EventOutcome(Status.DUPLICATE), EventOutcome(Status.ACCEPTED)}
         assert found(store, claims) == [("claimed",), ("neighbour",)]

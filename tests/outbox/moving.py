@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from duly.core.defaults import WAIT
 from duly.core.ids import new_id
 from duly.core.onestep import finish
+from duly.ledger.lease import Lease
 from duly.outbox.lease import (
     MOST_RESCUES,
     DestinationDemand,
@@ -51,7 +52,7 @@ class Bench:
 
     def run(self, operation: Callable[[Session], Any]) -> Any:
         """An operation in a transaction of its own."""
-        return finish(self.store.blocking.run(operation, wait=WAIT))
+        return finish(self.store.sync_runner.run(operation, wait=WAIT))
 
     def insert(self, delay: int = 0) -> None:
         """Stage the message."""
@@ -66,7 +67,7 @@ class Bench:
 
     def settle(self, leased: LeasedMessage, ended: MessageOutcome) -> None:
         """End the lease."""
-        done = self.run(lambda session: settle(session, [MessageSettlement(leased, ended, 0)]))
+        done = self.run(lambda session: settle(session, [MessageSettlement(leased.lease, ended)]))
         assert done == {self.message}
 
     def stage(self) -> None:
@@ -113,7 +114,7 @@ class Attempt(NamedTuple):
 
 def settling(ended: MessageOutcome) -> Callable[[Session, LeasedMessage], Any]:
     """An end that is written by the relay, with those of others."""
-    return lambda session, leased: settle(session, [MessageSettlement(leased, ended, 0)])
+    return lambda session, leased: settle(session, [MessageSettlement(leased.lease, ended)])
 
 
 ATTEMPTS: Mapping[str, Attempt] = {
@@ -151,7 +152,7 @@ class Situation:
 def forged(bench: Bench) -> LeasedMessage:
     """A lease that nobody gave."""
     return LeasedMessage(
-        bench.message, "send", THERE, b"{}", b"1", None, 0, 0, 20, OTHER_TOKEN, 1, 0, 0, 0
+        Lease(bench.message, OTHER_TOKEN, 1), "send", THERE, b"{}", b"1", None, 0, 0, 20, 0, 0, 0
     )
 
 
@@ -159,6 +160,11 @@ def inserted(bench: Bench, delay: int = 0) -> LeasedMessage:
     """Staged, and leased by nobody."""
     bench.insert(delay)
     return forged(bench)
+
+
+def under(leased: LeasedMessage, **other: Any) -> LeasedMessage:
+    """The same message under a lease that differs in this."""
+    return leased._replace(lease=leased.lease._replace(**other))
 
 
 def leased(bench: Bench) -> LeasedMessage:
@@ -251,10 +257,8 @@ SITUATIONS = [
     Situation("rescued and due", "ready", lambda b: after(b, BACK, rescued(b)), {"stage": "ready"}),
     Situation("leased", "leased", leased, SETTLED),
     Situation("leased, with an old token and epoch", "leased", retaken),
-    Situation(
-        "leased, with an old token", "leased", lambda b: leased(b)._replace(token=OTHER_TOKEN)
-    ),
-    Situation("leased, with an old epoch", "leased", lambda b: leased(b)._replace(epoch=0)),
+    Situation("leased, with an old token", "leased", lambda b: under(leased(b), token=OTHER_TOKEN)),
+    Situation("leased, with an old epoch", "leased", lambda b: under(leased(b), epoch=0)),
     Situation("leased anew after a replay", "leased", replayed),
     Situation("the lease has run out", "leased", run_out, {**SETTLED, "rescue": "ready"}),
     Situation(

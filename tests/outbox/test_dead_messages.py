@@ -369,7 +369,7 @@ async def test_a_replayed_message_has_all_its_rescues_before_it(
 ) -> None:
     async with an_office(case, place, clock) as office:
         staged = await office.send()
-        runner, minute = office.app.store.blocking, MINUTE // timedelta(microseconds=1)
+        runner, minute = office.app.store.sync_runner, MINUTE // timedelta(microseconds=1)
         wants = [DestinationDemand(office.message(staged.id).destination, 1)]
         for _ in range(MOST_RESCUES):
             finish(runner.run(due, wait=WAIT))

@@ -161,7 +161,7 @@ async def test_a_message_on_its_way_keeps_its_key_beyond_the_window(
     async with an_office(case, place, clock) as office:
         first = await office.send(key="paid-7")
         wants = [DestinationDemand(office.message(first.id).destination, 1)]
-        runner = office.app.store.blocking
+        runner = office.app.store.sync_runner
         week = 7 * DAY // timedelta(microseconds=1)
         assert finish(runner.run(lambda session: take(session, wants, week), wait=WAIT))
         clock.advance(2 * DAY)

@@ -12,6 +12,7 @@ import pytest
 
 import duly
 from duly.core.clock import to_microseconds
+from duly.ledger.lease import Lease
 from duly.outbox.lease import LeasedMessage
 from duly.outbox.message import BACKOFF
 from duly.outbox.outcome import (
@@ -246,7 +247,7 @@ async def test_no_secret_is_in_what_is_kept_of_a_failure(case: Case, place: Data
 
 
 LEASE = LeasedMessage(
-    "id", "send", "https://example.com", b"{}", None, None, 0, 0, 20, b"", 1, 0, 0, 0
+    Lease("id", b"", 1), "send", "https://example.com", b"{}", None, None, 0, 0, 20, 0, 0, 0
 )
 
 

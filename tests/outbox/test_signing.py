@@ -35,7 +35,9 @@ def message(body: bytes | None = b'{"a":1}') -> Message:
     return Message("msg-1", "POST", "https://example.com/", {}, body, 1, datetime.now(UTC))
 
 
-def verified(headers: dict[str, str], secret: Any, body: bytes = b'{"a":1}') -> duly.types.Verified:
+def verified(
+    headers: dict[str, str], secret: Any, body: bytes = b'{"a":1}'
+) -> duly.types.VerifiedDelivery:
     return duly.verify(duly.Source("standard-webhooks", secret), headers, body)
 
 

@@ -15,8 +15,8 @@ from duly.prove.databases import UnfinishedWork
 from duly.prove.loader import Subject
 from duly.prove.parked_jobs import waits_for_person
 from duly.prove.prover import ProofOptions, prove_handler
+from tests.prove.test_advice import mail
 from tests.prove.test_assert import EVENT, shop
-from tests.prove.test_stories import mail
 
 if TYPE_CHECKING:
     from collections.abc import Callable

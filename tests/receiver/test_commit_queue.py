@@ -122,7 +122,7 @@ class Lane:
 
     def __init__(self, store: duly.types.Store, **options: Any) -> None:
         self.store = store
-        self.gate = Gate(store.awaited)
+        self.gate = Gate(store.async_runner)
         settings: dict[str, Any] = {"most": 1000, "deadline": 5.0} | options
         runner: Any = self.gate
         self.batcher = GroupCommit(runner, **settings)
@@ -271,7 +271,7 @@ async def test_one_that_cannot_be_written_fails_alone(scope: str) -> None:
 
 async def test_where_there_is_no_database_everybody_is_told(scope: str) -> None:
     store = duly.store("sqlite:////there/is/no/such/folder/duly.db")
-    batcher = GroupCommit(store.awaited, most=10, deadline=5.0)
+    batcher = GroupCommit(store.async_runner, most=10, deadline=5.0)
     sending: list[Coroutine[Any, Any, list[EventOutcome]]] = [
         batcher.receive([arrival(scope, str(number))]) for number in range(5)
     ]

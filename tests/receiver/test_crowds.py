@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.inbox.accept import CONFLICTS_FOR_BODY
+from duly.inbox.accept_one import CONFLICTS_FOR_BODY
 from tests.receiver.drivers import CROWD
 from tests.receiver.senders import PAID, text
 

@@ -55,7 +55,7 @@ class Lane:
         self, store: duly.types.Store, threads: ThreadPoolExecutor, **options: Any
     ) -> None:
         self.store = store
-        self.gate = Gate(store.blocking)
+        self.gate = Gate(store.sync_runner)
         settings: dict[str, Any] = {"most": 1000, "deadline": 20.0} | options
         runner: Any = self.gate
         self.followers = ThreadGroupCommit(runner, **settings)
@@ -191,7 +191,7 @@ def test_one_that_cannot_be_written_fails_alone(scope: str) -> None:
 
 def test_where_there_is_no_database_everybody_is_told_and_the_lead_goes_on(scope: str) -> None:
     store = duly.store("sqlite:////there/is/no/such/folder/duly.db")
-    followers = ThreadGroupCommit(store.blocking, most=100, deadline=20.0)
+    followers = ThreadGroupCommit(store.sync_runner, most=100, deadline=20.0)
     with ThreadPoolExecutor(10) as threads:
         sent = [
             threads.submit(followers.receive, [arrival(scope, str(number))]) for number in range(30)

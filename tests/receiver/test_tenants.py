@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from tests.receiver.senders import text
 
 if TYPE_CHECKING:
-    from duly.types import Verified
+    from duly.types import VerifiedDelivery
     from tests.conftest import HandClock
     from tests.receiver.subjects import Case, DatabaseOf
 
 
-def account(verified: Verified) -> Any:
+def account(verified: VerifiedDelivery) -> Any:
     """Whose it is, by the account that the body names."""
     found = verified.json["account"]
     if found == "raise":
@@ -55,9 +55,9 @@ async def test_a_delivery_whose_tenant_cannot_be_told_is_written_nowhere(
 async def test_a_delivery_that_is_not_genuine_is_never_shown_to_the_tenant_function(
     stored: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
-    asked: list[Verified] = []
+    asked: list[VerifiedDelivery] = []
 
-    def ask(verified: Verified) -> str:
+    def ask(verified: VerifiedDelivery) -> str:
         asked.append(verified)
         return "ann"
 

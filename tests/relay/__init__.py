@@ -1,1 +1,1 @@
-"""The relay: what it makes of crashes, stops and cuts."""
+"""The relay: destinations, breakers and leases; and crashes, stops and cuts in faults."""

@@ -61,7 +61,7 @@ def test_serving_installs_nothing_where_it_is_there(folder: Path, target: str, s
     assert f"duly {'serve' if target == 'run' else target}" in told
 
 
-@pytest.mark.parametrize("target", ["test", "test-quick", "check"])
+@pytest.mark.parametrize("target", ["test", "test-quick", "test-wide", "check"])
 def test_the_tests_install_all_they_need_also_after_serving(folder: Path, target: str) -> None:
     set_up(folder, ".serving")
     assert FULL in made(folder, "-n", target).stdout

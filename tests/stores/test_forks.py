@@ -146,24 +146,24 @@ async def handle(runner, name):
                                      {"name": f"{scope} {name}"})
 
 def work():
-    finish(handle(store.blocking, "child"))
-    asyncio.run(handle(store.awaited, "child, awaited"))
+    finish(handle(store.sync_runner, "child"))
+    asyncio.run(handle(store.async_runner, "child, awaited"))
 
 async def main():
-    await handle(store.awaited, "before, awaited")
+    await handle(store.async_runner, "before, awaited")
     ended_well(in_child(work))
-    await handle(store.awaited, "after, awaited")
+    await handle(store.async_runner, "after, awaited")
 
 store.migrate()
-finish(handle(store.blocking, "before"))
-ended_well(in_child(lambda: finish(handle(store.blocking, "first child"))))
+finish(handle(store.sync_runner, "before"))
+ended_well(in_child(lambda: finish(handle(store.sync_runner, "first child"))))
 asyncio.run(main())
-finish(handle(store.blocking, "after"))
+finish(handle(store.sync_runner, "after"))
 
 async def count(session):
     return sum(row["name"].startswith(scope) for row in await session.rows("meta_read"))
 
-assert finish(store.blocking.run_autocommit(count, wait=LONG)) == 7
+assert finish(store.sync_runner.run_autocommit(count, wait=LONG)) == 7
 store.close()
 """
 MEMORY = """

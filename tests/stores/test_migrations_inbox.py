@@ -100,7 +100,7 @@ def test_an_upgraded_database_is_the_same_as_one_made_today(url: str) -> None:
 def test_an_upgraded_database_receives_events(url: str, scope: str) -> None:
     migrated(url, "duly_")
     with duly.store(url) as store:
-        outcomes = finish(receive_many(store.blocking, [arrival(scope, "evt_1")]))
+        outcomes = finish(receive_many(store.sync_runner, [arrival(scope, "evt_1")]))
         assert outcomes == [EventOutcome(Status.ACCEPTED)]
         assert found(store, "SELECT event_id FROM duly_events") == [("evt_1",)]
         assert len(found(store, "SELECT id FROM duly_jobs")) == 1
@@ -112,7 +112,7 @@ def test_an_upgrade_tells_effects_of_living_jobs_which_event_they_belong_to(
     with earlier_duly(4):
         migrated(url, "duly_")
         with duly.store(url) as store:
-            finish(receive_many(store.blocking, [arrival(scope, "evt_1")]))
+            finish(receive_many(store.sync_runner, [arrival(scope, "evt_1")]))
             done(store, EFFECTS_OF_OLD)
     assert migrated(url, "duly_") == ["0005_effects", "0006_first_due"]
     with duly.store(url) as store:

@@ -231,7 +231,7 @@ def test_on_a_direct_connection_statements_are_prepared(postgres_url: str, scope
         assert isinstance(store, PostgresStore)
         for number in range(OFTEN):
             duly.dedup(store, scope, f"key {number}")
-        with store._blocking.pool().connection() as connection:
+        with store.sync_runner.pool().connection() as connection:
             found = connection.execute("SELECT statement FROM pg_prepared_statements").fetchall()
     assert any("INSERT INTO" in text for (text,) in found)
 
@@ -243,7 +243,7 @@ async def test_on_a_direct_awaited_connection_statements_are_prepared(
         assert isinstance(store, PostgresStore)
         for number in range(OFTEN):
             await duly.aio.dedup(store, scope, f"key {number}")
-        pool = await store._awaited.pool()
+        pool = await store.async_runner.pool()
         async with pool.connection() as connection:
             cursor = await connection.execute("SELECT statement FROM pg_prepared_statements")
             found = await cursor.fetchall()

@@ -98,11 +98,11 @@ def test_an_exclusive_loan_does_not_end_while_it_is_revoked() -> None:
 
 
 def test_a_revocation_that_comes_late_does_not_reach_the_next_user(store: duly.types.Store) -> None:
-    first = store.blocking.open_transaction(wait=WAIT)
+    first = store.sync_runner.open_transaction(wait=WAIT)
     late = finish(first.__aenter__()).revoke
     finish(first.__aexit__(None, None, None))
 
-    second = store.blocking.open_transaction(wait=WAIT)
+    second = store.sync_runner.open_transaction(wait=WAIT)
     opened = finish(second.__aenter__())
     revoking = threading.Timer(0.05, late)
     revoking.start()
@@ -113,33 +113,33 @@ def test_a_revocation_that_comes_late_does_not_reach_the_next_user(store: duly.t
     finish(second.__aexit__(None, None, None))
 
     assert [tuple(row) for row in rows] == [(1,)]
-    assert finish(store.blocking.run(one, wait=WAIT)) == 1
+    assert finish(store.sync_runner.run(one, wait=WAIT)) == 1
 
 
 async def test_a_late_revocation_does_not_reach_the_next_one_who_awaits(
     store: duly.types.Store,
 ) -> None:
-    async with store.awaited.open_transaction(wait=WAIT) as first:
+    async with store.async_runner.open_transaction(wait=WAIT) as first:
         late = first.revoke
-    async with store.awaited.open_transaction(wait=WAIT) as opened:
+    async with store.async_runner.open_transaction(wait=WAIT) as opened:
         revoking = threading.Timer(0.05, late)
         revoking.start()
         if store.url.startswith("postgresql:"):
             await opened.session.execute("SELECT pg_sleep(0.2)", {})
         await asyncio.to_thread(revoking.join, PATIENCE)
         assert await one(opened.session) == 1
-    assert await store.awaited.run(one, wait=WAIT) == 1
+    assert await store.async_runner.run(one, wait=WAIT) == 1
     await store.aclose()
 
 
 def test_whoever_comes_after_a_revocation_finds_a_sound_connection(store: duly.types.Store) -> None:
     for _ in range(5):
-        opening = store.blocking.open_transaction(wait=WAIT)
+        opening = store.sync_runner.open_transaction(wait=WAIT)
         opened = finish(opening.__aenter__())
         opened.revoke()
         problem = ValueError("it learns too late")
         assert not finish(opening.__aexit__(ValueError, problem, None))
-        assert finish(store.blocking.run(one, wait=WAIT)) == 1
+        assert finish(store.sync_runner.run(one, wait=WAIT)) == 1
 
 
 # Each returns a cursor of its own.

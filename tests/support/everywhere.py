@@ -90,9 +90,9 @@ QUICK = (
     "tests/webhooks/test_secrets.py",
     "tests/webhooks/test_signing.py",
     "tests/webhooks/test_vectors.py",
-    "tests/receiver/test_first.py",
+    "tests/receiver/test_new_event.py",
     "tests/receiver/test_inline.py",
-    "tests/worker/test_turns.py",
+    "tests/worker/test_quarantine_fairness.py",
     "tests/prove/test_sqlite.py",
 )
 

@@ -21,7 +21,7 @@ class Site:
 
     def __init__(self, store: duly.types.Store, colour: Colour) -> None:
         self.store = store
-        self.runner = store.blocking if colour == "sync" else store.awaited
+        self.runner = store.sync_runner if colour == "sync" else store.async_runner
 
     def opened(self, wait: timedelta = SOON) -> AbstractAsyncContextManager[OpenedTransaction]:
         """A transaction for the user's code."""

@@ -51,7 +51,7 @@ class Inbox:
 
     def __init__(self, source: duly.Source) -> None:
         self.source = source
-        self.events: list[duly.types.Verified] = []
+        self.events: list[duly.types.VerifiedDelivery] = []
         self.base = ""
         self._lock = threading.Lock()
 

@@ -87,7 +87,7 @@ def test_an_old_signature_is_refused_where_one_says_its_time(name: str, tmp_path
     provider = provider_named(name)
     with isolated(a_receiver(tmp_path, name)) as trial:
         scheme = fitting_scheme(provider.schemes, duly.Secret(secret_of(name)))
-        if provider.tolerance is not None and (signs_time(scheme) or provider.sent_place):
+        if provider.tolerance is not None and (signs_time(scheme) or provider.sent_at_selector):
             assert trial.deliver(name, wrong="time").word == "STALE_TIMESTAMP"
             assert trial.deliver(name, age=provider.tolerance / 2).status == provider.success
         else:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LEAST = 18
 # The quickest of all: two tests on a file of SQLite's.
 CHEAP = "28-deferred-transactions"
-HEAD = "It is wrong.\nIt hurts.\ncaught-by: python -m pytest\ncaught-saying: I1:\n"
+HEAD = "It is wrong.\nIt hurts.\nbreaks: I1, I2\ncaught-by: python -m pytest\ncaught-saying: I1:\n"
 DIFF = "--- a/a.sql\n+++ b/a.sql\n@@ -2,2 +2 @@\n--- a comment\n SELECT 1\n"
 
 

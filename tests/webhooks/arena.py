@@ -31,7 +31,7 @@ from duly.webhooks import (
     StandardWebhooks,
     Template,
     UrlAndForm,
-    Verified,
+    VerifiedDelivery,
     provider_named,
     provider_names,
 )
@@ -93,7 +93,7 @@ class Case:
         )
         return Arrival(made.headers, made.body, made.url or url, made.method)
 
-    def verify(self, arrival: Arrival, source: Source | None = None) -> Verified:
+    def verify(self, arrival: Arrival, source: Source | None = None) -> VerifiedDelivery:
         """What the gate says of an arrival; raises `Rejected`."""
         return duly.verify(
             self.source if source is None else source,

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 import duly
-from duly.webhooks import Signed, Source, Verified, provider_named, provider_names
+from duly.webhooks import Signed, Source, VerifiedDelivery, provider_named, provider_names
 
 # The first second of 2026, which the samples of the profiles speak of.
 NOW = 1767225600.0
@@ -70,7 +70,7 @@ def delivered(
     return duly.sign(provider, raw, keys(provider, seed).sender, **(told | options))
 
 
-def verified(where: Source, signed: Signed, **changed: Any) -> Verified:
+def verified(where: Source, signed: Signed, **changed: Any) -> VerifiedDelivery:
     """What the gate makes of a delivery."""
     told: dict[str, Any] = {
         "headers": signed.headers,

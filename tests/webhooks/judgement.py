@@ -13,19 +13,21 @@ from duly.webhooks import (
     PlainDigest,
     SignedFields,
     Source,
-    Verified,
+    VerifiedDelivery,
 )
 
 if TYPE_CHECKING:
     from tests.webhooks.arena import Arrival, Case
 
 PLAIN = (
-    "id", "id_kind", "replay_key", "type", "time", "version", "json", "odd", "form", "body",
-    "fingerprint", "headers", "sent_at", "items", "handshake", "secret", "provider",
+    "id", "id_kind", "replay_key", "type", "time", "version", "json", "unreadable", "form", "body",
+    "fingerprint", "headers", "sent_at", "events", "handshake", "secret", "provider",
 )  # fmt: skip
 
 
-def outcome(case: Case, arrival: Arrival, source: Source | None = None) -> Verified | Rejected:
+def outcome(
+    case: Case, arrival: Arrival, source: Source | None = None
+) -> VerifiedDelivery | Rejected:
     """What the gate says, read to its last property; any other exception passes through."""
     try:
         verified = case.verify(arrival, source)
@@ -43,15 +45,15 @@ def sound(rejected: Rejected) -> Rejected:
     return rejected
 
 
-def read(verified: Verified) -> None:
+def read(verified: VerifiedDelivery) -> None:
     """Every property, and what must be true of it."""
     for name in PLAIN:
         getattr(verified, name)
     assert repr(verified)
-    assert verified.odd is None or verified.json is None
+    assert verified.unreadable is None or verified.json is None
     assert verified.handshake is None or isinstance(verified.handshake, HandshakeReply)
-    assert verified.items
-    for one in (verified.facts, *verified.items):
+    assert verified.events
+    for one in (verified.event, *verified.events):
         assert isinstance(one, EventFields)
         assert 1 <= len(one.id.encode()) <= 4096
         assert repr(one)

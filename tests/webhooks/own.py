@@ -12,7 +12,7 @@ from duly.errors import Rejected
 from tests.webhooks.genuine import NOW, URL
 
 if TYPE_CHECKING:
-    from duly.types import Verified
+    from duly.types import VerifiedDelivery
     from duly.webhooks import Code
 
 SECRET = "a shared secret"
@@ -24,7 +24,7 @@ def provider(scheme: Any, **options: Any) -> Provider:
     return Provider("own", scheme, id="body:id", **options)
 
 
-def taken(scheme: Any, headers: Any, secret: Any = SECRET, **told: Any) -> Verified:
+def taken(scheme: Any, headers: Any, secret: Any = SECRET, **told: Any) -> VerifiedDelivery:
     """What the gate makes of a delivery that is signed with this scheme."""
     arguments: dict[str, Any] = {"body": BODY, "now": NOW, "url": URL}
     return duly.verify(provider(scheme), headers, secrets=secret, **(arguments | told))

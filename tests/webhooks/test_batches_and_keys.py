@@ -79,11 +79,11 @@ HUBSPOT = json.dumps(
 
 def test_every_event_of_a_sendgrid_delivery_has_facts_of_its_own() -> None:
     found = verified(source("sendgrid"), delivered("sendgrid", SENDGRID))
-    assert [one.id_kind for one in found.items] == ["signed", "signed", "body"]
-    assert found.items[0].id == "sg_1"
-    assert json.loads(found.items[1].id) == ["m_1", "open", "b@example.com", "1767225601"]
-    assert [one.type for one in found.items] == ["delivered", "open", "bounce"]
-    assert [one.json for one in found.items] == found.json
+    assert [one.id_kind for one in found.events] == ["signed", "signed", "body"]
+    assert found.events[0].id == "sg_1"
+    assert json.loads(found.events[1].id) == ["m_1", "open", "b@example.com", "1767225601"]
+    assert [one.type for one in found.events] == ["delivered", "open", "bounce"]
+    assert [one.json for one in found.events] == found.json
     assert (found.id, found.id_kind) == ("body_" + found.fingerprint.hex(), "body")
     assert (found.type, found.time, found.version) == (None, None, None)
 
@@ -93,8 +93,8 @@ def test_a_hundred_hubspot_events_have_a_hundred_ids_that_survive_a_retry() -> N
     first, retry = (
         verified(source("hubspot"), delivered("hubspot", body)) for body in (HUBSPOT, retried)
     )
-    assert len({one.id for one in first.items}) == 100
-    assert [one.id for one in first.items] == [one.id for one in retry.items]
+    assert len({one.id for one in first.events}) == 100
+    assert [one.id for one in first.events] == [one.id for one in retry.events]
     assert first.id != retry.id
 
 
@@ -111,8 +111,8 @@ def test_every_item_of_an_adyen_notification_is_signed_and_known_by_its_fields()
     )
     signed = delivered("adyen", body)
     found = verified(source("adyen"), signed)
-    assert len({one.id for one in found.items}) == 3
-    assert {one.id_kind for one in found.items} == {"signed"}
+    assert len({one.id for one in found.events}) == 3
+    assert {one.id_kind for one in found.events} == {"signed"}
     tampered = signed.body.replace(b'"REFUND"', b'"CAPTURE"')
     with pytest.raises(Rejected):
         verified(source("adyen"), signed, body=tampered)
@@ -121,7 +121,7 @@ def test_every_item_of_an_adyen_notification_is_signed_and_known_by_its_fields()
 @pytest.mark.parametrize("body", [b"[]", b"[1]", b'[{"event":"open"},1]', b'{"a":1}', b"null"])
 def test_what_is_no_batch_is_one_event(body: bytes) -> None:
     found = verified(source("sendgrid"), delivered("sendgrid", body))
-    assert [one.id for one in found.items] == [found.id]
+    assert [one.id for one in found.events] == [found.id]
     assert found.id_kind == "body"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import duly
 from duly.errors import Rejected
-from duly.webhooks import Source, StandardWebhooks, Verified
+from duly.webhooks import Source, StandardWebhooks, VerifiedDelivery
 from tests.webhooks.arena import CASES, NOW, Arrival, Case
 from tests.webhooks.parts import part_of, with_part
 
@@ -157,7 +157,7 @@ def test_only_the_tolerance_keeps_a_time_and_a_body_of_digits_apart(name: str) -
     assert not is_verified(case, changed, centuries)  # ahead of us, however patient we are
 
 
-def keys_of(verified: Verified) -> set[str]:
+def keys_of(verified: VerifiedDelivery) -> set[str]:
     """What the inbox claims for a delivery."""
     return {key for key in (verified.id, verified.replay_key) if key is not None}
 

@@ -192,8 +192,8 @@ def test_a_question_that_is_never_signed_is_not_answered_by_verify() -> None:
     ("arguments", "told"),
     [
         ({"when": {}}, "must say when"),
-        ({"when": {"nowhere": 1}}, "a place must be"),
-        ({"when": {"body:a": 1}, "unless": "nowhere"}, "a place must be"),
+        ({"when": {"nowhere": 1}}, "a selector must be"),
+        ({"when": {"body:a": 1}, "unless": "nowhere"}, "a selector must be"),
     ],
 )
 def test_a_handshake_that_cannot_work_is_refused(arguments: Any, told: str) -> None:
@@ -204,7 +204,7 @@ def test_a_handshake_that_cannot_work_is_refused(arguments: Any, told: str) -> N
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"place": "nowhere"}, "a place must be"),
+        ({"place": "nowhere"}, "a selector must be"),
         ({"place": "body:a", "digest": "crc32"}, "digest must be"),
         ({"place": "body:a", "encoding": "morse"}, "encoding must be"),
     ],

@@ -16,7 +16,7 @@ from duly.webhooks import Code, Hmac, SharedToken, Signed
 from tests.webhooks.genuine import NOW, PROVIDERS, URL, delivered, source, verified
 
 if TYPE_CHECKING:
-    from duly.types import Verified
+    from duly.types import VerifiedDelivery
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 FORM = "application/x-www-form-urlencoded"
@@ -36,7 +36,7 @@ def changed(signed: Signed, **headers: str | None) -> dict[str, str]:
     return kept | {name: value for name, value in told.items() if value is not None}
 
 
-def known(first: Verified, second: Verified) -> bool:
+def known(first: VerifiedDelivery, second: VerifiedDelivery) -> bool:
     """Whether a ledger that has claimed the first delivery's keys knows the second."""
     claimed = {first.id, first.replay_key} - {None}
     return bool(claimed & {second.id, second.replay_key})
@@ -77,7 +77,7 @@ def test_the_facts_of_each_providers_sample_are_found(provider: str) -> None:
     found = verified(source(provider), delivered(provider, id="msg-1", type="thing.done"))
     facts = (found.id, found.id_kind, found.type, found.time, found.version)
     assert facts == SAMPLES[provider]
-    assert (len(found.items), found.items[0].id) == (1, found.id)
+    assert (len(found.events), found.events[0].id) == (1, found.id)
     assert found.fingerprint == hashlib.sha256(found.body).digest()
 
 
@@ -215,7 +215,7 @@ def own(id_places: str | None) -> Provider:
     return Provider("own", Hmac(header="X-Sum"), id=id_places)
 
 
-def seen(provider: Provider, body: bytes, **options: Any) -> Verified:
+def seen(provider: Provider, body: bytes, **options: Any) -> VerifiedDelivery:
     signed = duly.sign(provider, body, "secret", now=NOW)
     return duly.verify(Source(provider, "secret", **options), signed.headers, signed.body, now=NOW)
 

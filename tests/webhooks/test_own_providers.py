@@ -65,16 +65,19 @@ def test_a_provider_of_ones_own_is_a_signer_too(name: str) -> None:
 
 def test_one_delivery_may_carry_several_events() -> None:
     verified = checked(vector_of(GOCARDLESS), GOCARDLESS)
-    assert [event.id for event in verified.items] == ["EV00BD05S5VM2T", "EV00BD05TB8K63"]
-    assert [event.type for event in verified.items] == ["subscriptions.created", "mandates.created"]
-    assert {event.id_kind for event in verified.items} == {"signed"}
+    assert [event.id for event in verified.events] == ["EV00BD05S5VM2T", "EV00BD05TB8K63"]
+    assert [event.type for event in verified.events] == [
+        "subscriptions.created",
+        "mandates.created",
+    ]
+    assert {event.id_kind for event in verified.events} == {"signed"}
 
 
 def test_what_the_template_leaves_out_does_not_count_as_signed() -> None:
     verified = checked(vector_of(PLIVO), PLIVO)
     assert (verified.id, verified.id_kind) == ("12345", "unsigned")  # nothing parts it from the URL
     unsigned = Provider("plivo", PLIVO.scheme, id="body:CallUUID")
-    assert not unsigned.schemes[0].covers(unsigned.spots["id"].alternatives[0][0])
+    assert not unsigned.schemes[0].covers(unsigned.selectors["id"].alternatives[0][0])
 
 
 def test_a_time_in_milliseconds_is_held_to_its_tolerance() -> None:

@@ -110,7 +110,7 @@ def test_the_first_sixteen_are_on_the_shelf_in_order() -> None:
 def test_the_sample_of_every_profile_signs_and_verifies(provider: str) -> None:
     found = verified(source(provider, parse="require", missing_id="reject"), delivered(provider))
     assert found.provider is provider_named(provider)
-    assert found.odd is None
+    assert found.unreadable is None
     assert found.type or provider in {"github", "shopify"}  # theirs is told by the caller
 
 
@@ -208,17 +208,17 @@ SPOILED: list[tuple[dict[str, Any], str]] = [
     ({"scheme": None}, "scheme must be"),
     ({"scheme": ()}, "scheme must be"),
     ({"scheme": "hmac"}, "scheme must be"),
-    ({"id": "id"}, "a place must be"),
-    ({"id": 5}, "a place must be"),
-    ({"id": "body:"}, "a place must be"),
-    ({"id": "body:a..b"}, "a place must be"),
-    ({"id": "cookie:a"}, "a place must be"),
+    ({"id": "id"}, "a selector must be"),
+    ({"id": 5}, "a selector must be"),
+    ({"id": "body:"}, "a selector must be"),
+    ({"id": "body:a..b"}, "a selector must be"),
+    ({"id": "cookie:a"}, "a selector must be"),
     ({"id": "body:a?"}, "must|may"),
-    ({"type": "nowhere"}, "a place must be"),
-    ({"time": "nowhere"}, "a place must be"),
-    ({"version": "nowhere"}, "a place must be"),
-    ({"sent_at": "nowhere"}, "a place must be"),
-    ({"sent_at": 5}, "a place must be"),
+    ({"type": "nowhere"}, "a selector must be"),
+    ({"time": "nowhere"}, "a selector must be"),
+    ({"version": "nowhere"}, "a selector must be"),
+    ({"sent_at": "nowhere"}, "a selector must be"),
+    ({"sent_at": 5}, "a selector must be"),
     ({"tolerance": 5}, "tolerance must be"),
     ({"ack_timeout": timedelta(-1)}, "ack_timeout must be"),
     ({"retry_horizon": None}, "retry_horizon must be"),

@@ -18,7 +18,7 @@ from tests.webhooks.genuine import NOW, delivered, source, verified
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.types import Verified
+    from duly.types import VerifiedDelivery
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
 CAP = 100
@@ -27,7 +27,7 @@ DIGITS = 30
 NARROW = Limits(size=SIZE, digits=DIGITS)
 
 
-def read(body: bytes, provider: str = "github", **options: Any) -> Verified:
+def read(body: bytes, provider: str = "github", **options: Any) -> VerifiedDelivery:
     """A genuine delivery of this body."""
     return verified(source(provider, **options), delivered(provider, body, id="msg-1"))
 
@@ -66,7 +66,7 @@ SOUND: list[bytes] = [
 @pytest.mark.parametrize("body", SOUND, ids=lambda body: repr(body[:24]))
 def test_sound_json_is_read_as_it_is(body: bytes) -> None:
     found = read(body)
-    assert found.odd is None
+    assert found.unreadable is None
     assert found.json == json.loads(body.removeprefix(b"\xef\xbb\xbf"))
     assert read(body, parse="require").json == found.json
 
@@ -115,9 +115,9 @@ ODD: list[tuple[bytes, str]] = [
 def test_an_odd_body_is_an_event_without_json(body: bytes, why: str) -> None:
     found = read(body)
     assert found.json is None
-    assert re.search(why, found.odd or "")
+    assert re.search(why, found.unreadable or "")
     assert found.body == body
-    assert found.items[0].json is None
+    assert found.events[0].json is None
     assert (found.id, found.id_kind) == ("msg-1", "unsigned")
 
 
@@ -129,7 +129,7 @@ def test_an_odd_body_is_malformed_where_a_sound_one_is_required(body: bytes, why
 
 
 def test_a_null_body_is_no_event_where_one_is_required() -> None:
-    assert read(b"null").odd is None
+    assert read(b"null").unreadable is None
     with pytest.raises(Rejected) as caught:
         read(b"null", parse="require")
     assert caught.value.code is Code.MALFORMED
@@ -176,18 +176,20 @@ def test_a_body_is_read_as_strictly_whatever_else_is_in_it(
 ) -> None:
     body = SURROUNDINGS[surrounding] % value
     found = read(body, "stripe")
-    assert (found.odd is None) == sound
+    assert (found.unreadable is None) == sound
     assert found.json == (json.loads(body) if sound else None)
     assert found.id_kind == ("signed" if sound else "body")
 
 
 def test_the_caps_are_the_users_to_move() -> None:
-    assert read(b'"%s"' % (b"x" * (SIZE - 2)), limits=NARROW).odd is None
-    assert "larger than 200 bytes" in (read(b'"%s"' % (b"x" * (SIZE - 1)), limits=NARROW).odd or "")
+    assert read(b'"%s"' % (b"x" * (SIZE - 2)), limits=NARROW).unreadable is None
+    assert "larger than 200 bytes" in (
+        read(b'"%s"' % (b"x" * (SIZE - 1)), limits=NARROW).unreadable or ""
+    )
     assert read(b"9" * DIGITS, limits=NARROW).json == 10**DIGITS - 1
-    assert "30 digits" in (read(b"9" * (DIGITS + 1), limits=NARROW).odd or "")
-    assert read(nested(3), limits=Limits(depth=3)).odd is None
-    assert "deeper than 3" in (read(nested(4), limits=Limits(depth=3)).odd or "")
+    assert "30 digits" in (read(b"9" * (DIGITS + 1), limits=NARROW).unreadable or "")
+    assert read(nested(3), limits=Limits(depth=3)).unreadable is None
+    assert "deeper than 3" in (read(nested(4), limits=Limits(depth=3)).unreadable or "")
 
 
 def test_a_byte_order_mark_stays_in_the_body_and_its_fingerprint() -> None:
@@ -208,7 +210,7 @@ def test_an_id_that_is_told_twice_is_no_id(body: bytes) -> None:
     found = read(body, "stripe")
     assert (found.id, found.id_kind) == ("body_" + found.fingerprint.hex(), "body")
     assert found.json is None
-    assert found.odd
+    assert found.unreadable
     with pytest.raises(Rejected) as caught:
         read(body, "stripe", parse="require")
     assert caught.value.code is Code.MALFORMED
@@ -231,7 +233,7 @@ def test_an_object_twice_on_the_way_to_the_id_hides_it() -> None:
 def test_githubs_form_holds_its_json_in_one_field() -> None:
     body = urlencode({"payload": '{"action":"opened"}'}).encode()
     found = verified(source("github"), delivered("github", body, type="issues", headers=FORM))
-    assert (found.json, found.odd) == ({"action": "opened"}, None)
+    assert (found.json, found.unreadable) == ({"action": "opened"}, None)
     assert found.type == "issues.opened"
     assert found.form == [("payload", '{"action":"opened"}')]
 
@@ -252,7 +254,7 @@ def test_what_only_calls_itself_a_form_is_malformed_where_it_must_be_sound(body:
 
 def test_a_sender_of_forms_can_be_read_strictly() -> None:
     found = verified(source("twilio", parse="require"), delivered("twilio"))
-    assert (dict(found.form)["To"], found.json, found.odd) == ("+15550100", None, None)
+    assert (dict(found.form)["To"], found.json, found.unreadable) == ("+15550100", None, None)
 
 
 def test_slacks_interactions_and_commands_are_read() -> None:

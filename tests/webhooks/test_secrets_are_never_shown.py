@@ -159,7 +159,7 @@ def test_a_secret_can_be_printed_in_any_width() -> None:
 def test_what_was_verified_and_what_was_signed_prints_no_secret(provider: str) -> None:
     signed = delivered(provider, seed=SEED)
     found = verified(source(provider, SEED), signed)
-    hidden(*printed(found), *printed(signed), *printed(found.items), found.headers)
+    hidden(*printed(found), *printed(signed), *printed(found.events), found.headers)
     assert signed.headers
 
 

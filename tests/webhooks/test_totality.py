@@ -1,4 +1,4 @@
-"""Whatever arrives is `Verified` or `Rejected`; nothing else is raised, then or when it is read.
+"""Every delivery is a `VerifiedDelivery` or `Rejected`; nothing else is raised, then or later.
 
 Hypothesis invents the arrivals. DULY_LONG=1 tries at least 20,000 for each property and says how
 many there were.
@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from duly.errors import Rejected
-from duly.webhooks import Limits, Source, Verified
+from duly.webhooks import Limits, Source, VerifiedDelivery
 from tests.support.growth import LINEAR, growth
 from tests.webhooks.arena import CASES, Arrival, names_of, sample_of, signable
 from tests.webhooks.hostile import BODIES, HEADERS, SLOW, VALUES, raw
@@ -103,7 +103,7 @@ def test_a_genuine_delivery_of_a_hostile_body_can_be_read(name: str, data: st.Da
     more = data.draw(st.dictionaries(st.sampled_from(EXTRA), values, max_size=2))
     told = outcome(case, replace(arrival, headers={**arrival.headers, **more}))
     if not more:
-        assert isinstance(told, Verified) or told.code in excused(case, arrival)
+        assert isinstance(told, VerifiedDelivery) or told.code in excused(case, arrival)
 
 
 METHODS = ("", "GET", "post", "po\u017ft", "\ud800", "\0", "x" * 10_000)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import duly
-from duly.webhooks import Provider, Source, Verified
+from duly.webhooks import Provider, Source, VerifiedDelivery
 
 VERIFIED: Final = "verified"
 
@@ -60,7 +60,7 @@ SHELF: Final = tuple(vector for vector in VECTORS if vector.shelf)
 OWN: Final = tuple(vector for vector in VECTORS if not vector.shelf)
 
 
-def checked(vector: Vector, provider: str | Provider) -> Verified:
+def checked(vector: Vector, provider: str | Provider) -> VerifiedDelivery:
     """What the gate makes of a vector's delivery."""
     return duly.verify(
         Source(provider, vector.key, tolerance=None if vector.any_age else "provider"),

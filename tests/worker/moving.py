@@ -24,6 +24,7 @@ from duly.jobs.lease import (
 )
 from duly.jobs.outcome import DONE, JobOutcome
 from duly.jobs.workers import WorkerIdentity, record_heartbeat, remove_worker, rescue
+from duly.ledger.lease import Lease
 from duly.worker.slots import FIRST
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Bench:
 
     def run(self, operation: Callable[[Session], Any]) -> Any:
         """An operation in a transaction of its own."""
-        return finish(self.store.blocking.run(operation, wait=WAIT))
+        return finish(self.store.sync_runner.run(operation, wait=WAIT))
 
     def beat(self) -> None:
         """The worker lives."""
@@ -77,7 +78,7 @@ class Bench:
 
     def settle(self, leased: LeasedJob, ended: JobOutcome) -> None:
         """End the lease."""
-        assert self.run(lambda session: settle(session, [JobSettlement(leased, ended, 0)])) == {
+        assert self.run(lambda session: settle(session, [JobSettlement(leased.lease, ended)])) == {
             self.job
         }
 
@@ -144,7 +145,7 @@ async def done_inside(session: Session, leased: LeasedJob, _: str) -> bool:
 
 def settling(ended: JobOutcome) -> Callable[[Session, LeasedJob, str], Any]:
     """An end that is written by the worker, with those of others."""
-    return lambda session, leased, _: settle(session, [JobSettlement(leased, ended, 0)])
+    return lambda session, leased, _: settle(session, [JobSettlement(leased.lease, ended)])
 
 
 ATTEMPTS: Mapping[str, Attempt] = {
@@ -190,7 +191,12 @@ class Situation:
 
 def forged(bench: Bench) -> LeasedJob:
     """A lease that nobody gave."""
-    return LeasedJob(bench.job, "", NAME, QUEUE, None, None, 0, 0, 1, OTHER_TOKEN, 1, 0)
+    return LeasedJob(Lease(bench.job, OTHER_TOKEN, 1), "", NAME, QUEUE, None, None, 0, 0, 1, 0)
+
+
+def under(leased: LeasedJob, **other: Any) -> LeasedJob:
+    """The same job under a lease that differs in this."""
+    return leased._replace(lease=leased.lease._replace(**other))
 
 
 def inserted(bench: Bench, delay: int = 0) -> LeasedJob:
@@ -295,8 +301,8 @@ SITUATIONS = [
     ),
     Situation("leased", LEASED, leased, SETTLED),
     Situation("leased, with an old token and epoch", LEASED, retaken),
-    Situation("leased, with an old token", LEASED, lambda b: leased(b)._replace(token=OTHER_TOKEN)),
-    Situation("leased, with an old epoch", LEASED, lambda bench: leased(bench)._replace(epoch=0)),
+    Situation("leased, with an old token", LEASED, lambda b: under(leased(b), token=OTHER_TOKEN)),
+    Situation("leased, with an old epoch", LEASED, lambda b: under(leased(b), epoch=0)),
     Situation("its worker is gone", LEASED, abandoned, {**SETTLED, "rescue": READY}),
     Situation(
         "its worker is silent",

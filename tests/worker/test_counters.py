@@ -44,7 +44,7 @@ async def lose_worker(subject: Subject) -> None:
         fresh = await take(session, gone, queue="default")
         return [*fresh, *await take(session, gone, queue="default", rescued=True)]
 
-    taking = subject.app.store.blocking.run(take_all, wait=WAIT)
+    taking = subject.app.store.sync_runner.run(take_all, wait=WAIT)
     assert await asyncio.to_thread(finish, taking)
 
 

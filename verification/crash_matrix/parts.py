@@ -248,9 +248,9 @@ async def pruning(bench: Bench, place: Place) -> None:
     """Remove everything that is old, as every worker does now and then."""
     for prune in PRUNERS:
         if bench.is_sync:
-            finish(prune(bench.app.store.blocking, PRUNE_CHUNK))
+            finish(prune(bench.app.store.sync_runner, PRUNE_CHUNK))
         else:
-            await prune(bench.app.store.awaited, PRUNE_CHUNK)
+            await prune(bench.app.store.async_runner, PRUNE_CHUNK)
 
 
 async def migrating(bench: Bench, place: Place) -> None:

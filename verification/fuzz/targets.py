@@ -28,7 +28,7 @@ from duly.webhooks import (
     SignedFields,
     StandardWebhooks,
     UrlAndForm,
-    Verified,
+    VerifiedDelivery,
 )
 from verification.fuzz.script import Script
 
@@ -103,7 +103,7 @@ def try_signed(case: Case, script: Script) -> None:
         return
     arrival = replace(arrival, headers={**arrival.headers, **extra})
     judged = outcome(case, arrival)
-    if isinstance(judged, Verified):
+    if isinstance(judged, VerifiedDelivery):
         demand(genuine(case, arrival), "the oracle does not know a signature of our own")
     else:
         demand(judged.code in excused(case, arrival), f"a genuine delivery was rejected: {judged}")
@@ -112,7 +112,7 @@ def try_signed(case: Case, script: Script) -> None:
 def try_unsigned(case: Case, arrival: Arrival) -> None:
     """What nobody signed is rejected, unless it says what was signed in another spelling."""
     judged = outcome(case, arrival)
-    if isinstance(judged, Verified):
+    if isinstance(judged, VerifiedDelivery):
         demand(genuine(case, arrival), f"verified without a right signature: {arrival!r}")
 
 

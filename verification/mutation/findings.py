@@ -17,7 +17,7 @@ BROKEN = re.compile(
 )
 # A test that was answered wrongly, or refused by duly, as pytest sums it up.
 ASSERTED = re.compile(
-    r"^FAILED \S.* - (?:AssertionError|assert |Failed: |duly\.\w+: ).*$", re.MULTILINE
+    r"^FAILED \S.* - (?:AssertionError|assert |Failed: |duly\.[\w.]+: ).*$", re.MULTILINE
 )
 # A case of the matrix whose fault has struck, and what was wrong after it; or a flow of it in which
 # something is wrong without any fault. A documented set-up says it in the same form.

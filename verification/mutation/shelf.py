@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from verification.mutation.patching import Change
 
 FOLDER = Path(__file__).parent
-BY, SAYING = "caught-by: ", "caught-saying: "
+BREAKS, BY, SAYING = "breaks: ", "caught-by: ", "caught-saying: "
+NO_PROMISE = "none"  # behind `breaks: `, where a defect is one of another kind
 HEAD = (
     "write two lines above the diff, what the defect is and what it does to a user, then "
-    f"`{BY}COMMAND` and `{SAYING}PHRASE`"
+    f"`{BREAKS}PROMISE, PROMISE` as tests/README.md names them, `{BY}COMMAND` and `{SAYING}PHRASE`"
 )
 
 
@@ -33,6 +34,7 @@ class Mutant(NamedTuple):
         command: what must turn red.
         phrase: what it must say, so that it is red for the right reason.
         changes: what is done to the sources.
+        breaks: the promises that it breaks, by their names.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Mutant(NamedTuple):
     command: str
     phrase: str
     changes: list[Change]
+    breaks: tuple[str, ...] = ()
 
     @property
     def words(self) -> list[str]:
@@ -52,11 +55,12 @@ def mutant_of(path: Path) -> Mutant:
     """Read one patch."""
     head, mark, diff = path.read_text().partition("\n--- a/")
     lines = head.splitlines()
-    command, phrase = after(lines, BY), after(lines, SAYING)
+    broken, command, phrase = (after(lines, mark) for mark in (BREAKS, BY, SAYING))
     changes = changes_of(f"--- a/{diff}")
-    if len(lines) != 4 or not (mark and all(lines) and command and phrase and changes):
+    if len(lines) != 5 or not (mark and all(lines) and broken and command and phrase and changes):
         raise Unreadable(f"{path.name} is not whole: {HEAD}")
-    return Mutant(path.stem, lines[0], lines[1], command, phrase, changes)
+    breaks = () if broken == NO_PROMISE else tuple(broken.split(", "))
+    return Mutant(path.stem, lines[0], lines[1], command, phrase, changes, breaks)
 
 
 def after(lines: list[str], mark: str) -> str:

@@ -117,7 +117,7 @@ class Actor:
     async def _prune(self) -> None:
         try:
             for prune in PRUNERS:
-                if await prune(self.store.awaited, PRUNE_CHUNK):
+                if await prune(self.store.async_runner, PRUNE_CHUNK):
                     self.world.seen["prunes that removed something"] += 1
         except DulyError as problem:
             self.world.tell(self.process, f"could not remove what is old: {problem}")
@@ -150,11 +150,18 @@ class WorkerActor(Actor):
     def begin(self) -> None:
         """Begin to work."""
         app, store = application(), self.store
+        wakeup = Wakeup()
         place = ExecutionContext(
-            store.awaited, store.awaited, app.registry, store.clock, (), app.clients
+            store.async_runner,
+            store.async_runner,
+            app.registry,
+            store.clock,
+            (),
+            app.clients,
+            wakeup,
         )
         parts = WorkerDependencies(
-            store, app.registry, app.site.routes, Wakeup(), place, place,
+            store, app.registry, app.site.routes, wakeup, place, place,
             {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules,
         )  # fmt: skip
         self.worker = Worker(parts, WorkerSettings({"default": SLOTS}, LEASE, GRACE))
@@ -219,7 +226,7 @@ class ReceiverActor(Actor):
     def begin(self) -> None:
         """Begin to listen."""
         store = self.store
-        database = Database(store.blocking, store.awaited, None, store.aclose, 10)
+        database = Database(store.sync_runner, store.async_runner, None, store.aclose, 10)
         self.receiver = Receiver(database, clock=store.clock, deadline=DEADLINE, queue=100)
 
     def post(

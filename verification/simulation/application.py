@@ -171,7 +171,7 @@ def effect(event: Event, handler: str, job: AsyncJob | Job | None) -> dict[str, 
 
 def epoch(job: AsyncJob | Job) -> int:
     """Of the lease that runs; a user never needs to know."""
-    return job._leased.epoch
+    return job._leased.lease.epoch
 
 
 def amount(event: Event) -> int:

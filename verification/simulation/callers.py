@@ -87,7 +87,7 @@ class CallerActor(Actor):
         if not self._enqueued:
             app = application()
             new = app.registry.new("child", {"parent": PARENT}, key="enqueued once")
-            [enqueued] = await enqueue_and_commit(self.store.awaited, [new])
+            [enqueued] = await enqueue_and_commit(self.store.async_runner, [new])
             books.jobs.add(enqueued.id)
             self._enqueued = True
         if not self._fenced:

@@ -45,7 +45,7 @@ class Operators:
 
     async def _replay(self, process: Process) -> None:
         plan = plan_of(JobSelection(), None, dry_run=False, everything=True)
-        done = await replay(SimulatedStore(process, again=True).awaited, plan)
+        done = await replay(SimulatedStore(process, again=True).async_runner, plan)
         self.waiting -= 1
         twice = set(done.ids) & set(self.ids)
         if twice:

@@ -119,7 +119,7 @@ class Plan:
     def _count(self, job: AsyncJob | Job | None) -> None:
         self.runs += 1
         world = self._scene.world
-        lease = "" if job is None else f", lease {job._leased.epoch} of job {job.id[-6:]}"
+        lease = "" if job is None else f", lease {job._leased.lease.epoch} of job {job.id[-6:]}"
         world.tell(here(), f"runs {self.name}, for the {self.runs}. time{lease}")
 
     def _fail_early(self) -> None:

@@ -193,7 +193,7 @@ class SimulatedStore(Store):
         self.capabilities = Capabilities(
             concurrent_writers=False, durable=False, many_machines=False
         )
-        self.blocking = self.awaited = Runner(process, clock, again=again)
+        self.sync_runner = self.async_runner = Runner(process, clock, again=again)
 
     def open(self) -> Self:
         """It is."""

@@ -135,7 +135,7 @@ class AsyncJobAdmin:
         plan = plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside(f"{self._path}.replay", INSTEAD)
         done = await replay(self._runner, plan)
-        self._wakeup.notify()
+        self._wakeup.notify(("jobs",))
         return done
 
     async def discard(self, job_id: str) -> bool:
@@ -255,7 +255,7 @@ class AsyncOutboxAdmin:
         plan = dead_messages.plan_of(which, rate, dry_run=dry_run, everything=all)
         refuse_inside(f"{self._path}.replay", INSTEAD)
         done = await replay(self._runner, plan)
-        self._wakeup.notify()
+        self._wakeup.notify(("messages",))
         return done
 
     async def find(self, message_id: str) -> OutboxMessage | None:

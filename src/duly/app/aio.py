@@ -44,12 +44,12 @@ class AsyncDuly:
     @property
     def jobs(self) -> AsyncJobAdmin:
         """Dead jobs, replay, and counts."""
-        return AsyncJobAdmin(self._app.store.awaited, self._app.wakeup)
+        return AsyncJobAdmin(self._app.store.async_runner, self._app.wakeup)
 
     @property
     def outbox(self) -> AsyncOutboxAdmin:
         """Messages that are not sent yet, dead messages, replay, and counts."""
-        return AsyncOutboxAdmin(self._app.store.awaited, self._app.wakeup)
+        return AsyncOutboxAdmin(self._app.store.async_runner, self._app.wakeup)
 
     @show_keywords(EnqueueOptions, Registry.new)
     async def enqueue(

@@ -52,7 +52,7 @@ class Calls(Generic[T]):
     @property
     def _runner(self) -> Runner:
         store = self._app.store
-        return store.blocking if self._mode == "sync" else store.awaited
+        return store.sync_runner if self._mode == "sync" else store.async_runner
 
     async def enqueue(
         self,
@@ -83,7 +83,7 @@ class Calls(Generic[T]):
             await session.begin(None)
             return await enqueue_many(session, jobs)
         done = await enqueue_and_commit(self._runner, jobs)
-        self._app.wakeup.notify()
+        self._app.wakeup.notify(("jobs",))
         return done
 
     async def send(self, url: str, tx: object, **options: Unpack[SendOptions]) -> Staged:
@@ -94,7 +94,7 @@ class Calls(Generic[T]):
             await session.begin(None)
             return await stage(session, new)
         done = await stage_and_commit(self._runner, new)
-        self._app.wakeup.notify()
+        self._app.wakeup.notify(("messages",))
         self._app.receiver.metrics.note_staged()
         return done
 
@@ -123,7 +123,7 @@ class Calls(Generic[T]):
             tx = self._tx(opened, self._app.registry)
             with tx.lasting(), handler_transaction(BLOCK):
                 yield tx
-        self._app.wakeup.notify()
+        self._app.wakeup.notify(opened.session.new_work)
         self._app.receiver.metrics.note_staged()
 
     def _open_transaction(self) -> AbstractAsyncContextManager[OpenedTransaction]:

@@ -87,9 +87,9 @@ if TYPE_CHECKING:
     from duly.stores.join.protocols import BeginsTransactions, BlockingTx
     from duly.stores.orm.begin import Begin
     from duly.webhooks.delivery import Headers
+    from duly.webhooks.event_fields import VerifiedDelivery
     from duly.webhooks.provider import Provider
     from duly.webhooks.secrets import Secrets
-    from duly.webhooks.verified import Verified
     from duly.worker.stats import Worked
 
 Handling = TypeVar("Handling", bound="Callable[..., Any]")
@@ -166,7 +166,7 @@ class Duly:
         self.clients = JobClients(self.registry.outgoing)
         self._connections, self._deadline, self._queue = connections, deadline, queue
         self.process = self._bind(database, begin, orm)
-        self.site = Router(self.receiver, database.awaited, body_deadline)
+        self.site = Router(self.receiver, database.async_runner, body_deadline)
         self._calls = Calls(self, "sync", Tx)
         self.aio = AsyncDuly(self)
 
@@ -213,14 +213,14 @@ class Duly:
         given = kept.given_begin if begin is None else begin
         orm = None if given is None else begin_of(given, database.names, database.clock)
         self.process = self._bind(database, given, orm)
-        self.site.rebind(self.receiver, database.awaited)
+        self.site.rebind(self.receiver, database.async_runner)
         try:
             yield self
         finally:
             self.receiver.close()
             self.clients.close()
             self.process = kept
-            self.site.rebind(self.receiver, self.store.awaited)
+            self.site.rebind(self.receiver, self.store.async_runner)
 
     @show_keywords(SourceOptions, Source)
     def source(
@@ -229,7 +229,7 @@ class Duly:
         *,
         secret: Secrets,
         provider: str | Provider | None = None,
-        tenant: Callable[[Verified], str] | None = None,
+        tenant: Callable[[VerifiedDelivery], str] | None = None,
         inline: bool = False,
         window: timedelta | Literal["as needed"] | None = AS_NEEDED,
         body_retention: timedelta | None = BODIES_KEPT,
@@ -533,12 +533,12 @@ class Duly:
     @property
     def jobs(self) -> JobAdmin:
         """Dead jobs, replay, and counts."""
-        return JobAdmin(self.store.blocking, self.wakeup)
+        return JobAdmin(self.store.sync_runner, self.wakeup)
 
     @property
     def outbox(self) -> OutboxAdmin:
         """Messages that are not sent yet, dead messages, replay, and counts."""
-        return OutboxAdmin(self.store.blocking, self.wakeup)
+        return OutboxAdmin(self.store.sync_runner, self.wakeup)
 
     @show_keywords(WorkOptions, run_worker)
     def work(self, **options: Unpack[WorkOptions]) -> Worked:

@@ -75,7 +75,7 @@ class Process:
             await store.aclose()
 
         self.receiver = Receiver(
-            Database(store.blocking, store.awaited, opener, release, connections),
+            Database(store.sync_runner, store.async_runner, opener, release, connections),
             clock=store.clock,
             deadline=deadline,
             queue=queue,
@@ -119,8 +119,8 @@ class Process:
                 app.registry,
                 app.site.routes,
                 app.wakeup,
-                self._context(self.store.blocking, secrets),
-                self._context(self.store.awaited, secrets),
+                self._context(self.store.sync_runner, secrets),
+                self._context(self.store.async_runner, secrets),
                 {"sync": at_once, "async": at_once, "any": 1},
                 app.schedules,
             ),
@@ -138,9 +138,15 @@ class Process:
     def _context(self, runner: Runner, secrets: Sequence[str]) -> ExecutionContext:
         app = self._app
         context = ExecutionContext(
-            runner, self.opener or runner, app.registry, self.store.clock, secrets, app.clients
+            runner,
+            self.opener or runner,
+            app.registry,
+            self.store.clock,
+            secrets,
+            app.clients,
+            app.wakeup,
         )
-        if self.opener is None or runner is not self.store.blocking:
+        if self.opener is None or runner is not self.store.sync_runner:
             return context
         return context._replace(renew_connections=self.opener.renew_connections)
 

@@ -110,7 +110,7 @@ def list_letters(arguments: argparse.Namespace, place: str | None) -> int:
     limit = limit_of(arguments)
     which = selection_from_options(arguments, None)
     with store_at(arguments, place) as store:
-        letters = finish(list_dead(store.blocking, which, limit))
+        letters = finish(list_dead(store.sync_runner, which, limit))
     print_answer(arguments, table(letters, limit), [document(letter) for letter in letters])
     return 0
 
@@ -118,10 +118,10 @@ def list_letters(arguments: argparse.Namespace, place: str | None) -> int:
 def show(arguments: argparse.Namespace, place: str | None, job: str) -> int:
     """All that is known of one."""
     with store_at(arguments, place) as store:
-        letters = finish(list_dead(store.blocking, JobSelection(job.lower()), 1))
+        letters = finish(list_dead(store.sync_runner, JobSelection(job.lower()), 1))
         if not letters:
             raise not_dead_error(job, JOBS)
-        event = finish(read_event(store.blocking, job.lower()))
+        event = finish(read_event(store.sync_runner, job.lower()))
     [letter] = letters
     told = {**document(letter, whole=True), "event": document_event(event)}
     print_answer(arguments, letter_text(letter, event), told)
@@ -131,7 +131,7 @@ def show(arguments: argparse.Namespace, place: str | None, job: str) -> int:
 def discard(arguments: argparse.Namespace, place: str | None, job: str) -> int:
     """Delete one for good."""
     with store_at(arguments, place) as store:
-        done = finish(discard_dead(store.blocking, job.lower()))
+        done = finish(discard_dead(store.sync_runner, job.lower()))
     if not done:
         raise not_dead_error(job, JOBS)
     print_answer(arguments, f"discarded {job}", {"discarded": job})

@@ -173,7 +173,7 @@ def replay_letters(
     verb, many = "would replay" if plan.dry_run else "replayed", f"{kind.name}s"
     with store_at(arguments, place, kind) as store, Progress() as progress:
         done = finish(
-            replay(store.blocking, plan, lambda n: progress.show(f"{verb} {n:,} {many} so far"))
+            replay(store.sync_runner, plan, lambda n: progress.show(f"{verb} {n:,} {many} so far"))
         )
     if one is not None and not done.ids:
         raise not_dead_error(one, kind)

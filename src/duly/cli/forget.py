@@ -95,7 +95,7 @@ def forget_at_address(
     scope = checked_scope(scope_of(checked_name(source), arguments.tenant))
     with closing(store_at_address(arguments, url)) as store:
         store.check()  # opening a mistyped SQLite path would create an empty database
-        return finish(forget_committed(store.blocking, scope, event_id))
+        return finish(forget_committed(store.sync_runner, scope, event_id))
 
 
 def parse_words(arguments: argparse.Namespace) -> tuple[str, str, str]:

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Count, and say it."""
     place, _ = split_place_and_id([arguments.app])
     with store_at(arguments, place) as store:
-        stats = finish(count_jobs(store.blocking))
+        stats = finish(count_jobs(store.sync_runner))
     print_answer(arguments, table(stats), document(stats))
     return 0
 

@@ -163,7 +163,7 @@ def refuse_options(arguments: argparse.Namespace, action: str | None) -> None:
 def count(arguments: argparse.Namespace, place: str | None) -> int:
     """How much there is to send, and where to."""
     with store_at(arguments, place, MESSAGES) as store:
-        stats = finish(count_messages(store.blocking))
+        stats = finish(count_messages(store.sync_runner))
     print_answer(arguments, counts_table(stats), counts_document(stats))
     if not stats.relays and stats.ready + stats.waiting + stats.leased:
         print(NO_RELAY, file=sys.stderr)
@@ -175,7 +175,7 @@ def list_letters(arguments: argparse.Namespace, place: str | None) -> int:
     limit = limit_of(arguments)
     which = which_of(arguments, None)
     with store_at(arguments, place, MESSAGES) as store:
-        letters = finish(list_dead(store.blocking, which, limit))
+        letters = finish(list_dead(store.sync_runner, which, limit))
     print_answer(arguments, table(letters, limit), [document(letter) for letter in letters])
     return 0
 
@@ -183,7 +183,7 @@ def list_letters(arguments: argparse.Namespace, place: str | None) -> int:
 def show(arguments: argparse.Namespace, place: str | None, message: str) -> int:
     """All that is known of one, dead or not."""
     with store_at(arguments, place, MESSAGES) as store:
-        known = finish(look_up(store.blocking, message))
+        known = finish(look_up(store.sync_runner, message))
     if known is None:
         raise UsageError(f"no message {message} is known here: it never was, or it is forgotten")
     if isinstance(known, OutboxMessage):
@@ -205,7 +205,7 @@ def replay(arguments: argparse.Namespace, place: str | None, message: str | None
 def discard(arguments: argparse.Namespace, place: str | None, message: str) -> int:
     """Delete one for good."""
     with store_at(arguments, place, MESSAGES) as store:
-        done = finish(discard_dead(store.blocking, message))
+        done = finish(discard_dead(store.sync_runner, message))
     if not done:
         raise not_dead_error(message, MESSAGES)
     print_answer(arguments, f"discarded {message}", {"discarded": message})

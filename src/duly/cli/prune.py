@@ -33,12 +33,12 @@ traffic, from cron or by hand, and interrupt it whenever you like."""
 SINGULAR = {"claims": "claim", "bodies": "body", "events": "event", "counters": "counter"}
 CHUNKS: dict[str, Callable[[Store, int], int]] = {
     "claims": lambda store, limit: prune(store, limit=limit),
-    "bodies": lambda store, limit: finish(prune_bodies(store.blocking, limit)),
-    "events": lambda store, limit: finish(prune_events(store.blocking, limit)),
-    "counters": lambda store, limit: finish(prune_counters(store.blocking, limit)),
-    "history": lambda store, limit: finish(prune_history(store.blocking, limit)),
-    "effects": lambda store, limit: finish(prune_effects(store.blocking, limit)),
-    "workers": lambda store, limit: finish(prune_workers(store.blocking, limit)),
+    "bodies": lambda store, limit: finish(prune_bodies(store.sync_runner, limit)),
+    "events": lambda store, limit: finish(prune_events(store.sync_runner, limit)),
+    "counters": lambda store, limit: finish(prune_counters(store.sync_runner, limit)),
+    "history": lambda store, limit: finish(prune_history(store.sync_runner, limit)),
+    "effects": lambda store, limit: finish(prune_effects(store.sync_runner, limit)),
+    "workers": lambda store, limit: finish(prune_workers(store.sync_runner, limit)),
 }
 
 

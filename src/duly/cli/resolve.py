@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     result = result_of(arguments)
     finding = finding_of(job.lower(), effect, done=arguments.done, result=result)
     with store_at(arguments, next(iter(place), None)) as store:
-        finish(resolve(store.blocking, finding))
+        finish(resolve(store.sync_runner, finding))
     told = "done" if arguments.done else "not done"
     print_answer(
         arguments,

@@ -58,9 +58,8 @@ class InProgress(DulyError):
     either finish (you become a duplicate) or fail (you become first).
     """
 
-    # Which one, where it kept a note of duly's own on a leased job from being written: its id and
-    # epoch.
-    lease: tuple[str, int] | None = None
+    # The lease of the job whose record could not be written because of it: id, token and epoch.
+    lease: tuple[str, bytes, int] | None = None
 
     def __init__(self, message: str, *, retry_after: timedelta = timedelta(seconds=1)) -> None:
         super().__init__(message)
@@ -103,8 +102,8 @@ class Rejected(DulyError):
 class LeaseLost(DulyError):
     """The lease ran out and somebody newer holds it. Stop: whatever you do now must not count."""
 
-    # Which one, where it is the lease of a job: its id and epoch.
-    lease: tuple[str, int] | None = None
+    # Which one, where it is the lease of a job: id, token and epoch.
+    lease: tuple[str, bytes, int] | None = None
 
 
 @export_error

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from duly.core.defaults import Names
 
 Dialect = Literal["postgres", "sqlite"]
+# What services do: workers run jobs, relays send messages.
+WorkKind = Literal["jobs", "messages"]
 Value = int | str | bytes | bool | None
 Row = Mapping[str, Any]
 T = TypeVar("T")
@@ -45,7 +47,19 @@ class Session(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """Which database this is."""
+        """Which database this is. Only stores ask; an operation asks what the session can."""
+
+    @property
+    def can_batch(self) -> bool:
+        """Whether a batch is one statement, each column an array; else it goes row by row."""
+
+    @property
+    def can_move_rows(self) -> bool:
+        """Whether one statement can delete a row here and write it elsewhere."""
+
+    @property
+    def new_work(self) -> set[WorkKind]:
+        """What was written here for services to do, once this transaction is committed."""
 
     async def begin(self, wait: timedelta | None) -> None:
         """Make sure that a transaction is open; ``wait`` bounds the wait for its lock."""

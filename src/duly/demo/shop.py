@@ -107,7 +107,7 @@ class ShopHandlers:
 
     def _record_start(self, job: Any) -> int:
         # A handler has no use for its epoch; the ledger compares it with the newest one.
-        epoch: int = job._leased.epoch
+        epoch: int = job._leased.lease.epoch
         self._journal.record_start(job.id, epoch)
         return epoch
 

@@ -23,7 +23,7 @@ NOTES_FOR_EVENT = 50
 
 
 class Note(NamedTuple):
-    """One more arrival of a known event."""
+    """One more event of a known event."""
 
     scope: str
     digest: bytes
@@ -47,17 +47,17 @@ class PendingCounters:
         """Count one."""
         self.counts[scope, name] += 1
 
-    def note(self, arrival: NewEvent, outcome: str, at: int) -> None:
-        """Note one more arrival of a known event."""
+    def note(self, event: NewEvent, outcome: str, at: int) -> None:
+        """Note one more event of a known event."""
         if len(self.notes) < NOTES_KEPT:
             self.notes.append(
                 Note(
-                    arrival.scope,
-                    arrival.digest,
+                    event.scope,
+                    event.digest,
                     at,
                     outcome,
-                    arrival.secret,
-                    arrival.remote,
+                    event.secret,
+                    event.remote,
                 )
             )
 

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from duly.core.exports import export
+from duly.webhooks.strict_json import UnreadableBody, parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
+
+NOT_PARSED: Final = object()
+
+
+def parse_plain(body: bytes) -> Any:
+    """The JSON of a body; None where it is not sound JSON."""
+    try:
+        return parse_json(body).value
+    except UnreadableBody:
+        return None
+
+
+def parse_nothing(body: bytes) -> Any:  # noqa: ARG001
+    """The JSON of a body that is known to be unreadable."""
+    return
 
 
 @export
@@ -24,12 +40,12 @@ class Event:
         tenant: whose it is, where the source tells tenants apart.
         body: the raw bytes; of an item of a batch, the item as JSON.
         headers: the headers that were kept, by lower-case name.
-        json: the parsed body, or the item of a batch; None where it is not sound JSON.
         form: the fields of a form-encoded body, in their order; empty where it is no form.
         time: when it happened, where it says so.
         received_at: when it was received.
         current: what the source of truth said just before the handler ran, where it has
             ``refetch=``.
+        parse: turns the body into ``json``.
     """
 
     id: str
@@ -38,8 +54,16 @@ class Event:
     tenant: str | None
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
-    json: Any = field(repr=False)
     form: tuple[tuple[str, str], ...] = field(repr=False)
     time: datetime | None
     received_at: datetime
     current: Any = field(default=None, repr=False)
+    parse: Callable[[bytes], Any] = field(default=parse_plain, repr=False, compare=False)
+    _json: Any = field(default=NOT_PARSED, init=False, repr=False, compare=False)
+
+    @property
+    def json(self) -> Any:
+        """The body, or the item of a batch, parsed when asked for; None if it is not sound JSON."""
+        if self._json is NOT_PARSED:
+            object.__setattr__(self, "_json", self.parse(self.body))
+        return self._json

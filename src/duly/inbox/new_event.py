@@ -1,15 +1,19 @@
-"""An event as it arrived: everything that is written about it, chosen before the first statement.
+"""The record of a new event: all that is written about it, chosen before the first statement.
 
-Nothing here comes from the database and nothing is decided by it, so an arrival can be written
+Nothing here comes from the database and nothing is decided by it, so a new event can be written
 alone or with many others, once or again after a rollback.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from duly.core.clock import from_microseconds, to_microseconds
+from duly.core.ids import new_id
 from duly.core.keys import (
     Key,
     as_bytes,
@@ -18,12 +22,21 @@ from duly.core.keys import (
     length_prefixed_scope,
     readable_text,
 )
+from duly.inbox.event import Event, parse_nothing
+from duly.jobs.enqueue import job_for
 
 if TYPE_CHECKING:
     from duly.core.session import Value
+    from duly.inbox.route import Route
     from duly.jobs.enqueue import EventJob
+    from duly.jobs.handlers import Handler
+    from duly.webhooks.event_fields import EventFields, VerifiedDelivery
 
 EVENT = length_prefixed(b"event")
+TYPE_LENGTH: Final = 500
+REMOTE_LENGTH: Final = 100
+# JSON's own spelling of a text, without the way round through a whole document.
+quote_json = json.encoder.encode_basestring_ascii
 
 
 class Status(StrEnum):
@@ -37,7 +50,7 @@ class Status(StrEnum):
 
 
 class Flag(StrEnum):
-    """What a row of the events says beside the facts; empty where there is nothing to say."""
+    """What a row of the events says beside the fields; empty where there is nothing to say."""
 
     NONE = ""
     IGNORED = "ignored"
@@ -59,7 +72,7 @@ class NewEvent(NamedTuple):
     source: str
     event_id: str
     type: str | None
-    status: Status  # what it is if nobody had it before
+    status: Status  # what it becomes if it is new
     flag: Flag
     event_time: int | None
     headers: bytes
@@ -70,10 +83,14 @@ class NewEvent(NamedTuple):
     secret: str | None
     remote: str | None
     jobs: tuple[EventJob, ...]
+    reason: str = ""  # why it is parked, for its sender and the log
+    # For an inline source: what runs in the transaction that writes the event.
+    handlers: tuple[Handler, ...] = ()
+    event: Event | None = None
 
     @property
     def token(self) -> bytes:
-        """Who makes the claim: this arrival, and no other."""
+        """The token of its claims: no other delivery has it."""
         return bytes.fromhex(self.id.replace("-", ""))
 
     @property
@@ -107,7 +124,7 @@ class NewEvent(NamedTuple):
 
 
 class EventOutcome(NamedTuple):
-    """What became of an arrival; ``body_differs`` is a fact about a duplicate, not an error."""
+    """What became of a new event; ``body_differs`` tells of a duplicate and is no error."""
 
     status: Status
     body_differs: bool = False
@@ -129,7 +146,147 @@ def event_key(scope: str, event_id: str) -> Key:
     return Key(scope, event_digest(scope, event_id), readable_text(as_bytes(event_id)))
 
 
-def audit_key(arrival: NewEvent, *more: bytes) -> Key:
+def audit_key(event: NewEvent, *more: bytes) -> Key:
     """The key under which the body of a conflict is stored once, however often it is sent."""
-    parts = (b"conflict", as_bytes(arrival.scope), arrival.fingerprint, *more)
-    return Key(arrival.scope, digest(*parts), arrival.key_text)
+    parts = (b"conflict", as_bytes(event.scope), event.fingerprint, *more)
+    return Key(event.scope, digest(*parts), event.key_text)
+
+
+def build_new_events(
+    route: Route, verified: VerifiedDelivery, tenant: str | None, remote: str | None, now: float
+) -> list[NewEvent]:
+    """Build the record of every event of a verified delivery; ``now`` is seconds since 1970."""
+    scope, headers = route.scope(tenant), stored_headers(route, verified)
+    source, built = route.source, []
+    for fields in verified.events:
+        handlers = route.handlers.matching(fields.type)
+        status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.window, route.body_retention
+        reason = too_old_reason(route, verified, fields, now)
+        if reason:
+            # It waits for a person, who may take any time.
+            status, flag, keep, bodies, handlers = Status.TOO_OLD, Flag.TOO_OLD, None, None, ()
+        elif not handlers:
+            status, flag = Status.IGNORED, Flag.IGNORED
+        guard = fields.replay_key if source.replayed_body == "conflict" else None
+        body = body_of(verified, fields)
+        built.append(
+            NewEvent(
+                id=new_id(),
+                scope=scope,
+                digest=event_digest(scope, fields.id),
+                key_text=readable_text(as_bytes(fields.id)),
+                replay=None if guard is None else event_digest(scope, guard),
+                signed=fields.id_kind != "unsigned",
+                source=source.name,
+                event_id=fields.id,
+                type=storable_type(fields.type),
+                status=status,
+                flag=flag,
+                event_time=event_time(fields.time),
+                headers=headers,
+                body=body,
+                fingerprint=hashlib.sha256(body).digest(),
+                ttl=keep,
+                body_ttl=bodies,
+                secret=verified.secret,
+                remote=remote and remote[:REMOTE_LENGTH],
+                jobs=() if route.inline else tuple(map(job_for, handlers)),
+                reason=reason,
+            )
+        )
+        if route.inline:
+            event = inline_event(built[-1], route, verified, fields, tenant, now)
+            built[-1] = built[-1]._replace(handlers=handlers, event=event)
+    return built
+
+
+def body_of(verified: VerifiedDelivery, fields: EventFields) -> bytes:
+    """The bytes of one item of a batch: the batch itself would be stored once for each item.
+
+    The same item has the same bytes whatever it came with.
+    """
+    if fields.json is None or fields.json is verified.json:
+        return verified.body
+    return json.dumps(fields.json, separators=(",", ":")).encode()
+
+
+def storable_type(event_type: str | None) -> str | None:
+    """A type that every store can take: most are as they are, the rest is made readable."""
+    if event_type is None or (event_type.isprintable() and len(event_type) <= TYPE_LENGTH):
+        return event_type
+    return readable_text(as_bytes(event_type))
+
+
+def event_time(moment: datetime | None) -> int | None:
+    """When it happened, where that is a time that every store can give back."""
+    try:
+        return None if moment is None else to_microseconds(moment.astimezone(UTC))
+    except OverflowError:  # beyond the calendar, seen from Greenwich
+        return None
+
+
+def stored_headers(route: Route, verified: VerifiedDelivery) -> bytes:
+    """The headers that are stored, as JSON."""
+    text = verified.header
+    found = [
+        f"{quote_json(name)}: {quote_json(value)}"
+        for name in route.headers
+        if (value := text(name)) is not None
+    ]
+    return f"{{{', '.join(found)}}}".encode()
+
+
+def too_old_reason(
+    route: Route, verified: VerifiedDelivery, fields: EventFields, now: float
+) -> str:
+    """Why an event from before the ledger's memory is parked; empty where it is not so old."""
+    if route.window is None:
+        return ""
+    oldest = now - route.window / 1_000_000
+    if verified.sent is not None and verified.sent < oldest:
+        age = f"it was signed at {format_time(verified.sent_at)}"
+    elif (
+        fields.time is not None
+        and fields.time.timestamp() < oldest
+        and route.time_is_signed(verified.scheme)
+    ):
+        age = f"its event time is {format_time(fields.time)}"
+    else:
+        return ""
+    memory = str(timedelta(microseconds=route.window)).removesuffix(", 0:00:00")
+    return (
+        f"{age}, and the ledger remembers {memory}: it is stored and not processed, because the "
+        "ledger cannot tell whether it was handled before. To process it, raise window= of the "
+        "source, `duly forget` the event and have it sent again"
+    )
+
+
+def format_time(moment: datetime | None) -> str:
+    """A time, to the second."""
+    try:
+        return "out of range" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except OverflowError:
+        return "out of range"
+
+
+def inline_event(  # what the delivery told of it
+    new: NewEvent,
+    route: Route,
+    verified: VerifiedDelivery,
+    fields: EventFields,
+    tenant: str | None,
+    now: float,
+) -> Event:
+    """The event that an inline handler is given."""
+    return Event(
+        id=new.event_id,
+        type=fields.type,
+        source=new.source,
+        tenant=tenant,
+        body=new.body or b"",
+        headers=json.loads(new.headers),
+        form=tuple(verified.form),
+        time=None if new.event_time is None else from_microseconds(new.event_time),
+        received_at=datetime.fromtimestamp(now, UTC),
+        parse=parse_nothing if fields.json is None else route.source.parse_json,
+    )

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duly.core.clock import from_microseconds
-from duly.inbox.event import Event
+from duly.inbox.event import Event, parse_nothing
 from duly.jobs.statements import EVENTS_READ
-from duly.webhooks.delivery import Delivery
-from duly.webhooks.selectors import DeliveryReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,13 +27,9 @@ async def read_events(session: Session, leases: Sequence[LeasedJob]) -> dict[str
 
 
 def event_from(row: Row, routes: Mapping[str, Route]) -> Event:
-    """An event as its handler saw it, or would have, when it arrived."""
+    """The event of a row, as its handler sees it; without JSON and form if its source is gone."""
     route = routes.get(f"/{row['source']}")
     body = b"" if row["body"] is None else bytes(row["body"])
-    headers: dict[str, str] = json.loads(bytes(row["headers"]))
-    found, form = parse_body(
-        route, headers, body, from_microseconds(row["received_at"]).timestamp()
-    )
     time = row["event_time"]
     tenant, slash, _ = row["scope"].rpartition("/")
     return Event(
@@ -44,22 +38,9 @@ def event_from(row: Row, routes: Mapping[str, Route]) -> Event:
         source=row["source"],
         tenant=tenant if slash else None,
         body=body,
-        headers=headers,
-        json=found,
-        form=form,
+        headers=json.loads(bytes(row["headers"])),
+        form=() if route is None else route.source.parse_form(body),
         time=None if time is None else from_microseconds(time),
         received_at=from_microseconds(row["received_at"]),
+        parse=parse_nothing if route is None else route.source.parse_json,
     )
-
-
-def parse_body(
-    route: Route | None, headers: Mapping[str, str], body: bytes, now: float
-) -> tuple[Any, tuple[tuple[str, str], ...]]:
-    """What a body says, as JSON and as a form."""
-    if route is None:
-        return None, ()
-    source = route.source
-    delivery = Delivery(dict(headers), body, source.url, "POST", now)
-    reading = DeliveryReader(delivery, source.limits, source.provider)
-    parsed = reading.document.value
-    return (None if reading.odd else parsed), tuple(reading.form)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.jobs.registry import Registry
+    from duly.webhooks.event_fields import VerifiedDelivery
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
     from duly.webhooks.source import Source
-    from duly.webhooks.verified import Verified
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RESERVED_NAMES: Final = ("healthz", "readyz")
@@ -40,7 +40,7 @@ class Route:
     """One source and everything that was said about it."""
 
     source: Source
-    tenant: Callable[[Verified], object] | None
+    tenant: Callable[[VerifiedDelivery], object] | None
     inline: bool
     max_body: int
     decompress: bool
@@ -67,7 +67,7 @@ class Route:
         """Whether the time of an event can be believed under this scheme."""
         known = self.signed_times.get(scheme)
         if known is None:
-            spot = self.source.provider.spot("time")
+            spot = self.source.provider.selectors.get("time")
             places = [
                 part for parts in (() if spot is None else spot.alternatives) for part in parts
             ]
@@ -132,7 +132,7 @@ def checked_max_body(most: object) -> int:
     return checked_count("max_body", most, most=LARGEST_BODY)
 
 
-def checked_tenant(tenant: object) -> Callable[[Verified], object] | None:
+def checked_tenant(tenant: object) -> Callable[[VerifiedDelivery], object] | None:
     """Who tells tenants apart."""
     if tenant is not None and not callable(tenant):
         raise UsageError(
@@ -151,7 +151,7 @@ def kept_headers(provider: Provider, more: Iterable[str]) -> tuple[str, ...]:
         raise UsageError("headers must be a list of header names, such as ['X-Shop-Domain']")
     named = [
         part.name
-        for spot in provider.spots.values()
+        for spot in provider.selectors.values()
         for parts in spot.alternatives
         for part in parts
         if part.kind == "header"

@@ -70,7 +70,8 @@ class EffectStep(NamedTuple):
 
     def fence(self) -> dict[str, Value]:
         """The parameters of the lease under which it is taken."""
-        return {"job": self.leased.id, "token": self.leased.token, "epoch": self.leased.epoch}
+        lease = self.leased.lease
+        return {"job": lease.id, "token": lease.token, "epoch": lease.epoch}
 
 
 class EffectOptions(NamedTuple):
@@ -242,7 +243,7 @@ async def run_waiting_for_lock(
             return await runner.run(operation, wait=wait)
         except InProgress as problem:
             if time.monotonic() >= until:
-                problem.lease = (step.leased.id, step.leased.epoch)
+                problem.lease = step.leased.lease
                 raise
 
 

@@ -107,6 +107,7 @@ async def enqueue(session: Session, job: NewJob) -> Enqueued:
 
     async def insert() -> None:
         await session.rows(JOBS_INSERT, **plain_row(job))
+        session.new_work.add("jobs")
 
     if job.key is None:
         await insert()
@@ -129,9 +130,10 @@ async def enqueue_many(session: Session, jobs: Sequence[NewJob]) -> list[Enqueue
             for job in sorted(jobs, key=lambda job: (job.key.digest if job.key else b"", job.id))
         }
         return [answers[job.id] for job in jobs]
-    if session.dialect == "postgres":
+    if session.can_batch:
         rows: list[dict[str, Value]] = [{"id": job.id, "payload": job.payload} for job in jobs]
         await session.rows_each(JOBS_INSERT, rows, **shared_values(jobs[0]))
     else:
         await session.write_each(JOBS_INSERT, [plain_row(job) for job in jobs])
+    session.new_work.add("jobs")
     return [Enqueued(job.id, first=True) for job in jobs]

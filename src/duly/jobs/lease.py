@@ -20,6 +20,7 @@ from duly.jobs.statements import (
     JOBS_TAKE,
     JOBS_TAKE_RESCUED,
 )
+from duly.ledger.lease import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ FINISHED = ("done", "stale")
 class LeasedJob(NamedTuple):
     """A job that this process may work on, and the lease that says so."""
 
-    id: str
+    lease: Lease
     scope: str
     name: str
     queue: str
@@ -48,8 +49,6 @@ class LeasedJob(NamedTuple):
     attempts: int
     rescues: int
     max_attempts: int
-    token: bytes
-    epoch: int
     created_at: int
     priority: int = 0
     run_at: int = 0
@@ -58,9 +57,10 @@ class LeasedJob(NamedTuple):
     # When it could first run: run_at moves on with every look.
     due_at: int = 0
 
-    def fence(self) -> dict[str, Value]:
-        """The parameters that name the lease."""
-        return {"id": self.id, "token": self.token, "epoch": self.epoch}
+    @property
+    def id(self) -> str:
+        """The id of the job."""
+        return self.lease.id
 
 
 class RescueQuota(NamedTuple):
@@ -164,7 +164,7 @@ def leased_from(row: Row) -> LeasedJob:
     """A lease from the row that the database gave back."""
     payload = row["payload"]
     return LeasedJob(
-        row["id"],
+        Lease(row["id"], bytes(row["token"]), row["epoch"]),
         row["scope"],
         row["name"],
         row["queue"],
@@ -173,8 +173,6 @@ def leased_from(row: Row) -> LeasedJob:
         row["attempts"],
         row["rescues"],
         row["max_attempts"],
-        bytes(row["token"]),
-        row["epoch"],
         row["created_at"],
         row["priority"],
         row["run_at"],
@@ -185,9 +183,10 @@ def leased_from(row: Row) -> LeasedJob:
 
 async def finish_inside(session: Session, leased: LeasedJob, outcome: str, ran: int) -> None:
     """End the lease in the handler's own transaction, or raise so that all of it rolls back."""
-    rows = await session.rows(JOBS_DONE, **leased.fence(), outcome=outcome, ran=ran)
-    if rows and session.dialect == "sqlite":
-        rows = await session.rows(JOBS_REMOVE, **leased.fence())
+    fence = leased.lease.fence()
+    rows = await session.rows(JOBS_DONE, **fence, outcome=outcome, ran=ran)
+    if rows and not session.can_move_rows:
+        rows = await session.rows(JOBS_REMOVE, **fence)
     if not rows:
         raise lease_lost_error(leased)
 
@@ -195,9 +194,11 @@ async def finish_inside(session: Session, leased: LeasedJob, outcome: str, ran: 
 class JobSettlement(NamedTuple):
     """One lease to end, and how."""
 
-    leased: LeasedJob
+    lease: Lease
     ended: JobOutcome
-    ran: int
+    ran: int = 0
+    # Which run of the job it was, for the record of an end that the database refuses.
+    attempt: int = 1
 
 
 async def settle(session: Session, each: Sequence[JobSettlement]) -> set[str]:
@@ -213,33 +214,29 @@ async def settle(session: Session, each: Sequence[JobSettlement]) -> set[str]:
 
 async def settle_finished(session: Session, each: Sequence[JobSettlement]) -> set[str]:
     """Those that are through, in one statement."""
-    rows = await session.rows_each(JOBS_DONE, [settled_texts(one) for one in each])
+    rows = await session.rows_each(
+        JOBS_DONE,
+        [
+            {**one.lease.fence_texts(), "outcome": one.ended.kind, "ran": str(one.ran)}
+            for one in each
+        ],
+    )
     held = {row["id"] for row in rows}
-    if held and session.dialect == "sqlite":
+    if held and not session.can_move_rows:
         await session.rows_each(JOBS_REMOVE, [{"id": job} for job in sorted(held)])
     return held
-
-
-def settled_texts(one: JobSettlement) -> dict[str, Value]:
-    """The parameters of one of many, as texts: every store can send those in one go."""
-    return {**fence_texts(one.leased), "outcome": one.ended.kind, "ran": str(one.ran)}
-
-
-def fence_texts(leased: LeasedJob) -> dict[str, Value]:
-    """The parameters that name one lease of many."""
-    return {"id": leased.id, "token": leased.token.hex(), "epoch": str(leased.epoch)}
 
 
 async def settle_unfinished(
     session: Session, statement: str, each: Sequence[JobSettlement]
 ) -> set[str]:
     """Those that come back later, or are dead; in one statement where that is quicker."""
-    if len(each) > 1 and session.dialect == "postgres":
+    if len(each) > 1 and session.can_batch:
         rows = await session.rows_each(
             statement,
             [
                 {
-                    **fence_texts(one.leased),
+                    **one.lease.fence_texts(),
                     **texts(unfinished_values(one)),
                     "error": one.ended.error,
                 }
@@ -249,7 +246,7 @@ async def settle_unfinished(
         return {row["id"] for row in rows}
     held: set[str] = set()
     for one in each:
-        values = {**one.leased.fence(), **unfinished_values(one), "error": one.ended.error}
+        values = {**one.lease.fence(), **unfinished_values(one), "error": one.ended.error}
         held |= {row["id"] for row in await session.rows(statement, **values)}
     return held
 
@@ -271,10 +268,10 @@ def texts(values: Mapping[str, Value]) -> dict[str, Value]:
 def lease_lost_error(leased: LeasedJob) -> LeaseLost:
     """The error of a worker that is no longer the newest, and of which lease it speaks."""
     problem = LeaseLost(
-        f"the lease on job {leased.id} ({leased.name}, epoch {leased.epoch}) was lost: somebody "
-        "newer has it, or it was settled before. What this run wrote is rolled back"
+        f"the lease on job {leased.id} ({leased.name}, epoch {leased.lease.epoch}) was lost: a "
+        "newer run has it, or it was settled before. What this run wrote is rolled back"
     )
-    problem.lease = (leased.id, leased.epoch)
+    problem.lease = leased.lease
     return problem
 
 

@@ -61,7 +61,7 @@ def outcome_of_run(
     leased: LeasedJob, handler: Handler, problem: BaseException, at: RunContext
 ) -> JobOutcome:
     """What an error, or an outcome that is no success, means for the job."""
-    if isinstance(problem, LeaseLost) and problem.lease == (leased.id, leased.epoch):
+    if isinstance(problem, LeaseLost) and problem.lease == leased.lease:
         return LOST
     if isinstance(problem, NotYet):
         return outcome_of_not_yet(leased, problem, at)
@@ -84,7 +84,7 @@ def is_locked_out(leased: LeasedJob, problem: BaseException) -> bool:
 
     That is nobody's error, unless the handler has the lock itself: so it counts as a rescue.
     """
-    return isinstance(problem, InProgress) and problem.lease == (leased.id, leased.epoch)
+    return isinstance(problem, InProgress) and problem.lease == leased.lease
 
 
 def is_serialization_failure(handler: Handler, problem: BaseException) -> bool:

@@ -24,6 +24,7 @@ from duly.jobs.statements import (
     WORKERS_LEAVE,
     WORKERS_PRUNE,
 )
+from duly.ledger.lease import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,19 +53,11 @@ class WorkerIdentity(NamedTuple):
     lease: int
 
 
-class JobLease(NamedTuple):
-    """A lease as the database knows it."""
-
-    id: str
-    token: bytes
-    epoch: int
-
-
-async def record_heartbeat(session: Session, worker: WorkerIdentity) -> list[JobLease]:
+async def record_heartbeat(session: Session, worker: WorkerIdentity) -> set[Lease]:
     """Say that the worker lives; what comes back are the leases that it still has."""
     await session.rows(WORKERS_BEAT, **worker._asdict(), idle=False)
     rows = await session.rows(JOBS_HELD, worker=worker.id)
-    return [JobLease(row["id"], bytes(row["token"]), row["epoch"]) for row in rows]
+    return {Lease(row["id"], bytes(row["token"]), row["epoch"]) for row in rows}
 
 
 async def set_idle(session: Session, worker: str, *, wanted: bool) -> None:

@@ -1,21 +1,37 @@
-"""Leases on claims: only the newest holder may renew, mark or release.
+"""Leases: only the newest holder may renew, settle or release.
 
-A lease is named by a random token and by an epoch that only grows. Every statement here repeats
-both in its condition, so a holder that was paused past its lease and replaced changes no row, and
-learns it as `LeaseLost`.
+A lease is named by a random token and by an epoch that only grows. Every statement under a lease
+repeats both in its condition, so a holder that was paused past its lease and replaced changes no
+row, and learns it as `LeaseLost`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from duly.core.errors import LeaseLost
 from duly.ledger.statements import CLAIMS_MARK, CLAIMS_READ, CLAIMS_RENEW
 
 if TYPE_CHECKING:
     from duly.core.keys import Key
-    from duly.core.session import Session
+    from duly.core.session import Session, Value
+
+
+class Lease(NamedTuple):
+    """The time-bounded right to work on one job or message."""
+
+    id: str
+    token: bytes
+    epoch: int
+
+    def fence(self) -> dict[str, Value]:
+        """The parameters with which a statement changes this lease's row, and no other."""
+        return {"id": self.id, "token": self.token, "epoch": self.epoch}
+
+    def fence_texts(self) -> dict[str, Value]:
+        """The same as texts, for one of many: every store can send those in one statement."""
+        return {"id": self.id, "token": self.token.hex(), "epoch": str(self.epoch)}
 
 
 @dataclass(frozen=True, slots=True)

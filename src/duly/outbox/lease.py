@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duly.core.failures import reason_record
 from duly.core.retry import RESCUE_BACKOFF
+from duly.ledger.lease import Lease
 from duly.outbox.statements import (
     OUTBOX_BURY,
     OUTBOX_DESTINATIONS,
@@ -45,7 +46,7 @@ LOST_RELAY = (
 class LeasedMessage(NamedTuple):
     """A message that this process may send, and the lease that says so."""
 
-    id: str
+    lease: Lease
     scope: str
     destination: str
     request: bytes
@@ -54,8 +55,6 @@ class LeasedMessage(NamedTuple):
     attempts: int
     rescues: int
     max_attempts: int
-    token: bytes
-    epoch: int
     created_at: int
     run_at: int
     # When it was leased, by the clock of the database.
@@ -63,9 +62,10 @@ class LeasedMessage(NamedTuple):
     # When it could first be sent: run_at moves on with every look.
     due_at: int = 0
 
-    def fence(self) -> dict[str, Value]:
-        """The parameters that name one lease of many, as texts: every store can send those."""
-        return {"id": self.id, "token": self.token.hex(), "epoch": str(self.epoch)}
+    @property
+    def id(self) -> str:
+        """The id of the message."""
+        return self.lease.id
 
 
 class DestinationDemand(NamedTuple):
@@ -106,7 +106,7 @@ async def take(
 ) -> list[LeasedMessage]:
     """Lease what there is of what is wanted, the oldest of each destination first."""
     each = [want.values() for want in wants]
-    if session.dialect == "postgres":
+    if session.can_batch:
         rows = list(await session.rows_each(OUTBOX_TAKE, each, lease=lease))
     else:
         rows = [row for one in each for row in await session.rows(OUTBOX_TAKE, **one, lease=lease)]
@@ -119,7 +119,7 @@ def leased_from(row: Row) -> LeasedMessage:
     """A lease from the row that the database gave back."""
     body = row["body"]
     return LeasedMessage(
-        row["id"],
+        Lease(row["id"], bytes(row["token"]), row["epoch"]),
         row["scope"],
         row["destination"],
         bytes(row["request"]),
@@ -128,8 +128,6 @@ def leased_from(row: Row) -> LeasedMessage:
         row["attempts"],
         row["rescues"],
         row["max_attempts"],
-        bytes(row["token"]),
-        row["epoch"],
         row["created_at"],
         row["run_at"],
         row["taken_at"],
@@ -140,9 +138,11 @@ def leased_from(row: Row) -> LeasedMessage:
 class MessageSettlement(NamedTuple):
     """One lease to end, and how."""
 
-    leased: LeasedMessage
+    lease: Lease
     ended: MessageOutcome
-    ran: int
+    ran: int = 0
+    # Which attempt it was, for the record of an end that the database refuses.
+    attempt: int = 1
 
 
 async def settle(session: Session, each: Sequence[MessageSettlement]) -> set[str]:
@@ -150,7 +150,7 @@ async def settle(session: Session, each: Sequence[MessageSettlement]) -> set[str
     held = await settle_sent(session, [one for one in each if one.ended.kind == "sent"])
     dead = [
         {
-            **one.leased.fence(),
+            **one.lease.fence_texts(),
             "burnt": str(one.ended.attempts_used),
             "rescued": str(one.ended.rescued),
             "error": error_text(one),
@@ -160,7 +160,7 @@ async def settle(session: Session, each: Sequence[MessageSettlement]) -> set[str
     ]
     again = [
         {
-            **one.leased.fence(),
+            **one.lease.fence_texts(),
             "delay": str(one.ended.delay),
             "burnt": str(one.ended.attempts_used),
             "rescued": str(one.ended.rescued),
@@ -177,7 +177,7 @@ async def settle(session: Session, each: Sequence[MessageSettlement]) -> set[str
 async def settle_sent(session: Session, each: Sequence[MessageSettlement]) -> set[str]:
     """Those that were sent leave the table."""
     rows = await session.rows_each(
-        OUTBOX_SENT, [{**one.leased.fence(), "ran": str(one.ran)} for one in each]
+        OUTBOX_SENT, [{**one.lease.fence_texts(), "ran": str(one.ran)} for one in each]
     )
     held = {row["id"] for row in rows}
     await remove_settled(session, held)
@@ -186,7 +186,7 @@ async def settle_sent(session: Session, each: Sequence[MessageSettlement]) -> se
 
 async def remove_settled(session: Session, messages: Iterable[str]) -> None:
     """The second half of an end where the database needs two statements for it."""
-    if session.dialect == "sqlite":
+    if not session.can_move_rows:
         await session.rows_each(OUTBOX_REMOVE, [{"id": one} for one in sorted(messages)])
 
 

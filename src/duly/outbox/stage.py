@@ -29,6 +29,7 @@ async def stage(session: Session, message: NewMessage) -> Staged:
             at=message.at,
             max_attempts=message.attempts,
         )
+        session.new_work.add("messages")
 
     if message.claim is None:
         await insert()

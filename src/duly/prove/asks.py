@@ -9,9 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core.errors import Rejected, UsageError
+from duly.inbox.new_event import too_old_reason
 from duly.prove.sites import post
-from duly.receiver.new_events import RoutedDelivery
-from duly.receiver.too_old import is_too_old
 from duly.webhooks.sign import header_of, sign
 from duly.webhooks.verify import verify
 
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
     from duly.inbox.route import Route
     from duly.prove.loader import Subject
     from duly.testing.keys import SigningKeys
+    from duly.webhooks.event_fields import VerifiedDelivery
     from duly.webhooks.secrets import Secret
     from duly.webhooks.sign import Signed
     from duly.webhooks.source import Source
-    from duly.webhooks.verified import Verified
 
 
 class EventAge(NamedTuple):
@@ -125,7 +124,7 @@ class EventAsk:
             found = self._verify(app.site.route_named(self.source), app.receiver.now())
         except Rejected:
             return frozenset()
-        return frozenset((self.source, item.id) for item in found.items)
+        return frozenset((self.source, item.id) for item in found.events)
 
     def age(self, app: Duly) -> EventAge:
         """When it happened, by its own account, and whether the source remembers so far back."""
@@ -134,12 +133,11 @@ class EventAsk:
             found = self._verify(route, now)
         except Rejected:  # as the single run will say
             return EventAge(None)
-        delivery = RoutedDelivery(route, found, None, None, now)
-        times = [item.time for item in found.items if item.time is not None]
-        old = any(is_too_old(delivery, item) for item in found.items)
+        times = [item.time for item in found.events if item.time is not None]
+        old = any(too_old_reason(route, found, event, now) for event in found.events)
         return EventAge(max(times, default=None), forgotten=old)
 
-    def _verify(self, route: Route, now: float) -> Verified:
+    def _verify(self, route: Route, now: float) -> VerifiedDelivery:
         """What the gate of a source reads in it."""
         sent = self.sign_delivery(route, now)
         return verify(
@@ -152,9 +150,9 @@ class EventAsk:
             found = self._verify(route, now)
         except (UsageError, Rejected) as problem:
             return str(problem)
-        if any(route.handlers.matching(item.type) for item in found.items):
+        if any(route.handlers.matching(item.type) for item in found.events):
             return None
-        types = sorted({item.type for item in found.items if item.type is not None})
+        types = sorted({item.type for item in found.events if item.type is not None})
         return (
             f"no handler for {', '.join(types)}"
             if types
@@ -163,7 +161,7 @@ class EventAsk:
 
     def _reason_type_unknown(self, source: Source) -> str:
         """Why its type is not known."""
-        place = header_of(source.provider.spot("type"))
+        place = header_of(source.provider.selectors.get("type"))
         if place is not None and self.type is None:
             return f"its type comes in the header {place.spelled}: give --type, or type= in a test"
         told = why_not_json(self.body)

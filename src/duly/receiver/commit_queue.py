@@ -44,16 +44,16 @@ def commit_timeout_error(deadline: float) -> StoreUnavailable:
     )
 
 
-def size_of(arrivals: Sequence[NewEvent]) -> int:
+def size_of(events: Sequence[NewEvent]) -> int:
     """What the bodies of a delivery take in memory."""
-    return sum([len(arrival.body or b"") for arrival in arrivals])
+    return sum([len(event.body or b"") for event in events])
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
     """One delivery in a lane, with all its events."""
 
-    arrivals: Sequence[NewEvent]
+    events: Sequence[NewEvent]
     size: int
 
 
@@ -88,7 +88,7 @@ class CommitQueue(Generic[T]):
 
     def _weight(self, ticket: T) -> int:
         """How many events it counts for: one large delivery alone must not shut the lane."""
-        return min(len(ticket.arrivals), max(self._most // 2, 1))
+        return min(len(ticket.events), max(self._most // 2, 1))
 
     def __reversed__(self) -> Iterator[T]:
         return reversed(self._tickets)
@@ -99,7 +99,7 @@ class CommitQueue(Generic[T]):
         events = size = 0
         while self._tickets:
             ticket = self._tickets[0]
-            events += len(ticket.arrivals)
+            events += len(ticket.events)
             size += ticket.size
             if batch and (events > BATCH_EVENTS or size > BATCH_BYTES):
                 break

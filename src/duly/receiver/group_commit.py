@@ -44,19 +44,19 @@ class GroupCommit:
         self._watch: asyncio.TimerHandle | None = None
         self._one_by_one = OneByOne(runner, deadline)
 
-    async def receive(self, arrivals: Sequence[NewEvent]) -> list[EventOutcome]:
+    async def receive(self, events: Sequence[NewEvent]) -> list[EventOutcome]:
         """Have the events of one delivery committed, and say what became of each."""
         until = self._loop.time() + self._deadline
-        outcomes = await self._commit_in_batch(arrivals, until)
+        outcomes = await self._commit_in_batch(events, until)
         return [
-            outcome if outcome is not None else await self._one_by_one.receive(arrival, until)
-            for arrival, outcome in zip(arrivals, outcomes, strict=True)
+            outcome if outcome is not None else await self._one_by_one.receive(event, until)
+            for event, outcome in zip(events, outcomes, strict=True)
         ]
 
     async def _commit_in_batch(
-        self, arrivals: Sequence[NewEvent], until: float
+        self, events: Sequence[NewEvent], until: float
     ) -> list[EventOutcome | None]:
-        ticket = FutureTicket(arrivals, size_of(arrivals), self._loop.create_future(), until)
+        ticket = FutureTicket(events, size_of(events), self._loop.create_future(), until)
         self._queue.put(ticket)
         self._unanswered[ticket] = None
         if self._watch is None:
@@ -91,14 +91,14 @@ class GroupCommit:
                 raise
 
     async def _commit_batch(self, batch: Sequence[FutureTicket]) -> None:
-        arrivals = [arrival for ticket in batch for arrival in ticket.arrivals]
+        events = [event for ticket in batch for event in ticket.events]
         try:
-            outcomes = iter(await receive_many(self._runner, arrivals))
+            outcomes = iter(await receive_many(self._runner, events))
         except Exception as problem:  # nobody knows how it ended: nothing is acknowledged
             fail_tickets(batch, problem)
             return
         for ticket in batch:
-            told = [next(outcomes) for _ in ticket.arrivals]
+            told = [next(outcomes) for _ in ticket.events]
             if not ticket.answer.done():
                 ticket.answer.set_result(told)
 

@@ -57,19 +57,19 @@ class ThreadGroupCommit:
         self._leaders = 0
         self._one_by_one = ThreadOneByOne(runner, deadline)
 
-    def receive(self, arrivals: Sequence[NewEvent]) -> list[EventOutcome]:
+    def receive(self, events: Sequence[NewEvent]) -> list[EventOutcome]:
         """Have the events of one delivery committed, and say what became of each."""
         until = time.monotonic() + self._deadline
-        outcomes = self._commit_in_batch(arrivals, until)
+        outcomes = self._commit_in_batch(events, until)
         return [
-            outcome if outcome is not None else self._one_by_one.receive(arrival, until)
-            for arrival, outcome in zip(arrivals, outcomes, strict=True)
+            outcome if outcome is not None else self._one_by_one.receive(event, until)
+            for event, outcome in zip(events, outcomes, strict=True)
         ]
 
     def _commit_in_batch(
-        self, arrivals: Sequence[NewEvent], until: float
+        self, events: Sequence[NewEvent], until: float
     ) -> list[EventOutcome | None]:
-        ticket = ThreadTicket(arrivals, size_of(arrivals))
+        ticket = ThreadTicket(events, size_of(events))
         with self._lock:
             self._queue.put(ticket)
             if self._leaders < IN_FLIGHT:
@@ -104,10 +104,10 @@ class ThreadGroupCommit:
             batch = self._queue.take()
         problem: Exception = StoreUnavailable("the receiver is shutting down: send it again")
         outcomes: list[EventOutcome | None] | None = None
-        arrivals = [arrival for ticket in batch for arrival in ticket.arrivals]
+        events = [event for ticket in batch for event in ticket.events]
         try:
-            if arrivals:
-                outcomes = finish(receive_many(self._runner, arrivals, within=within))
+            if events:
+                outcomes = finish(receive_many(self._runner, events, within=within))
         except Exception as found:  # nobody knows how it ended: nothing is acknowledged
             problem = found
         finally:  # also if this thread is being ended
@@ -125,7 +125,7 @@ class ThreadGroupCommit:
             if told is None:
                 ticket.problem = problem
             else:
-                ticket.outcomes = [next(told) for _ in ticket.arrivals]
+                ticket.outcomes = [next(told) for _ in ticket.events]
         with self._lock:
             for ticket in batch:
                 ticket.called.set()

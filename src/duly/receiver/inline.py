@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.core.onestep import finish
-from duly.inbox.accept_inline import receive_inline
+from duly.inbox.accept_one import receive_inline
 from duly.receiver.commit_queue import commit_timeout_error, overloaded_error
 from duly.receiver.loop_thread import LoopThread
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from duly.core.functions import Mode
     from duly.core.session import OpenedTransaction
-    from duly.inbox.accept_inline import InlineWork
-    from duly.inbox.new_event import EventOutcome
+    from duly.inbox.new_event import EventOutcome, NewEvent
+    from duly.jobs.registry import Registry
 
 
 class BoundedOpener(Protocol):
@@ -76,15 +76,15 @@ class InlineCommit:
 
     def __init__(
         self,
-        blocking: BoundedOpener,
-        awaited: BoundedOpener,
+        sync_opener: BoundedOpener,
+        async_opener: BoundedOpener,
         *,
         at_once: int,
         most: int,
         deadline: float,
     ) -> None:
-        self._blocking = blocking
-        self._awaited = awaited
+        self._sync_opener = sync_opener
+        self._async_opener = async_opener
         self._at_once = at_once
         self._most = most
         self._deadline = deadline
@@ -95,7 +95,9 @@ class InlineCommit:
         self._process = 0
         self._loop_thread = LoopThread()
 
-    async def receive(self, works: Sequence[InlineWork], mode: Mode) -> list[EventOutcome]:
+    async def receive(
+        self, events: Sequence[NewEvent], mode: Mode, jobs: Registry | None = None
+    ) -> list[EventOutcome]:
         """Receive and handle one delivery, for a server that is awaited."""
         free, loop = self._free_in_loop(), asyncio.get_running_loop()
         until = loop.time() + self._deadline
@@ -109,19 +111,22 @@ class InlineCommit:
             self._waiting -= 1
         within = until - loop.time()
         if mode == "sync":
-            opener = OpenerWithDeadline(self._blocking, within)
+            opener = OpenerWithDeadline(self._sync_opener, within)
             running = loop.run_in_executor(
-                self._handler_threads(), lambda: finish(receive_inline(opener, works))
+                self._handler_threads(), lambda: finish(receive_inline(opener, events, jobs))
             )
             # Not when the request ends: it may be cancelled, and a thread cannot be.
             running.add_done_callback(lambda over: release_slot(over, free))
             return await asyncio.shield(running)
         try:
-            return await receive_inline(OpenerWithDeadline(self._awaited, within), works)
+            opener = OpenerWithDeadline(self._async_opener, within)
+            return await receive_inline(opener, events, jobs)
         finally:
             free.release()
 
-    def receive_blocking(self, works: Sequence[InlineWork], mode: Mode) -> list[EventOutcome]:
+    def receive_blocking(
+        self, events: Sequence[NewEvent], mode: Mode, jobs: Registry | None = None
+    ) -> list[EventOutcome]:
         """Receive and handle one delivery on the calling thread."""
         until = time.monotonic() + self._deadline
         if not self._free.acquire(timeout=self._deadline):
@@ -129,9 +134,10 @@ class InlineCommit:
         try:
             within = until - time.monotonic()
             if mode == "async":
-                work = receive_inline(OpenerWithDeadline(self._awaited, within), works)
-                return self._loop_thread.run(work)
-            return finish(receive_inline(OpenerWithDeadline(self._blocking, within), works))
+                opener = OpenerWithDeadline(self._async_opener, within)
+                return self._loop_thread.run(receive_inline(opener, events, jobs))
+            opener = OpenerWithDeadline(self._sync_opener, within)
+            return finish(receive_inline(opener, events, jobs))
         finally:
             self._free.release()
 

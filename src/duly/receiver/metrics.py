@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from duly.inbox.new_event import EventOutcome, NewEvent
     from duly.inbox.route import Route
     from duly.outbox.relay_liveness import RelayLiveness
-    from duly.receiver.new_events import RoutedDelivery
     from duly.receiver.responses import Reply
 
 logger = logging.getLogger("duly")
@@ -41,10 +40,12 @@ ALIVE = 60 * 1_000_000
 class Metrics:
     """Sums what happened in this process and writes it when there is time."""
 
-    def __init__(self, blocking: Runner, awaited: Runner, attendance: RelayLiveness) -> None:
+    def __init__(
+        self, sync_runner: Runner, async_runner: Runner, attendance: RelayLiveness
+    ) -> None:
         self._attendance = attendance
-        self._blocking = blocking
-        self._awaited = awaited
+        self._sync_runner = sync_runner
+        self._async_runner = async_runner
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._counters = PendingCounters()
@@ -64,14 +65,23 @@ class Metrics:
             self._counters.count(route.name, reply.said)
 
     def count_delivery(
-        self,
-        delivery: RoutedDelivery,
-        arrivals: Sequence[NewEvent],
-        outcomes: Sequence[EventOutcome],
+        self, route: Route, events: Sequence[NewEvent], outcomes: Sequence[EventOutcome], now: float
     ) -> None:
-        """Count a delivery, and have the sums written soon by the running event loop."""
-        self._count_outcomes(delivery, arrivals, outcomes)
-        self.flush_soon()
+        """Count the outcomes of a delivery."""
+        self._reset_after_fork()
+        with self._lock:
+            for event, outcome in zip(events, outcomes, strict=True):
+                said = "body_differs" if outcome.body_differs else outcome.status.value
+                self._counters.counts[event.scope, said] += 1
+                if outcome.status is Status.DUPLICATE:
+                    self._counters.note(event, said, int(now * 1_000_000))
+                elif event.jobs and outcome.status is Status.ACCEPTED:
+                    self._enqueued = self._enqueued is not None
+        if not route.handlers:
+            self._warn_once(
+                f"source {route.name} has no handlers: its events are recorded and nothing else. "
+                f'Add one with @app.on("{route.name}")'
+            )
 
     def flush_soon(self) -> None:
         """Have the sums written by the running event loop."""
@@ -79,43 +89,12 @@ class Metrics:
         if self._due is None or self._owner is not loop:
             self._due, self._owner = loop.call_later(PAUSE, self._begin_flush, loop), loop
 
-    def count_delivery_blocking(
-        self,
-        delivery: RoutedDelivery,
-        arrivals: Sequence[NewEvent],
-        outcomes: Sequence[EventOutcome],
-    ) -> None:
-        """Count a delivery, and have the sums written soon by a thread."""
-        self._count_outcomes(delivery, arrivals, outcomes)
-        self.flush_soon_blocking()
-
     def flush_soon_blocking(self) -> None:
         """Have the sums written by a thread."""
         if self._due is None or self._owner != os.getpid():
             self._due, self._owner = threading.Timer(PAUSE, self._flush_on_timer), os.getpid()
             self._due.daemon = True
             self._due.start()
-
-    def _count_outcomes(
-        self,
-        delivery: RoutedDelivery,
-        arrivals: Sequence[NewEvent],
-        outcomes: Sequence[EventOutcome],
-    ) -> None:
-        self._reset_after_fork()
-        with self._lock:
-            for arrival, outcome in zip(arrivals, outcomes, strict=True):
-                said = "body_differs" if outcome.body_differs else outcome.status.value
-                self._counters.count(arrival.scope, said)
-                if outcome.status is Status.DUPLICATE:
-                    self._counters.note(arrival, said, int(delivery.now * 1_000_000))
-                elif arrival.jobs and outcome.status is Status.ACCEPTED:
-                    self._enqueued = self._enqueued is not None
-        if not delivery.route.handlers:
-            self._warn_once(
-                f"source {delivery.route.name} has no handlers: its events are recorded and "
-                f'nothing else. Add one with @app.on("{delivery.route.name}")'
-            )
 
     def _reset_after_fork(self) -> None:
         """A forked child counts from nothing: what it was born with is its parent's to write."""
@@ -168,7 +147,7 @@ class Metrics:
         await self.flush_awaited()
         if self._attendance.is_check_due():
             with suppress(DulyError):  # then the next flush looks
-                look = self._awaited.run_autocommit(self._attendance.is_unattended, wait=WAIT)
+                look = self._async_runner.run_autocommit(self._attendance.is_unattended, wait=WAIT)
                 self._attendance.warn_if_unattended(unattended=await look)
         elif self._attendance.wants_check():
             self.flush_soon()
@@ -179,14 +158,14 @@ class Metrics:
         if not tally:
             return
         try:
-            await flush(self._awaited, tally)
+            await flush(self._async_runner, tally)
         except DulyError as problem:
             self._keep(tally, problem)
             return
         if self._enqueued:
             with suppress(DulyError):  # then the next flush asks
                 self._warn_without_workers(
-                    await self._awaited.run_autocommit(count_live_workers, wait=WAIT)
+                    await self._async_runner.run_autocommit(count_live_workers, wait=WAIT)
                 )
 
     def _flush_on_timer(self) -> None:
@@ -195,7 +174,7 @@ class Metrics:
         self.flush_blocking()
         if self._attendance.is_check_due():
             with suppress(DulyError):  # then the next flush looks
-                look = self._blocking.run_autocommit(self._attendance.is_unattended, wait=WAIT)
+                look = self._sync_runner.run_autocommit(self._attendance.is_unattended, wait=WAIT)
                 self._attendance.warn_if_unattended(unattended=finish(look))
         elif self._attendance.wants_check():
             self.flush_soon_blocking()
@@ -206,14 +185,14 @@ class Metrics:
         if not tally:
             return
         try:
-            finish(flush(self._blocking, tally))
+            finish(flush(self._sync_runner, tally))
         except DulyError as problem:
             self._keep(tally, problem)
             return
         if self._enqueued:
             with suppress(DulyError):  # then the next flush asks
                 self._warn_without_workers(
-                    finish(self._blocking.run_autocommit(count_live_workers, wait=WAIT))
+                    finish(self._sync_runner.run_autocommit(count_live_workers, wait=WAIT))
                 )
 
     def _take_counters(self) -> PendingCounters:

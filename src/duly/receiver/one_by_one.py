@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from duly.core.defaults import WAIT
 from duly.core.errors import InProgress, StoreUnavailable
 from duly.core.onestep import finish
-from duly.inbox.accept import outcome_for_copy, receive_alone
+from duly.inbox.accept import outcome_for_copy
+from duly.inbox.accept_one import receive_alone
 from duly.receiver.commit_queue import commit_timeout_error
 
 if TYPE_CHECKING:
@@ -40,24 +41,24 @@ class OneByOne:
         self._long_waits = asyncio.Semaphore(LONG_WAITS)
         self._in_flight: dict[bytes, tuple[bytes, asyncio.Future[EventOutcome]]] = {}
 
-    async def receive(self, arrival: NewEvent, until: float) -> EventOutcome:
+    async def receive(self, event: NewEvent, until: float) -> EventOutcome:
         """Receive one event, or learn what became of the copy that came first."""
         try:
             async with asyncio.timeout_at(until):
-                fingerprint, first = self._in_flight.get(arrival.digest, (None, None))
-                if first is not None and fingerprint == arrival.fingerprint:
+                fingerprint, first = self._in_flight.get(event.digest, (None, None))
+                if first is not None and fingerprint == event.fingerprint:
                     return outcome_for_copy(await asyncio.shield(first))
-                return await self._receive_first_copy(arrival)
+                return await self._receive_first_copy(event)
         except TimeoutError:
             raise commit_timeout_error(self._deadline) from None
 
-    async def _receive_first_copy(self, arrival: NewEvent) -> EventOutcome:
+    async def _receive_first_copy(self, event: NewEvent) -> EventOutcome:
         answer: asyncio.Future[EventOutcome] = asyncio.get_running_loop().create_future()
-        mine = (arrival.fingerprint, answer)
-        self._in_flight.setdefault(arrival.digest, mine)
+        mine = (event.fingerprint, answer)
+        self._in_flight.setdefault(event.digest, mine)
         problem: BaseException = StoreUnavailable("the first copy was given up: send it again")
         try:
-            outcome = await self._receive_with_retry(arrival)
+            outcome = await self._receive_with_retry(event)
             answer.set_result(outcome)
         except Exception as found:
             problem = found
@@ -68,22 +69,22 @@ class OneByOne:
             if not answer.done():
                 answer.set_exception(problem)
                 answer.exception()  # there may be no copy to hear it
-            if self._in_flight.get(arrival.digest) is mine:
-                del self._in_flight[arrival.digest]
+            if self._in_flight.get(event.digest) is mine:
+                del self._in_flight[event.digest]
 
-    async def _receive_with_retry(self, arrival: NewEvent) -> EventOutcome:
+    async def _receive_with_retry(self, event: NewEvent) -> EventOutcome:
         if self._runner.waits_for_keys:
             try:
                 async with self._short_waits:
-                    return await self._run_transaction(arrival, SHORT_WAIT)
+                    return await self._run_transaction(event, SHORT_WAIT)
             except InProgress:
                 pass
         async with self._long_waits:
-            return await self._run_transaction(arrival, WAIT)
+            return await self._run_transaction(event, WAIT)
 
-    async def _run_transaction(self, arrival: NewEvent, wait: timedelta) -> EventOutcome:
+    async def _run_transaction(self, event: NewEvent, wait: timedelta) -> EventOutcome:
         return await self._runner.run(
-            lambda session: receive_alone(session, arrival), wait=wait, after_loss=False
+            lambda session: receive_alone(session, event), wait=wait, after_loss=False
         )
 
 
@@ -108,22 +109,22 @@ class ThreadOneByOne:
         self._lock = threading.Lock()
         self._in_flight: dict[bytes, InFlightEvent] = {}
 
-    def receive(self, arrival: NewEvent, until: float) -> EventOutcome:
+    def receive(self, event: NewEvent, until: float) -> EventOutcome:
         """Receive one event, or learn what became of the copy that came first."""
-        mine = InFlightEvent(arrival.fingerprint)
+        mine = InFlightEvent(event.fingerprint)
         with self._lock:
-            first = self._in_flight.setdefault(arrival.digest, mine)
-        if first is not mine and first.fingerprint == arrival.fingerprint:
+            first = self._in_flight.setdefault(event.digest, mine)
+        if first is not mine and first.fingerprint == event.fingerprint:
             return self._wait_for_first_copy(first, until)
         try:
-            mine.outcome = self._receive_with_retry(arrival, until)
+            mine.outcome = self._receive_with_retry(event, until)
         except Exception as problem:
             mine.problem = problem
             raise
         finally:
             with self._lock:
-                if self._in_flight.get(arrival.digest) is mine:
-                    del self._in_flight[arrival.digest]
+                if self._in_flight.get(event.digest) is mine:
+                    del self._in_flight[event.digest]
             mine.over.set()
         return mine.outcome
 
@@ -134,22 +135,22 @@ class ThreadOneByOne:
             raise first.problem or StoreUnavailable("the first copy was given up: send it again")
         return outcome_for_copy(first.outcome)
 
-    def _receive_with_retry(self, arrival: NewEvent, until: float) -> EventOutcome:
+    def _receive_with_retry(self, event: NewEvent, until: float) -> EventOutcome:
         if self._runner.waits_for_keys:
             try:
-                return self._run_transaction(arrival, SHORT_WAIT, self._short_waits, until)
+                return self._run_transaction(event, SHORT_WAIT, self._short_waits, until)
             except InProgress:
                 pass
-        return self._run_transaction(arrival, WAIT, self._long_waits, until)
+        return self._run_transaction(event, WAIT, self._long_waits, until)
 
     def _run_transaction(
-        self, arrival: NewEvent, wait: timedelta, places: threading.Semaphore, until: float
+        self, event: NewEvent, wait: timedelta, places: threading.Semaphore, until: float
     ) -> EventOutcome:
         if not places.acquire(timeout=max(until - time.monotonic(), 0)):
             raise commit_timeout_error(self._deadline)
         try:
             operation = self._runner.run(
-                lambda session: receive_alone(session, arrival),
+                lambda session: receive_alone(session, event),
                 wait=wait,
                 after_loss=False,
                 within=max(until - time.monotonic(), 0),

@@ -7,13 +7,12 @@ import traceback
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from duly.core.errors import DulyError, InProgress, Rejected, StoreUnavailable
-from duly.inbox.accept_inline import InlineWork
-from duly.inbox.new_event import Status
+from duly.core.errors import DulyError, InProgress, Rejected, StoreUnavailable, UsageError
+from duly.core.validation import checked_scope, kind
+from duly.inbox.new_event import Status, build_new_events
 from duly.jobs.invoke import HandlerFailed
 from duly.receiver.commit_queue import RETRY_AFTER, Overloaded
 from duly.receiver.log_throttle import LogThrottle
-from duly.receiver.new_events import delivery_of, event_of, new_events_of
 from duly.receiver.rejections import Rejection
 from duly.receiver.request import decompress_body
 from duly.receiver.responses import (
@@ -22,10 +21,10 @@ from duly.receiver.responses import (
     batch_reply,
     event_reply,
     handshake_reply,
+    refusal_error,
     refusal_reply,
     rejection_reply,
 )
-from duly.receiver.too_old import explain_too_old, first_too_old
 from duly.webhooks.verify import answer_handshake, verify
 
 if TYPE_CHECKING:
@@ -33,10 +32,9 @@ if TYPE_CHECKING:
 
     from duly.inbox.new_event import EventOutcome, NewEvent
     from duly.inbox.route import Route
-    from duly.receiver.new_events import RoutedDelivery
     from duly.receiver.request import Request
     from duly.receiver.responses import Reply
-    from duly.webhooks.source import Source
+    from duly.webhooks.event_fields import VerifiedDelivery
 
     Note = Callable[[Rejection], None]
 
@@ -51,26 +49,21 @@ def allows(route: Route, method: str) -> bool:
     return method == "POST" or (method == "GET" and route.answers_handshakes)
 
 
-def prepare_delivery(
-    route: Route, request: Request, body: bytes, now: float, note: Note
-) -> tuple[RoutedDelivery, list[NewEvent]]:
-    """A genuine delivery and its events; `RequestRefused` has the answer to anything else."""
-    delivery = verify_request(route, request, body, now, note)
-    arrivals = new_events_of(delivery)
-    if not route.inline:
-        delivery.verified.let_go()  # or much JSON would be held by many that wait for a commit
-    return delivery, arrivals
-
-
 def verify_request(
     route: Route, request: Request, body: bytes, now: float, note: Note
-) -> RoutedDelivery:
-    """Ask the gate. What is not genuine, and what is only a question, is answered at once.
+) -> list[NewEvent]:
+    """Verify a request and build the records of its events.
 
-    ``note`` is told of what is not genuine, for the log; the answer is the same without it.
+    `RequestRefused` carries the answer to anything else: a forged delivery, a handshake. ``note``
+    is told of a forged one, for the log; the answer is the same without it.
     """
-    source, url = route.source, url_called(route.source, request)
-    raw = decompress_body(body, request.encoding, route.max_body)
+    source = route.source
+    url = request.url if source.url is None else url_called(source.url, request.url)
+    raw = (
+        body
+        if request.encoding is None
+        else decompress_body(body, request.encoding, route.max_body)
+    )
     try:
         if route.answers_handshakes:
             reply = answer_handshake(
@@ -81,22 +74,35 @@ def verify_request(
         if request.method != "POST":
             raise RequestRefused(method_not_allowed(route))
         verified = verify(source, request.headers, raw, now=now, url=url, method=request.method)
-        if verified.handshake is not None:
-            raise RequestRefused(handshake_reply(verified.handshake))
-        return delivery_of(route, verified, request.remote, now)
     except Rejected as problem:
         note(Rejection(source, request.headers, raw, url, request.method, now, problem))
         raise RequestRefused(rejection_reply(problem)) from None
+    if verified.handshake is not None:
+        raise RequestRefused(handshake_reply(verified.handshake))
+    tenant = None if route.tenant is None else resolve_tenant(route, verified)
+    return build_new_events(route, verified, tenant, request.remote, now)
 
 
-def url_called(source: Source, request: Request) -> str:
+def resolve_tenant(route: Route, verified: VerifiedDelivery) -> str:
+    """Ask the user's function whose delivery it is; if that fails, the sender is told to retry."""
+    try:
+        assert route.tenant is not None  # noqa: S101  # asked by the caller
+        tenant = route.tenant(verified)
+        if not isinstance(tenant, str) or not tenant:
+            raise UsageError(f"tenant= must return a string that is not empty, not {kind(tenant)}")
+        checked_scope(route.scope(tenant))
+    except Exception as problem:
+        logger.exception("tenant= of source %s failed", route.name)
+        raise refusal_error(
+            Fault.TENANT_FAILED, "the receiver could not tell whose this is"
+        ) from problem
+    return tenant
+
+
+def url_called(own: str, asked: str) -> str:
     """The URL that the sender called: a proxy changes its origin and path, and never its query."""
-    if source.url is None:
-        return request.url
-    query = urlsplit(request.url).query
-    if not query or urlsplit(source.url).query:
-        return source.url
-    return f"{source.url}?{query}"
+    query = urlsplit(asked).query
+    return own if not query or urlsplit(own).query else f"{own}?{query}"
 
 
 def method_not_allowed(route: Route) -> Reply:
@@ -105,61 +111,44 @@ def method_not_allowed(route: Route) -> Reply:
     return refusal_reply(Fault.METHOD_NOT_ALLOWED, "deliveries are POSTed here", allow)
 
 
-def works_of(delivery: RoutedDelivery, arrivals: Sequence[NewEvent]) -> list[InlineWork]:
-    """The arrivals of an inline source, with the handlers that run in their transaction."""
-    handlers = delivery.route.handlers
-    return [
-        InlineWork(
-            arrival,
-            event_of(delivery, arrival, facts),
-            handlers.matching(facts.type),
-            delivery.route.jobs,
-        )
-        for arrival, facts in zip(arrivals, delivery.verified.items, strict=True)
-    ]
-
-
 def acknowledge_delivery(
-    delivery: RoutedDelivery, arrivals: Sequence[NewEvent], outcomes: Sequence[EventOutcome]
+    route: Route, events: Sequence[NewEvent], outcomes: Sequence[EventOutcome]
 ) -> Reply:
     """The answer after the commit."""
-    success = delivery.verified.provider.success
-    reason = log_too_old(delivery, arrivals, outcomes)
+    success = route.source.provider.success
+    parked = None
+    for event, outcome in zip(events, outcomes, strict=True):
+        if outcome.status is Status.TOO_OLD:
+            parked = event
+            log_too_old(route, event)
+            break
     if len(outcomes) == 1:
         outcome = outcomes[0]
         return event_reply(
             success,
             outcome.status.value,
-            arrivals[0].event_id,
+            events[0].event_id,
             body_differs=outcome.body_differs,
-            reason=reason,
+            reason="" if parked is None else parked.reason,
         )
     counts = {
         rank.value: n
         for rank in RANKS
         if (n := sum(outcome.status is rank for outcome in outcomes))
     }
-    old = first_too_old(arrivals, outcomes)
-    which = "" if old is None else f"event {old.event_id!r:.80}: "
-    return batch_reply(success, counts, next(iter(counts)), which + reason)
+    reason = "" if parked is None else f"event {parked.event_id!r:.80}: {parked.reason}"
+    return batch_reply(success, counts, next(iter(counts)), reason)
 
 
-def log_too_old(
-    delivery: RoutedDelivery, arrivals: Sequence[NewEvent], outcomes: Sequence[EventOutcome]
-) -> str:
-    """The reason for the reply, and a line in the log, where an event is parked for its age.
+def log_too_old(route: Route, event: NewEvent) -> None:
+    """Warn of an event that is parked for its age.
 
     One line for each source in a while: a provider may send a whole backlog.
     """
-    arrival = first_too_old(arrivals, outcomes)
-    if arrival is None:
-        return ""
-    reason = explain_too_old(delivery, arrival)
     LOG_THROTTLE.warning(
-        f"event {arrival.event_id!r:.80} of {delivery.route.name} is too_old: {reason}",
-        about=f"too_old {delivery.route.name}",
+        f"event {event.event_id!r:.80} of {route.name} is too_old: {event.reason}",
+        about=f"too_old {route.name}",
     )
-    return reason
 
 
 def loggable_error(problem: Exception) -> str:

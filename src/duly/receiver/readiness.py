@@ -20,7 +20,7 @@ import threading
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, InProgress, StoreRefused, StoreUnavailable
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from duly.core.functions import Mode
     from duly.core.session import Runner, Session
     from duly.receiver.inline import InlineCommit
-
-    Lane = Literal["inline", "deferred"]
 
 logger = logging.getLogger("duly")
 # Seconds a probe may take: less than those who probe usually wait.
@@ -123,14 +121,14 @@ class Readiness:
 
     def __init__(
         self,
-        blocking: Runner,
-        awaited: Runner,
-        lane: InlineCommit,
+        sync_runner: Runner,
+        async_runner: Runner,
+        inline: InlineCommit,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._blocking = blocking
-        self._awaited = awaited
-        self._inline = lane
+        self._sync_runner = sync_runner
+        self._async_runner = async_runner
+        self._inline = inline
         self._seconds = seconds
         self._begin_process()
 
@@ -139,16 +137,16 @@ class Readiness:
         self._lock = threading.Lock()
         self._hanging: list[Probe] = []
         self._last: tuple[float, Trouble | None] | None = None
-        self._refused: dict[Lane, tuple[float, Trouble]] = {}
+        self._refused: dict[bool, tuple[float, Trouble]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_reason: str | None = None
 
-    def note_commit(self, lane: Lane) -> None:
+    def note_commit(self, *, inline: bool) -> None:
         """A delivery was committed."""
         if self._refused:
-            self._refused.pop(lane, None)
+            self._refused.pop(inline, None)
 
-    def note_refusal(self, lane: Lane, problem: Exception) -> None:
+    def note_refusal(self, problem: Exception, *, inline: bool) -> None:
         """A delivery was not committed; only what is the store's own trouble counts."""
         found = list(causes(problem))
         if any(isinstance(one, StoreRefused) for one in found):
@@ -157,7 +155,7 @@ class Readiness:
         known = trouble.reason in (DISK_FULL, READ_ONLY)
         if known or any(isinstance(one, StoreUnavailable) for one in found):
             reason = trouble.reason if known else REFUSED
-            self._refused[lane] = (self._seconds(), Trouble(reason, trouble.detail))
+            self._refused[inline] = (self._seconds(), Trouble(reason, trouble.detail))
 
     async def check(self, modes: Collection[Mode]) -> str | None:
         """Why no delivery would be taken, in a word; None if one would. Returns in time.
@@ -213,9 +211,9 @@ class Readiness:
         outcome: Trouble | None = LATE
         try:
             async with asyncio.timeout(WITHIN):
-                await self._awaited.run_batch(write_probe_row, within=WRITE_WITHIN)
-                for colour in modes:
-                    await self._inline.receive([], colour)
+                await self._async_runner.run_batch(write_probe_row, within=WRITE_WITHIN)
+                for mode in modes:
+                    await self._inline.receive([], mode)
             outcome = None
         except Exception as problem:  # whatever it is, no delivery would fare better
             outcome = trouble_of(problem)
@@ -226,9 +224,9 @@ class Readiness:
         """The same, on a thread."""
         outcome: Trouble | None = LATE
         try:
-            finish(self._blocking.run_batch(write_probe_row, within=WRITE_WITHIN))
-            for colour in modes:
-                self._inline.receive_blocking([], colour)
+            finish(self._sync_runner.run_batch(write_probe_row, within=WRITE_WITHIN))
+            for mode in modes:
+                self._inline.receive_blocking([], mode)
             outcome = None
         except Exception as problem:
             outcome = trouble_of(problem)
@@ -253,7 +251,7 @@ class Readiness:
         return word
 
     def _recent_refusal(self) -> Trouble | None:
-        """What refused a delivery a moment ago, where none of its lane was committed since."""
+        """What refused a delivery lately, unless one of its kind was committed since."""
         now = self._seconds()
         lately = [found for when, found in self._refused.values() if now - when < REMEMBERED]
         return lately[0] if lately else None

@@ -17,12 +17,7 @@ from duly.receiver.group_commit import GroupCommit
 from duly.receiver.group_commit_threads import ThreadGroupCommit
 from duly.receiver.inline import InlineCommit
 from duly.receiver.metrics import Metrics
-from duly.receiver.pipeline import (
-    acknowledge_delivery,
-    prepare_delivery,
-    reply_to_failure,
-    works_of,
-)
+from duly.receiver.pipeline import acknowledge_delivery, reply_to_failure, verify_request
 from duly.receiver.readiness import Readiness
 from duly.receiver.rejections import Rejections
 from duly.receiver.responses import Fault, Reply, RequestRefused
@@ -37,8 +32,6 @@ if TYPE_CHECKING:
     from duly.inbox.new_event import EventOutcome, NewEvent
     from duly.inbox.route import Route
     from duly.receiver.inline import OrmOpener
-    from duly.receiver.new_events import RoutedDelivery
-    from duly.receiver.readiness import Lane
     from duly.receiver.request import Request
     from duly.webhooks.source import Source
 
@@ -51,8 +44,8 @@ SPARE = 4
 class Database(NamedTuple):
     """Where deliveries are written: the store in both colours, and the user's ORM if any."""
 
-    blocking: Runner
-    awaited: Runner
+    sync_runner: Runner
+    async_runner: Runner
     begin: OrmOpener | None
     # Gives back the connections of the event loop that runs it.
     release: Callable[[], Coroutine[Any, Any, None]]
@@ -76,8 +69,8 @@ class Receiver:
     ) -> None:
         # Called after a commit that holds jobs: a worker of this process need not look for them.
         self._on_enqueued = on_enqueued
-        self._blocking = database.blocking
-        self._awaited = database.awaited
+        self._sync_runner = database.sync_runner
+        self._async_runner = database.async_runner
         self._release = database.release
         self._clock = clock
         self._queue = queue
@@ -89,15 +82,17 @@ class Receiver:
         self._process = 0
         self._begin = begin = database.begin
         self._inline = InlineCommit(
-            begin or database.blocking,
-            begin or database.awaited,
+            begin or database.sync_runner,
+            begin or database.async_runner,
             at_once=max(1, database.connections - SPARE),
             most=queue,
             deadline=self._deadline,
         )
-        self.metrics = Metrics(database.blocking, database.awaited, attendance or RelayLiveness())
+        self.metrics = Metrics(
+            database.sync_runner, database.async_runner, attendance or RelayLiveness()
+        )
         self.rejections = Rejections(sources)
-        self.readiness = Readiness(database.blocking, database.awaited, self._inline)
+        self.readiness = Readiness(database.sync_runner, database.async_runner, self._inline)
 
     def enter_loop(self) -> None:
         """Refuse the running event loop where the pool of ``begin=`` belongs to another one."""
@@ -109,63 +104,56 @@ class Receiver:
         return time() if self._clock is None else self._clock().timestamp()
 
     async def receive(self, route: Route, request: Request, body: bytes) -> Reply:
-        """Judge a delivery and answer it after its commit."""
-        note = self.rejections.note
-        arrivals: list[NewEvent] = []
+        """Verify a delivery, commit its events and answer it."""
+        now, note = self.now(), self.rejections.note
+        events: list[NewEvent] = []
         try:
             if len(body) > LARGE or request.encoding is not None:
-                found = await asyncio.to_thread(
-                    prepare_delivery, route, request, body, self.now(), note
-                )
+                events = await asyncio.to_thread(verify_request, route, request, body, now, note)
             else:
-                found = prepare_delivery(route, request, body, self.now(), note)
-            delivery, arrivals = found
-            outcomes = await self._commit(delivery, arrivals)
+                events = verify_request(route, request, body, now, note)
+            if route.inline:
+                mode = self._inline_mode(route)
+                outcomes = await self._inline.receive(events, mode, route.jobs)
+            else:
+                outcomes = await self.group_commit().receive(events)
         except Exception as problem:
-            reply = self._refuse_delivery(route, problem, arrivals)
-            self.metrics.flush_soon()
-            return reply
-        self.readiness.note_commit(lane_of(route))
-        self.metrics.count_delivery(delivery, arrivals, outcomes)
-        if may_have_enqueued(delivery, arrivals, outcomes):
-            self._on_enqueued()
-        return acknowledge_delivery(delivery, arrivals, outcomes)
-
-    async def _commit(
-        self, delivery: RoutedDelivery, arrivals: Sequence[NewEvent]
-    ) -> list[EventOutcome]:
-        if not delivery.route.inline:
-            return await self.group_commit().receive(arrivals)
-        return await self._inline.receive(
-            works_of(delivery, arrivals), self._inline_mode(delivery.route)
-        )
+            reply = self._refuse_delivery(route, problem, events)
+        else:
+            reply = self._acknowledge(route, events, outcomes, now)
+        self.metrics.flush_soon()
+        return reply
 
     def receive_blocking(self, route: Route, request: Request, body: bytes) -> Reply:
         """The same on the calling thread."""
-        arrivals: list[NewEvent] = []
+        now = self.now()
+        events: list[NewEvent] = []
         try:
-            delivery, arrivals = prepare_delivery(
-                route, request, body, self.now(), self.rejections.note
-            )
-            outcomes = self._commit_blocking(delivery, arrivals)
+            events = verify_request(route, request, body, now, self.rejections.note)
+            if route.inline:
+                mode = self._inline_mode(route)
+                outcomes = self._inline.receive_blocking(events, mode, route.jobs)
+            else:
+                outcomes = self.thread_group_commit().receive(events)
         except Exception as problem:
-            reply = self._refuse_delivery(route, problem, arrivals)
-            self.metrics.flush_soon_blocking()
-            return reply
-        self.readiness.note_commit(lane_of(route))
-        self.metrics.count_delivery_blocking(delivery, arrivals, outcomes)
-        if may_have_enqueued(delivery, arrivals, outcomes):
-            self._on_enqueued()
-        return acknowledge_delivery(delivery, arrivals, outcomes)
+            reply = self._refuse_delivery(route, problem, events)
+        else:
+            reply = self._acknowledge(route, events, outcomes, now)
+        self.metrics.flush_soon_blocking()
+        return reply
 
-    def _commit_blocking(
-        self, delivery: RoutedDelivery, arrivals: Sequence[NewEvent]
-    ) -> list[EventOutcome]:
-        if not delivery.route.inline:
-            return self.thread_group_commit().receive(arrivals)
-        return self._inline.receive_blocking(
-            works_of(delivery, arrivals), self._inline_mode(delivery.route)
-        )
+    def _acknowledge(
+        self, route: Route, events: Sequence[NewEvent], outcomes: Sequence[EventOutcome], now: float
+    ) -> Reply:
+        """Count a committed delivery, wake the worker if it has jobs, and return the answer."""
+        self.readiness.note_commit(inline=route.inline)
+        self.metrics.count_delivery(route, events, outcomes, now)
+        if any(
+            (route.inline or event.jobs) and outcome.status is Status.ACCEPTED
+            for event, outcome in zip(events, outcomes, strict=True)
+        ):
+            self._on_enqueued()  # an inline handler does not say whether it enqueued anything
+        return acknowledge_delivery(route, events, outcomes)
 
     def _inline_mode(self, route: Route) -> Mode:
         """The colour of a source's transactions: its handlers' or, without any, that of begin=."""
@@ -174,36 +162,36 @@ class Receiver:
         return "async" if self._begin.in_one_loop else "sync"
 
     def _refuse_delivery(
-        self, route: Route, problem: Exception, arrivals: Sequence[NewEvent]
+        self, route: Route, problem: Exception, events: Sequence[NewEvent]
     ) -> Reply:
         """What is answered, and counted, where a delivery was not taken."""
-        event = arrivals[0].event_id if len(arrivals) == 1 else None
+        event = events[0].event_id if len(events) == 1 else None
         known = problem.reply if isinstance(problem, RequestRefused) else None
         reply = reply_to_failure(route, problem, event) if known is None else known
         if reply.said == Fault.STORE_UNAVAILABLE:
-            self.readiness.note_refusal(lane_of(route), problem)
+            self.readiness.note_refusal(problem, inline=route.inline)
         self.metrics.count_refusal(route, reply)
         return reply
 
     def group_commit(self) -> GroupCommit:
-        """The lane of the running event loop."""
+        """The group commit of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._group_commit is None:
             found = self._group_commits.get(loop)
             if found is None:
                 for ended in [one for one in self._group_commits if one.is_closed()]:
                     del self._group_commits[ended]
-                found = GroupCommit(self._awaited, most=self._queue, deadline=self._deadline)
+                found = GroupCommit(self._async_runner, most=self._queue, deadline=self._deadline)
                 self._group_commits[loop] = found
             self._loop, self._group_commit = loop, found
             return found
         return self._group_commit
 
     def thread_group_commit(self) -> ThreadGroupCommit:
-        """The lane of this process's threads; a forked child has its own."""
+        """The group commit of this process's threads; a forked child has its own."""
         if self._thread_group_commit is None or self._process != os.getpid():
             self._thread_group_commit = ThreadGroupCommit(
-                self._blocking, most=self._queue, deadline=self._deadline
+                self._sync_runner, most=self._queue, deadline=self._deadline
             )
             self._process = os.getpid()
         return self._thread_group_commit
@@ -219,19 +207,3 @@ class Receiver:
         await self.metrics.aclose()
         await asyncio.to_thread(self.rejections.close)
         await asyncio.to_thread(self._inline.close, self._release)
-
-
-def lane_of(route: Route) -> Lane:
-    """Where the deliveries of a source wait for their commit."""
-    return "inline" if route.inline else "deferred"
-
-
-def may_have_enqueued(
-    delivery: RoutedDelivery, arrivals: Sequence[NewEvent], outcomes: Sequence[EventOutcome]
-) -> bool:
-    """Whether a commit may have enqueued anything; an inline handler says nothing of it."""
-    inline = delivery.route.inline
-    return any(
-        (inline or arrival.jobs) and outcome.status is Status.ACCEPTED
-        for arrival, outcome in zip(arrivals, outcomes, strict=True)
-    )

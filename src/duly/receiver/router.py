@@ -59,17 +59,17 @@ class Room:
 class Router:
     """What is served: sources by their path, health and readiness."""
 
-    def __init__(self, receiver: Receiver, awaited: Runner, body_deadline: timedelta) -> None:
+    def __init__(self, receiver: Receiver, async_runner: Runner, body_deadline: timedelta) -> None:
         self.body_deadline = body_deadline.total_seconds()
         self.routes: dict[str, Route] = {}
-        self.rebind(receiver, awaited)
+        self.rebind(receiver, async_runner)
         self._lock = threading.Lock()
         self._memory_used = 0
 
-    def rebind(self, receiver: Receiver, awaited: Runner) -> None:
+    def rebind(self, receiver: Receiver, async_runner: Runner) -> None:
         """Answer from this database from now on."""
         self.receiver = receiver
-        self._awaited = awaited
+        self._async_runner = async_runner
         self.draining = False
 
     def find_route(self, path: str) -> Route | None:
@@ -128,7 +128,7 @@ class Router:
         """Reach the database now, so that a mistake in its address is told at once."""
         self.draining = False
         self.receiver.enter_loop()
-        await self._awaited.run_autocommit(count_live_workers, wait=WAIT)
+        await self._async_runner.run_autocommit(count_live_workers, wait=WAIT)
 
     async def stop(self) -> None:
         """Say that no more is wanted, and write what was counted."""

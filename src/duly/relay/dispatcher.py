@@ -76,7 +76,7 @@ class Dispatcher:
         self.lease_clock = lease_clock_of(settings, dependencies.outgoing)
         self.relayed = Relayed()
         self._completer: Completer[InFlight, MessageSettlement] = Completer(
-            dependencies.store.awaited, settle, dead_settlement, self._on_settled, on_progress
+            dependencies.store.async_runner, settle, dead_settlement, self._on_settled, on_progress
         )
 
     @property
@@ -178,9 +178,7 @@ class Dispatcher:
                 destination.reopens_in,
             )
             self._release_waiting(destination)
-        self._completer.add(
-            in_flight, MessageSettlement(in_flight.leased, ended, in_flight.elapsed)
-        )
+        self._completer.add(in_flight, in_flight.settlement(ended))
         self.start()
         self._on_progress()
 
@@ -191,7 +189,7 @@ class Dispatcher:
 
     def _give_back(self, in_flight: InFlight) -> None:
         in_flight.ended = RELEASED
-        self._completer.add(in_flight, MessageSettlement(in_flight.leased, RELEASED, 0))
+        self._completer.add(in_flight, in_flight.settlement(RELEASED))
 
     def _on_settled(self, run: InFlight, ended: MessageOutcome, *, held: bool) -> None:
         if run.started_at is not None or not held:
@@ -243,6 +241,7 @@ class Dispatcher:
 
 def dead_settlement(one: MessageSettlement, problem: StoreRefused) -> MessageSettlement:
     """What to write where the database never takes the end of a message: it is dead."""
-    attempt = one.leased.attempts + 1
-    error = reason_record(f"its end was refused: {problem}", attempt, "duly.errors.StoreRefused")
+    error = reason_record(
+        f"its end was refused: {problem}", one.attempt, "duly.errors.StoreRefused"
+    )
     return one._replace(ended=MessageOutcome("dead", attempts_used=1, error=error))

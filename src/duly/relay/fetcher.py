@@ -34,7 +34,7 @@ class MessageFetcher:
         self, dependencies: RelayDependencies, poller: Poller, dispatcher: Dispatcher
     ) -> None:
         self._dependencies = dependencies
-        self._runner = dependencies.store.awaited
+        self._runner = dependencies.store.async_runner
         self._poller = poller
         self._dispatcher = dispatcher
         self._destinations = dispatcher.destinations

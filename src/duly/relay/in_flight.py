@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from duly.outbox.lease import MessageSettlement
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -32,6 +34,10 @@ class InFlight:
         return (
             0 if self.started_at is None else int((time.monotonic() - self.started_at) * 1_000_000)
         )
+
+    def settlement(self, ended: MessageOutcome) -> MessageSettlement:
+        """The end of its lease, to be written."""
+        return MessageSettlement(self.leased.lease, ended, self.elapsed, self.leased.attempts + 1)
 
     @property
     def may_have_arrived(self) -> bool:

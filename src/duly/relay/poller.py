@@ -35,7 +35,7 @@ class Poller:
         destinations: Destinations,
         rescuer: Rescuer,
     ) -> None:
-        self._runner = dependencies.store.awaited
+        self._runner = dependencies.store.async_runner
         self._transports = dependencies.outgoing.transports
         self._at_once = 2 * settings.concurrency
         self._destinations = destinations

@@ -40,7 +40,7 @@ class Relay:
     def __init__(
         self, dependencies: RelayDependencies, settings: RelaySettings, sender: Sender | None = None
     ) -> None:
-        self._runner = dependencies.store.awaited
+        self._runner = dependencies.store.async_runner
         self._wakeup = dependencies.wakeup
         self._grace = settings.grace.total_seconds()
         # Tests have one that only remembers what it was given.
@@ -98,7 +98,7 @@ class Relay:
     async def run(self, until: Until = "stopped") -> Relayed:
         """Send until there is nothing to send now, or until told to stop."""
         self._loop = asyncio.get_running_loop()
-        self._wakeup.add_listener(self.wake)
+        self._wakeup.add_listener("messages", self.wake)
         helpers = [self._loop.create_task(work) for work in self._helpers(until)]
         for helper in helpers:
             helper.add_done_callback(self._on_helper_done)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from duly.core.session import Runner, Session
+    from duly.ledger.lease import Lease
 
 logger = logging.getLogger("duly")
 # Larger ones would hold their locks longer, and gain nothing.
@@ -37,8 +38,8 @@ class Settlement(Protocol):
     """The end of one lease, as it is written."""
 
     @property
-    def leased(self) -> Any:
-        """The lease; it has an id."""
+    def lease(self) -> Lease:
+        """Which one."""
 
     @property
     def ended(self) -> Any:
@@ -116,7 +117,7 @@ class Completer(Generic[Owner, End]):
         self.pending -= len(batch)
         for run, settled in batch:
             # An earlier try may have been committed: then this one finds nothing to settle.
-            self._on_settled(run, settled.ended, held=settled.leased.id in held or unsure)
+            self._on_settled(run, settled.ended, held=settled.lease.id in held or unsure)
         self._after()
 
     async def _try_write(self, ends: list[End], *, first: bool) -> set[str] | Later:
@@ -141,7 +142,7 @@ class Completer(Generic[Owner, End]):
 
     async def _write_dead(self, one: End, problem: StoreRefused) -> set[str] | Later:
         """An end that the database never takes: what is settled is dead, and says why."""
-        logger.error("the end of %s is refused: %s", one.leased.id, problem)
+        logger.error("the end of %s is refused: %s", one.lease.id, problem)
         dead = [self._refused(one, problem)]
         try:
             return await self._runner.run_batch(lambda session: self._settle(session, dead))

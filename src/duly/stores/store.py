@@ -32,15 +32,16 @@ class Capabilities:
 class Store(ABC):
     """An opened database. Use it from any thread and any event loop; close it when done.
 
-    ``blocking`` and ``awaited`` run the same operations in the two colours. Connections are opened
-    at the first use, or by ``open()`` for whoever wants to hear of a problem at once.
+    ``sync_runner`` and ``async_runner`` run the same operations, one on the calling thread, one
+    awaited. Connections are opened at the first use, or by ``open()``, which raises what is wrong
+    at once.
     """
 
     capabilities: Capabilities
     # Whether a connection whose commits a power cut may lose is refused.
     strict: bool = True
-    blocking: Runner
-    awaited: Runner
+    sync_runner: Runner
+    async_runner: Runner
 
     def __init__(self, url: str, names: Names, clock: Clock | None) -> None:
         self.url = url

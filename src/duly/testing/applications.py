@@ -114,7 +114,7 @@ def close_store(store: Store) -> None:
 
 def close_loops(store: Store) -> None:
     """Close the pools of all event loops but those that run; on a thread that runs none itself."""
-    open_pools: dict[asyncio.AbstractEventLoop, object] = getattr(store.awaited, "_pools", {})
+    open_pools: dict[asyncio.AbstractEventLoop, object] = getattr(store.async_runner, "_pools", {})
     for loop in list(open_pools):
         if not loop.is_running() and not loop.is_closed():
             loop.run_until_complete(store.aclose_loop())

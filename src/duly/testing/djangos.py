@@ -45,7 +45,7 @@ def django_test_database(
     store = store_at(url, where, None)
     try:
         store.migrate()
-        finish(store.blocking.run(lambda session: delete_rows(session, where), wait=WAIT))
+        finish(store.sync_runner.run(lambda session: delete_rows(session, where), wait=WAIT))
     finally:
         store.close()
     return test_database(url)

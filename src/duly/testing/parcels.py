@@ -133,7 +133,7 @@ def age_of(source: Source, scheme: Scheme[Any], request: DeliveryRequest) -> tim
         return age
     if request.age is not None:
         raise UsageError('wrong="time" is old enough to be refused: leave out age=')
-    dated = signs_time(scheme) or source.provider.sent_place is not None
+    dated = signs_time(scheme) or source.provider.sent_at_selector is not None
     if not dated or source.tolerance is None:
         raise UsageError(
             f"source {source.name} takes deliveries of any age: {source.provider.title} signs no "

@@ -145,7 +145,7 @@ class RunRelay:
 
     async def _next_due(self) -> timedelta | None:
         """How long until something is due."""
-        seen = await self._app.store.awaited.run_autocommit(peek_outbox, wait=WAIT)
+        seen = await self._app.store.async_runner.run_autocommit(peek_outbox, wait=WAIT)
         if seen.next_in is None:
             return None
         return timedelta(microseconds=max(seen.next_in, 0))

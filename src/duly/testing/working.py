@@ -110,7 +110,7 @@ class JobPass:
 
     async def _next_due(self) -> timedelta | None:
         """How long until something is due."""
-        seen = await self._app.store.awaited.run_autocommit(
+        seen = await self._app.store.async_runner.run_autocommit(
             lambda session: peek_queues(session, self._queues), wait=WAIT
         )
         if seen.next_in is None:

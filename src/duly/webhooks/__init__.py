@@ -1,12 +1,12 @@
-"""Stage 2 of 5: is it genuine?
+"""Webhook signatures: verify, sign and explain deliveries of any provider.
 
-Pure functions from raw bytes to `Verified`, or `Rejected`, and nothing else. Providers are data;
-the parts here are what their profiles, and yours, are made of.
+Pure functions from raw bytes to a `VerifiedDelivery`, or `Rejected`. Providers are data; the parts
+here are what their profiles, and yours, are made of.
 """
 
 from duly.core.errors import Code, Rejected
 from duly.webhooks.diagnose.explain import explain
-from duly.webhooks.event_fields import EventFields
+from duly.webhooks.event_fields import EventFields, VerifiedDelivery
 from duly.webhooks.handshake import Echo, Handshake, HandshakeReply, Mac
 from duly.webhooks.jwks import AsyncKeyset, Keyset, keys_of
 from duly.webhooks.provider import Provider
@@ -24,8 +24,7 @@ from duly.webhooks.secrets import Secret
 from duly.webhooks.sign import Signed, sign
 from duly.webhooks.source import Source
 from duly.webhooks.strict_json import Limits
-from duly.webhooks.verified import Verified
-from duly.webhooks.verify import answer_handshake, verify
+from duly.webhooks.verify import answer_handshake, check_signature, verify
 
 __all__ = [
     "AsyncKeyset",
@@ -54,8 +53,9 @@ __all__ = [
     "StandardWebhooks",
     "Template",
     "UrlAndForm",
-    "Verified",
+    "VerifiedDelivery",
     "answer_handshake",
+    "check_signature",
     "explain",
     "keys_of",
     "provider_named",

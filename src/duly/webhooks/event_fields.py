@@ -1,4 +1,4 @@
-"""What an event says of itself: its id and how far it can be trusted, type, time and version."""
+"""A verified delivery and the fields of its events: id, type, time and version."""
 
 from __future__ import annotations
 
@@ -8,29 +8,36 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from duly.core.exports import export_type
 from duly.webhooks.selectors import join_values, text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duly.webhooks.handshake import HandshakeReply
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
-    from duly.webhooks.selectors import DeliveryReader, Selector
+    from duly.webhooks.selectors import DeliveryReader
+    from duly.webhooks.verify import SignatureMatch
 
 IdKind = Literal["signed", "unsigned", "body"]
 Identity = tuple[str, IdKind, str | None]
 # What stands in for an id; a sender's own id must never look like it.
 STAND_IN: Final = re.compile(r"body_[0-9a-f]{64}")
 LARGEST: Final = 2**63
+# Never kept, from no sender.
+SECRET_HEADERS: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
 
 
 @dataclass(frozen=True, slots=True)
 class EventFields:
-    """One event of a delivery.
+    """The fields of one event.
 
-    ``id_kind`` says what the id is worth: ``signed`` cannot be changed by anybody but the sender;
-    ``unsigned`` is the sender's, but whoever repeats the delivery can put another in its place;
-    ``body`` is no id at all, but the digest of what was signed. ``replay_key`` is a second key to
-    claim where the id is not signed: it is known already if somebody sends a known body under a
-    fresh id, and it is the id itself if they leave the id out.
+    ``id_kind`` says what the id is worth: only the sender can have written a ``signed`` one; an
+    ``unsigned`` one is the sender's, but anyone who repeats the delivery can put another in its
+    place; ``body`` is no id at all, but the digest of what was signed. ``replay_key`` is a second
+    key to claim where the id is not signed: it is known already if a known body comes under a fresh
+    id, and it is the id itself if the id is left out.
     """
 
     id: str
@@ -42,26 +49,129 @@ class EventFields:
     json: Any = field(repr=False)
 
 
+@export_type
+class VerifiedDelivery:
+    """A genuine delivery: its events, and the secret that signed it.
+
+    ``id``, ``type`` and the other fields are those of its one event. A batch has its events in
+    ``events``; the delivery's own id is then the digest of what was signed.
+    """
+
+    __slots__ = (
+        "events", "form", "handshake", "json", "provider", "reader", "scheme", "secret", "sent",
+        "unreadable",
+    )  # fmt: skip
+
+    def __init__(self, provider: Provider, match: SignatureMatch, reader: DeliveryReader) -> None:
+        self.provider = provider
+        self.scheme = match.scheme
+        self.reader = reader
+        # The name of the secret, and the signed time in seconds since 1970.
+        self.secret, self.sent = match.secret, match.sent
+        # One event, or one for each item of a batch.
+        self.events = read_event_fields(reader, provider, match.scheme)
+        body = reader.body
+        # Why the body is no sound JSON; its ``json`` is None then.
+        self.unreadable: str | None = body.unreadable
+        self.json: Any = body.json
+        self.form: list[tuple[str, str]] = body.form
+        # The answer, where the delivery is a question of the provider's and no event.
+        self.handshake: HandshakeReply | None = None
+
+    @property
+    def event(self) -> EventFields:
+        """The one event; of a batch, the delivery as a whole."""
+        if len(self.events) == 1:
+            return self.events[0]
+        key = digest_key(self.scheme.dedup_content(self.reader.delivery))
+        return EventFields(key, "body", None, None, None, None, self.json)
+
+    @property
+    def id(self) -> str:
+        """The key to claim: the sender's id, or the digest of the body where there is none."""
+        return self.event.id
+
+    @property
+    def id_kind(self) -> IdKind:
+        """What the id is worth: ``signed``, ``unsigned`` or ``body``."""
+        return self.event.id_kind
+
+    @property
+    def replay_key(self) -> str | None:
+        """A second key to claim: known already if this is a known body under a fresh id."""
+        return self.event.replay_key
+
+    @property
+    def type(self) -> str | None:
+        """The type of the event."""
+        return self.event.type
+
+    @property
+    def time(self) -> datetime | None:
+        """When the event happened, by its own account."""
+        return self.event.time
+
+    @property
+    def version(self) -> int | str | datetime | None:
+        """What orders the states of one object, for `newer`."""
+        return self.event.version
+
+    @property
+    def body(self) -> bytes:
+        """The raw bytes, as they were signed."""
+        return self.reader.delivery.body
+
+    @property
+    def fingerprint(self) -> bytes:
+        """The SHA-256 of the raw body."""
+        return hashlib.sha256(self.body).digest()
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers by lower-case name, to keep: without repeated ones and without secrets."""
+        delivery = self.reader.delivery
+        shown = {name for scheme in self.provider.schemes for name in scheme.secret_headers()}
+        kept = delivery.fields.keys() - SECRET_HEADERS - shown
+        texts = {name: delivery.header_text(name) for name in delivery.fields if name in kept}
+        return {name: text for name, text in texts.items() if text is not None}
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """When this attempt was signed, where the scheme says so."""
+        try:
+            return None if self.sent is None else datetime.fromtimestamp(self.sent, UTC)
+        except (ValueError, OverflowError, OSError):
+            return None
+
+    def header(self, name: str) -> str | None:
+        """One header by its lower-case name; None where it is missing or repeated."""
+        return self.reader.delivery.header_text(name)
+
+    def __repr__(self) -> str:
+        return (
+            f"VerifiedDelivery(provider={self.provider.name!r}, id={self.id!r}, "
+            f"type={self.type!r}, secret={self.secret!r})"
+        )
+
+
 def digest_key(content: bytes) -> str:
     """The key of a delivery that has no id."""
     return "body_" + hashlib.sha256(content).hexdigest()
 
 
-def event_fields_of(
-    reading: DeliveryReader, provider: Provider, scheme: Scheme[Any]
+def read_event_fields(
+    reader: DeliveryReader, provider: Provider, scheme: Scheme[Any]
 ) -> tuple[EventFields, ...]:
     """The events of a delivery: one, or one for each item of a batch."""
-    if provider.items is None:
-        return (event_fields_of_item(reading, provider, scheme, None),)
-    items = items_of(reading, provider)
+    items = () if provider.items is None else batch_items(reader, provider)
     if not items:
-        return (event_fields_of_item(reading, provider, scheme, None),)
-    return tuple(event_fields_of_item(reading, provider, scheme, item) for item in items)
+        return (event_fields(reader, provider, scheme, None),)
+    return tuple(event_fields(reader, provider, scheme, item) for item in items)
 
 
-def items_of(reading: DeliveryReader, provider: Provider) -> list[Any]:
+def batch_items(reader: DeliveryReader, provider: Provider) -> list[Any]:
     """The items of a batch; a list with anything but objects in it is not taken apart."""
-    node = reading.document.value
+    node = reader.body.document.value
     if provider.items:
         node = node.get(provider.items) if isinstance(node, dict) else None
     found = node if isinstance(node, list) else []
@@ -70,58 +180,53 @@ def items_of(reading: DeliveryReader, provider: Provider) -> list[Any]:
     return found if all(isinstance(one, dict) for one in found) else []
 
 
-def event_fields_of_item(
-    reading: DeliveryReader, provider: Provider, scheme: Scheme[Any], item: dict[str, Any] | None
+def event_fields(
+    reader: DeliveryReader, provider: Provider, scheme: Scheme[Any], item: dict[str, Any] | None
 ) -> EventFields:
-    """The facts of a delivery, or of one item of it."""
-    identifier, kind, replay_key = identity(reading, provider, scheme, item)
-    value = reading.document.value if item is None else item
-    types = reading.first_complete(provider.spot("type"), item)
-    times = reading.first_complete(provider.spot("time"), item)
-    versions = reading.first_complete(provider.spot("version"), item)
+    """The fields of a delivery, or of one item of it."""
+    identifier, kind, replay_key = identity(reader, provider, scheme, item)
+    selectors = provider.selectors
+    types = reader.first_complete(selectors.get("type"), item)
+    times = reader.first_complete(selectors.get("time"), item)
+    versions = reader.first_complete(selectors.get("version"), item)
+    body = reader.body
     return EventFields(
-        id=identifier,
-        id_kind=kind,
-        replay_key=replay_key,
-        type=None if types is None else ".".join(map(text_of, types)),
-        time=None if times is None else parse_time(times[0]),
-        version=None if versions is None else version_of(versions[0]),
-        json=None if reading.odd else value,
+        identifier,
+        kind,
+        replay_key,
+        None if types is None else ".".join(map(text_of, types)),
+        None if times is None else parse_time(times[0]),
+        None if versions is None else version_of(versions[0]),
+        None if body.unreadable else body.document.value if item is None else item,
     )
 
 
 def identity(
-    reading: DeliveryReader, provider: Provider, scheme: Scheme[Any], item: dict[str, Any] | None
+    reader: DeliveryReader, provider: Provider, scheme: Scheme[Any], item: dict[str, Any] | None
 ) -> Identity:
     """The id of an event, what it is worth, and the key that guards it where that is little.
 
-    A signed id comes before an unsigned one: whoever repeats a delivery can change, add or leave
+    A signed id comes before an unsigned one: anyone who repeats a delivery can change, add or leave
     out what is not signed, but must not choose by that which id counts.
     """
-    for parts, signed in provider.id_places(scheme):
-        text = identifier_at(reading, parts, item)
-        if text is not None:
+    for parts, signed in provider.id_selectors(scheme):
+        values = reader.all_values(parts, item)
+        if values is None or (len(values) == 1 and isinstance(values[0], bool)):
+            continue
+        text = join_values(values)
+        if is_storable(text) and not STAND_IN.fullmatch(text):
             if signed:
                 return text, "signed", None
-            return text, "unsigned", digest_key(scheme.dedup_content(reading.delivery))
+            return text, "unsigned", digest_key(scheme.dedup_content(reader.delivery))
     if item is not None:
-        return digest_key(scheme.dedup_content_of_item(reading.document, item)), "body", None
-    return digest_key(scheme.dedup_content(reading.delivery)), "body", None
-
-
-def identifier_at(
-    reading: DeliveryReader, parts: tuple[Selector, ...], item: dict[str, Any] | None
-) -> str | None:
-    """The id at these places, where it can be one."""
-    values = reading.all_values(parts, item)
-    if values is None or (len(values) == 1 and isinstance(values[0], bool)):
-        return None
-    text = join_values(values)
-    return text if is_storable(text) and not STAND_IN.fullmatch(text) else None
+        return digest_key(scheme.dedup_content_of_item(reader.body.document, item)), "body", None
+    return digest_key(scheme.dedup_content(reader.delivery)), "body", None
 
 
 def is_storable(text: str) -> bool:
     """Whether an id can be written to a store."""
+    if text.isascii():
+        return 1 <= len(text) <= 4096 and "\0" not in text
     try:
         return 1 <= len(text.encode()) <= 4096 and "\0" not in text
     except UnicodeEncodeError:

@@ -69,7 +69,7 @@ def receive(source, headers, body):
     if event.handshake is not None:
         print(event.handshake.status, event.handshake.body)
         return
-    for one in event.items:
+    for one in event.events:
         print(source.provider.success, one.id, one.type)
 '''
 
@@ -139,8 +139,8 @@ def signs_url(provider: Provider) -> bool:
 
 def in_header(provider: Provider, fact: str) -> bool:
     """Whether the sender must be told a fact, because no body says it."""
-    spot = provider.spot(fact)
-    return spot is not None and spot.alternatives[0][0].kind == "header"
+    selectors = provider.selectors.get(fact)
+    return selectors is not None and selectors.alternatives[0][0].kind == "header"
 
 
 def program(example: Example) -> str:
@@ -240,7 +240,7 @@ def expected_output(example: Example) -> str:
         if event.handshake is not None:
             lines.append(f"{event.handshake.status} {event.handshake.body!r}")
         else:
-            lines += [f"{example.provider.success} {one.id} {one.type}" for one in event.items]
+            lines += [f"{example.provider.success} {one.id} {one.type}" for one in event.events]
     return "\n".join(lines) + "\n"
 
 

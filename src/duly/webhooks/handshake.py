@@ -45,17 +45,17 @@ class HandshakeReply:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """A part of an answer: what was at this place of the question."""
+    """A part of an answer: what a selector finds in the question."""
 
     place: str
-    spot: SelectorAlternatives = field(init=False, repr=False, compare=False)
+    selector: SelectorAlternatives = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "spot", parse_alternatives(self.place))
+        object.__setattr__(self, "selector", parse_alternatives(self.place))
 
-    def value(self, reading: DeliveryReader, key: object) -> object:  # noqa: ARG002
-        """What was there."""
-        found = reading.first_complete(self.spot)
+    def value(self, reader: DeliveryReader, key: object) -> object:  # noqa: ARG002
+        """What the selector finds."""
+        found = reader.first_complete(self.selector)
         return None if found is None else found[0]
 
 
@@ -67,16 +67,16 @@ class Mac:
     digest: str = "sha256"
     encoding: str = "hex"
     prefix: str = ""
-    spot: Selector = field(init=False, repr=False, compare=False)
+    selector: Selector = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         checked_digest(self.digest)
         checked_encoding(self.encoding)
-        object.__setattr__(self, "spot", parse_selector(self.place))
+        object.__setattr__(self, "selector", parse_selector(self.place))
 
-    def value(self, reading: DeliveryReader, key: SharedKey | None) -> str | None:
+    def value(self, reader: DeliveryReader, key: SharedKey | None) -> str | None:
         """The HMAC of a plain token, and of nothing else."""
-        token = reading.value(self.spot)
+        token = reader.value(self.selector)
         if key is None or not isinstance(token, str) or not TOKEN.fullmatch(token):
             return None
         raw = hmac.digest(key.raw, token.encode(), self.digest)
@@ -88,9 +88,9 @@ class Handshake:
     """One question and its answer.
 
     Args:
-        when: places and the values that make a delivery this question; None means any value.
+        when: selectors and the values that make a delivery this question; None means any value.
         reply: the answer: the members of a JSON object, one value as plain text, or nothing.
-        unless: a place that must be empty.
+        unless: a selector that must find nothing.
         status: the status of the answer.
         signed: whether the question must be verified first, like any delivery.
         method: the method of the question.
@@ -111,49 +111,49 @@ class Handshake:
         for place in (*self.when, *([] if self.unless is None else [self.unless])):
             parse_selector(place)
 
-    def matches(self, reading: DeliveryReader) -> bool:
+    def matches(self, reader: DeliveryReader) -> bool:
         """Whether a delivery is this question."""
-        if reading.delivery.method.upper() != self.method:
+        if reader.delivery.method.upper() != self.method:
             return False
-        if self.unless is not None and is_filled(reading, parse_selector(self.unless)):
+        if self.unless is not None and is_filled(reader, parse_selector(self.unless)):
             return False
         return all(
-            holds_value(reading, parse_selector(place), value) for place, value in self.when.items()
+            holds_value(reader, parse_selector(place), value) for place, value in self.when.items()
         )
 
-    def answer(self, reading: DeliveryReader, key: SharedKey | None) -> HandshakeReply | None:
+    def answer(self, reader: DeliveryReader, key: SharedKey | None) -> HandshakeReply | None:
         """The answer; None where the question lacks what the answer is made of."""
         if self.reply is None:
             return HandshakeReply(self.status)
         if isinstance(self.reply, Echo | Mac):
-            text = self.reply.value(reading, key)
+            text = self.reply.value(reader, key)
             plain = b"" if text is None else str(text).encode("utf-8", "ignore")
             return HandshakeReply(self.status, plain, "text/plain") if plain else None
-        members = {name: render_member(value, reading, key) for name, value in self.reply.items()}
+        members = {name: render_member(value, reader, key) for name, value in self.reply.items()}
         if any(value is None for value in members.values()):
             return None
         return HandshakeReply(self.status, json.dumps(members).encode(), "application/json")
 
 
-def render_member(value: object, reading: DeliveryReader, key: SharedKey | None) -> object:
+def render_member(value: object, reader: DeliveryReader, key: SharedKey | None) -> object:
     """One member of an answer."""
-    return value.value(reading, key) if isinstance(value, Echo | Mac) else value
+    return value.value(reader, key) if isinstance(value, Echo | Mac) else value
 
 
-def holds_value(reading: DeliveryReader, place: Selector, expected: object) -> bool:
-    """Whether a place holds this value; None stands for any."""
-    found = reading.value(place)
+def holds_value(reader: DeliveryReader, selector: Selector, expected: object) -> bool:
+    """Whether a selector finds this value; None stands for any."""
+    found = reader.value(selector)
     if expected is None:
         return found is not None
     return type(found) is type(expected) and found == expected  # True is not 1
 
 
-def is_filled(reading: DeliveryReader, place: Selector) -> bool:
-    """Whether anything at all is at a place, be it an object."""
-    if place.kind != "body":
-        return reading.value(place) is not None
-    node = reading.document.value
-    for key in place.path:
+def is_filled(reader: DeliveryReader, selector: Selector) -> bool:
+    """Whether a selector finds anything at all, be it an object."""
+    if selector.kind != "body":
+        return reader.value(selector) is not None
+    node = reader.body.document.value
+    for key in selector.path:
         if not isinstance(node, dict) or key not in node:
             return False
         node = node[key]

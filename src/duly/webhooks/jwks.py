@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from duly.webhooks.delivery import Headers, Moment
+    from duly.webhooks.event_fields import VerifiedDelivery
     from duly.webhooks.provider import Provider
-    from duly.webhooks.verified import Verified
 
 Document: TypeAlias = "bytes | str | Mapping[str, Any]"
 
@@ -128,7 +128,7 @@ async def verify_with_keyset(
     fetch: Callable[[], Awaitable[Document]],
     now: Moment,
     request: dict[str, Any],
-) -> Verified:
+) -> VerifiedDelivery:
     """Judge a delivery, after one fetch where its key is new; the body of both colours."""
     instant = time() if now is None else seconds_of(now)
     source = keys.source or keys.use_document(await fetch(), instant)
@@ -171,7 +171,7 @@ class Keyset:
         now: Moment = None,
         url: str | None = None,
         method: str = "POST",
-    ) -> Verified:
+    ) -> VerifiedDelivery:
         """Like `verify`, with the keys of the document."""
 
         async def fetch_document() -> Document:
@@ -203,7 +203,7 @@ class AsyncKeyset:
         now: Moment = None,
         url: str | None = None,
         method: str = "POST",
-    ) -> Verified:
+    ) -> VerifiedDelivery:
         """`Keyset.verify`, awaited."""
         request = {"headers": headers, "body": body, "url": url, "method": method}
         return await verify_with_keyset(self._keys, self._fetch, now, request)

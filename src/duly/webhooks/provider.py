@@ -1,4 +1,4 @@
-"""A provider as data: how it signs, where its facts are, how it behaves."""
+"""A provider as data: how it signs, where its event fields are, how it behaves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from duly.webhooks.selectors import (
 if TYPE_CHECKING:
     from duly.webhooks.handshake import Handshake
 
-IdPlaces = tuple[tuple[tuple[Selector, ...], bool], ...]
+IdSelectors = tuple[tuple[tuple[Selector, ...], bool], ...]
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 # Where a sender signs the time of each attempt anew, and clocks are kept by NTP, far too much.
 TOLERANCE: Final = timedelta(seconds=300)
@@ -34,8 +34,8 @@ TOLERANCE: Final = timedelta(seconds=300)
 class Provider:
     """A sender of webhooks. Only the first two are needed; the rest makes its events readable.
 
-    Places are texts such as ``body:data.id``, ``header:X-Event-Id``, ``form:Sid``; parts are joined
-    by `` + ``, alternatives separated by `` | ``, and a part with ``?`` may be missing.
+    Selectors are texts such as ``body:data.id``, ``header:X-Event-Id``, ``form:Sid``; `` + `` joins
+    parts, `` | `` separates alternatives, and a part with ``?`` may be missing.
 
     Args:
         name: lower-case letters, digits and hyphens.
@@ -86,12 +86,14 @@ class Provider:
     docs: str | None = None
     notes: str = ""
     schemes: tuple[Scheme[Any], ...] = field(init=False, repr=False, compare=False)
-    spots: dict[str, SelectorAlternatives] = field(init=False, repr=False, compare=False)
+    selectors: dict[str, SelectorAlternatives] = field(init=False, repr=False, compare=False)
+    # Whether the provider sends forms at all.
+    forms: bool = field(init=False, repr=False, compare=False)
     # The keys on the way to the id in the body, as they are written there.
     id_keys: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
-    sent_place: Selector | None = field(init=False, repr=False, compare=False)
-    # For each scheme, told by its id, where the id is looked for and whether it is signed there.
-    _id_places: dict[int, IdPlaces] = field(
+    sent_at_selector: Selector | None = field(init=False, repr=False, compare=False)
+    # For each scheme, by its identity: the selectors of the event id, and whether each is signed.
+    _id_selectors: dict[int, IdSelectors] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
 
@@ -101,32 +103,25 @@ class Provider:
                 "the name of a provider must be 1 to 63 lower-case letters, digits and hyphens"
             )
         object.__setattr__(self, "schemes", checked_schemes(self.scheme))
-        object.__setattr__(self, "spots", selectors_of(self))
-        object.__setattr__(self, "id_keys", keys_to(self.spot("id")))
+        object.__setattr__(self, "selectors", parse_selectors(self))
+        object.__setattr__(self, "id_keys", keys_to(self.selectors.get("id")))
+        forms = self.form_json is not None or self.content_type == FORM
+        object.__setattr__(self, "forms", forms)
         sent = None if self.sent_at is None else parse_selector(self.sent_at)
-        object.__setattr__(self, "sent_place", sent)
+        object.__setattr__(self, "sent_at_selector", sent)
         checked_behaviour(self)
 
-    @property
-    def forms(self) -> bool:
-        """Whether the provider sends forms at all."""
-        return self.form_json is not None or self.content_type == FORM
-
-    def id_places(self, scheme: Scheme[Any]) -> IdPlaces:
+    def id_selectors(self, scheme: Scheme[Any]) -> IdSelectors:
         """Where the id is looked for: what a scheme covers first, the rest after it."""
-        known = self._id_places.get(id(scheme))
+        known = self._id_selectors.get(id(scheme))
         if known is None:
-            spot = self.spot("id")
-            alternatives = () if spot is None else spot.alternatives
-            places = [(parts, all(map(scheme.covers, parts))) for parts in alternatives]
-            known = tuple(sorted(places, key=lambda place: not place[1]))
+            listed = self.selectors.get("id")
+            alternatives = () if listed is None else listed.alternatives
+            found = [(parts, all(map(scheme.covers, parts))) for parts in alternatives]
+            known = tuple(sorted(found, key=lambda one: not one[1]))
             if any(scheme is one for one in self.schemes):  # it lives as long as this profile
-                self._id_places[id(scheme)] = known
+                self._id_selectors[id(scheme)] = known
         return known
-
-    def spot(self, fact: str) -> SelectorAlternatives | None:
-        """Where the id, type, time or version is."""
-        return self.spots.get(fact)
 
 
 def checked_schemes(scheme: object) -> tuple[Scheme[Any], ...]:
@@ -140,15 +135,15 @@ def checked_schemes(scheme: object) -> tuple[Scheme[Any], ...]:
     return tuple(schemes)
 
 
-def selectors_of(provider: Provider) -> dict[str, SelectorAlternatives]:
-    """The places of a profile, read once."""
-    named = {fact: getattr(provider, fact) for fact in ("id", "type", "time", "version")}
-    return {fact: parse_alternatives(text) for fact, text in named.items() if text is not None}
+def parse_selectors(provider: Provider) -> dict[str, SelectorAlternatives]:
+    """Parse the selectors of a profile, by field."""
+    texts = {field: getattr(provider, field) for field in ("id", "type", "time", "version")}
+    return {field: parse_alternatives(text) for field, text in texts.items() if text is not None}
 
 
-def keys_to(spot: SelectorAlternatives | None) -> tuple[bytes, ...]:
-    """The keys of the body that lead to a fact."""
-    parts = [] if spot is None else [part for parts in spot.alternatives for part in parts]
+def keys_to(selectors: SelectorAlternatives | None) -> tuple[bytes, ...]:
+    """The keys of the body that lead to a field."""
+    parts = [] if selectors is None else [one for parts in selectors.alternatives for one in parts]
     return tuple({json.dumps(key).encode(): None for part in parts for key in part.path})
 
 

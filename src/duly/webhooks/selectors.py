@@ -1,7 +1,7 @@
-"""Where in a delivery a fact is: a short text that a profile can hold as data.
+"""Selectors say where in a delivery a field is: short texts that a profile holds as data.
 
 ``header:X-GitHub-Delivery``, ``body:data.object.id``, ``form:MessageSid``, ``query:token``. Parts
-joined by ``+`` together make one fact, a part with ``?`` may be missing, and ``|`` separates
+joined by ``+`` together make one field, a part with ``?`` may be missing, and ``|`` separates
 alternatives, of which the first complete one is taken.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from duly.core.errors import UsageError
-from duly.webhooks.strict_json import JsonDocument, UnreadableBody, form_of, parse_json
+from duly.webhooks.strict_json import ParsedBody
 
 if TYPE_CHECKING:
     from duly.webhooks.delivery import Delivery
@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 
 KINDS: Final = ("header", "body", "form", "query")
 FORM: Final = "application/x-www-form-urlencoded"
-# A form never begins like this: its own brackets and quotes would be escaped.
-JSON_STARTS: Final = (b"{", b"[", b'"')
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """One spot in a delivery."""
+    """One place in a delivery."""
 
     kind: str
     name: str
@@ -42,7 +40,7 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class SelectorAlternatives:
-    """A fact of a profile: alternatives, each of one or more places."""
+    """Where a field is: alternatives, each of one or more selectors."""
 
     alternatives: tuple[tuple[Selector, ...], ...]
 
@@ -51,98 +49,55 @@ class SelectorAlternatives:
 
 
 def parse_selector(text: str) -> Selector:
-    """One place from its text."""
+    """Parse one selector."""
     if not isinstance(text, str):
-        raise UsageError("a place must be a string, such as 'body:id' or 'header:X-Event-Id'")
+        raise UsageError("a selector must be a string, such as 'body:id' or 'header:X-Event-Id'")
     kind, colon, name = text.strip().partition(":")
     optional = name.endswith("?")
     name = name.removesuffix("?").strip()
     if not colon or kind not in KINDS or not name:
         raise UsageError(
-            f"a place must be written as 'header:X-Event-Id', 'body:data.id', 'form:Sid' or "
+            f"a selector must be written as 'header:X-Event-Id', 'body:data.id', 'form:Sid' or "
             f"'query:token', not {text!r:.80}"
         )
     path = tuple(name.split(".")) if kind == "body" else ()
     if "" in path or set(name) & set("[]+| :"):
         raise UsageError(
-            "a place must be one name, or keys with dots between them, and spaces around + and |: "
-            f"'body:data.id', 'body:lines.0.id', 'body:a + body:b', not {text!r:.80}"
+            "a selector must be one name, or keys with dots between them, with spaces around + and "
+            f"|: 'body:data.id', 'body:lines.0.id', 'body:a + body:b', not {text!r:.80}"
         )
     return Selector(kind, name.lower() if kind == "header" else name, path, optional, name)
 
 
 def parse_alternatives(text: str) -> SelectorAlternatives:
-    """A fact's whereabouts from its text."""
+    """Parse the selectors of one field."""
     if not isinstance(text, str):
-        raise UsageError("a place must be a string, such as 'body:id' or 'header:X-Event-Id'")
-    spot = SelectorAlternatives(
+        raise UsageError("a selector must be a string, such as 'body:id' or 'header:X-Event-Id'")
+    found = SelectorAlternatives(
         tuple(
             tuple(parse_selector(part) for part in alternative.split(" + "))
             for alternative in text.split(" | ")
         )
     )
-    if any(all(part.optional for part in parts) for parts in spot.alternatives):
-        raise UsageError(f"at least one part of a place must not be optional: {text!r:.80}")
-    return spot
+    if any(all(part.optional for part in parts) for parts in found.alternatives):
+        raise UsageError(f"at least one part of a selector must not be optional: {text!r:.80}")
+    return found
 
 
 class DeliveryReader:
-    """What a verified delivery says, read when it is first asked for and remembered."""
+    """A delivery and its parsed body, from which selectors take their values."""
 
-    __slots__ = ("_form", "_parsed", "delivery", "form_json", "forms", "limits", "odd", "watched")
+    __slots__ = ("body", "delivery")
 
-    def __init__(
-        self, delivery: Delivery, limits: Limits, provider: Provider | None = None
-    ) -> None:
+    def __init__(self, delivery: Delivery, limits: Limits, provider: Provider) -> None:
         self.delivery = delivery
-        self.limits = limits
-        self.forms = provider is not None and provider.forms
-        self.form_json = None if provider is None else provider.form_json
-        self.watched = None if provider is None else provider.id_keys
-        self.odd: str | None = None
-        self._parsed: JsonDocument | None = None
-        self._form: list[tuple[str, str]] | None = None
-
-    @property
-    def document(self) -> JsonDocument:
-        """The body as JSON; an odd one is null, and ``odd`` says why. A form is null, not odd."""
-        if self._parsed is None:
-            self._parsed = JsonDocument(None, {})
-            raw = self.json_bytes()
-            if raw is not None:
-                try:
-                    self._parsed = parse_json(raw, self.limits, self.watched)
-                except UnreadableBody as problem:
-                    self.odd = str(problem)
-        return self._parsed
-
-    def json_bytes(self) -> bytes | None:
-        """The part of the body that is JSON: all of it, one field of a form, or nothing."""
-        if not self.form:
-            return self.delivery.body
-        texts = [value for name, value in self.form if name == self.form_json]
-        return texts[0].encode("utf-8", "surrogatepass") if len(texts) == 1 else None
-
-    @property
-    def form(self) -> list[tuple[str, str]]:
-        """The fields of a form-encoded body; none where it is no form."""
-        if self._form is None:
-            try:
-                self._form = form_of(self.delivery.body) if self.is_form() else []
-            except UnreadableBody:
-                self._form = []
-        return self._form
-
-    def is_form(self) -> bool:
-        """Whether the body is a form: told by the body, which is signed, not by its label."""
-        start = self.delivery.body[:200].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-        return self.forms and b"=" in self.delivery.body and start not in JSON_STARTS
+        self.body = ParsedBody(delivery.body, limits, provider)
 
     def first_complete(
-        self, spot: SelectorAlternatives | None, node: object = None
+        self, selectors: SelectorAlternatives | None, node: object = None
     ) -> list[Any] | None:
-        """The values of the first complete alternative; places in the body start at ``node``."""
-        for parts in () if spot is None else spot.alternatives:
+        """The values of the first complete alternative; body selectors start at ``node``."""
+        for parts in () if selectors is None else selectors.alternatives:
             found = self.all_values(parts, node)
             if found is not None:
                 return [value for value in found if value is not None]
@@ -158,38 +113,27 @@ class DeliveryReader:
             found.append(value)
         return found
 
-    def value(self, place: Selector, node: object = None) -> str | int | float | None:
-        """One plain value; None where there is none, or where it cannot be told which it is."""
-        kind = place.kind
+    def value(self, selector: Selector, node: object = None) -> str | int | float | None:
+        """One plain value; None where there is none, or more than one."""
+        kind = selector.kind
         if kind == "body":
-            return self.walk(place.path, self.document.value if node is None else node)
+            return self.body.value_at(
+                selector.path, self.body.document.value if node is None else node
+            )
         if kind == "header":
-            return self.delivery.header_text(place.name)
+            return self.delivery.header_text(selector.name)
         if kind == "form":
-            return single_value([value for name, value in self.form if name == place.name])
-        return single_value(self.query(place.name))
+            return single_value([text for name, text in self.body.form if name == selector.name])
+        return query_value(self.delivery.url, selector.name)
 
-    def query(self, name: str) -> list[str]:
-        """The values of a parameter of the URL."""
-        try:
-            asked = parse_qsl(urlsplit(self.delivery.url or "").query, max_num_fields=1000)
-        except ValueError:
-            return []
-        return [value for key, value in asked if key == name]
 
-    def walk(self, path: tuple[str, ...], node: Any) -> str | int | float | None:
-        """Down the keys of a path to a plain value."""
-        for key in path:
-            if isinstance(node, dict):
-                if self.document.repeated and self.document.ambiguous(node, key):
-                    self.odd = f"it holds the key {key!r:.40} more than once in one object"
-                    return None
-                node = node.get(key)
-            elif isinstance(node, list) and key.isdecimal() and int(key) < len(node):
-                node = node[int(key)]
-            else:
-                return None
-        return node if isinstance(node, str | int | float) and node != "" else None
+def query_value(url: str | None, name: str) -> str | None:
+    """The value of a URL's parameter that is there once."""
+    try:
+        asked = parse_qsl(urlsplit(url or "").query, max_num_fields=1000)
+    except ValueError:
+        return None
+    return single_value([value for key, value in asked if key == name])
 
 
 def single_value(values: list[str]) -> str | None:

@@ -130,12 +130,12 @@ def add_event_headers(draft: Draft, provider: Provider, event_type: str | None) 
     """The headers that name the event, where this provider has such."""
     given = {name.lower() for name in draft.headers}
     for fact, value in (("id", draft.id), ("type", event_type)):
-        place = header_of(provider.spot(fact))
-        if place is not None and value is not None and place.name not in given:
-            draft.set_header(place.spelled, value)
+        selector = header_of(provider.selectors.get(fact))
+        if selector is not None and value is not None and selector.name not in given:
+            draft.set_header(selector.spelled, value)
 
 
-def header_of(spot: SelectorAlternatives | None) -> Selector | None:
+def header_of(selectors: SelectorAlternatives | None) -> Selector | None:
     """The header that holds a fact, where it is a header at all."""
-    first = None if spot is None else spot.alternatives[0][0]
+    first = None if selectors is None else selectors.alternatives[0][0]
     return first if first is not None and first.kind == "header" else None

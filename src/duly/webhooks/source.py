@@ -12,7 +12,13 @@ from duly.webhooks.provider import Provider
 from duly.webhooks.providers import provider_named
 from duly.webhooks.schemes.scheme import LoadedKey, Scheme
 from duly.webhooks.secrets import Secret, hide, secrets_of
-from duly.webhooks.strict_json import DEFAULT_LIMITS, Limits
+from duly.webhooks.strict_json import (
+    DEFAULT_LIMITS,
+    Limits,
+    ParsedBody,
+    looks_like_form,
+    parse_form,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +89,15 @@ class Source:
         self.more_to_check = bool(
             self.provider.handshakes or self.provider.sent_at or missing_id == "reject"
         ) or (parse == "require" or any(scheme.reads_body for scheme, _ in self.schemes))
+
+    def parse_json(self, body: bytes) -> Any:
+        """The JSON of a verified body; None where it is not sound JSON."""
+        return ParsedBody(body, self.limits, self.provider).json
+
+    def parse_form(self, body: bytes) -> tuple[tuple[str, str], ...]:
+        """The fields of a verified body; none where it is no form."""
+        is_form = self.provider.forms and looks_like_form(body)
+        return tuple(parse_form(body)) if is_form else ()
 
     def texts_to_hide(self) -> list[str]:
         """The secrets as texts, for whoever must keep them out of what people read."""

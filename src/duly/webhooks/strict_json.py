@@ -1,6 +1,6 @@
-"""Reading a body that has been verified: strict about JSON, and never an exception.
+"""Parsing a verified body, strictly: `parse_body` returns a `ParsedBody` and never raises.
 
-What cannot be read with certainty is an `UnreadableBody`: too deep, too large, numbers beyond any
+A body that cannot be read with certainty is unreadable: too deep, too large, numbers beyond any
 use, NaN, text that is no UTF-8 or that could not be written again. The event is kept all the same,
 since its sender would only send the same bytes again; its ``json`` is None.
 """
@@ -12,14 +12,19 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import parse_qsl
+
+if TYPE_CHECKING:
+    from duly.webhooks.provider import Provider
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NOT_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
 ZERO = b"0"
 ONE_DIGIT = bytes.maketrans(b"123456789", ZERO * 9)
+# A form never begins like this: its own brackets and quotes would be escaped.
+JSON_STARTS: Final = (b"{", b"[", b'"')
 # An escape that begins a surrogate pair, or stands alone and cannot be written as UTF-8.
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -57,6 +62,54 @@ class JsonDocument:
     def ambiguous(self, node: object, key: str) -> bool:
         """Whether this object has this key more than once: two readers could see two values."""
         return id(node) in self.repeated and key in self.repeated[id(node)][1]
+
+
+NO_DOCUMENT = JsonDocument(None, {})
+
+
+class ParsedBody:
+    """A body as JSON, as the fields of a form, or as a form that holds JSON in one field.
+
+    ``unreadable`` says why a body is no sound JSON: it does not parse, or a selector met a key that
+    is there twice. A form without JSON has a null document and is readable.
+    """
+
+    __slots__ = ("document", "form", "holds_json", "unreadable")
+
+    def __init__(self, raw: bytes, limits: Limits, provider: Provider) -> None:
+        self.document = NO_DOCUMENT
+        self.unreadable: str | None = None
+        self.form = parse_form(raw) if provider.forms and looks_like_form(raw) else []
+        text: bytes | None = raw
+        if self.form:
+            fields = [value for name, value in self.form if name == provider.form_json]
+            text = fields[0].encode("utf-8", "surrogatepass") if len(fields) == 1 else None
+        self.holds_json = text is not None
+        if text is not None:
+            try:
+                self.document = parse_json(text, limits, provider.id_keys)
+            except UnreadableBody as problem:
+                self.unreadable = str(problem)
+
+    @property
+    def json(self) -> Any:
+        """The JSON document; None where the body is unreadable."""
+        return None if self.unreadable else self.document.value
+
+    def value_at(self, path: tuple[str, ...], node: Any) -> str | int | float | None:
+        """The plain value at the end of a path; None where there is none, or two."""
+        document = self.document
+        for key in path:
+            if isinstance(node, dict):
+                if document.repeated and document.ambiguous(node, key):
+                    self.unreadable = f"it holds the key {key!r:.40} more than once in one object"
+                    return None
+                node = node.get(key)
+            elif isinstance(node, list) and key.isdecimal() and int(key) < len(node):
+                node = node[int(key)]
+            else:
+                return None
+        return node if isinstance(node, str | int | float) and node != "" else None
 
 
 def parse_json(
@@ -215,6 +268,20 @@ def is_encodable(value: object) -> bool:
     except (UnicodeEncodeError, RecursionError):
         return False
     return True
+
+
+def looks_like_form(raw: bytes) -> bool:
+    """Whether a body is a form: told by the body, which is signed, not by its label."""
+    start = raw[:200].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    return b"=" in raw and start not in JSON_STARTS
+
+
+def parse_form(raw: bytes) -> list[tuple[str, str]]:
+    """The fields of a form-encoded body; none where it is no form after all."""
+    try:
+        return form_of(raw)
+    except UnreadableBody:
+        return []
 
 
 def form_of(raw: bytes, most: int = 1000) -> list[tuple[str, str]]:

@@ -1,18 +1,17 @@
-"""Is it genuine? From raw bytes to `Verified`, or `Rejected`, and nothing else."""
+"""Verification: raw bytes become a `VerifiedDelivery`, or `Rejected` is raised; nothing else."""
 
 from __future__ import annotations
 
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core.errors import Code, Rejected, UsageError
 from duly.webhooks.delivery import Delivery, checked_body, fields_of, seconds_of
-from duly.webhooks.event_fields import parse_time as moment_of
+from duly.webhooks.event_fields import VerifiedDelivery, parse_time
 from duly.webhooks.schemes.hmac import SharedKey
 from duly.webhooks.secrets import hide
 from duly.webhooks.selectors import DeliveryReader
 from duly.webhooks.source import Source
-from duly.webhooks.verified import Verified
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +32,7 @@ def verify(  # noqa: PLR0913  # what a request is made of, each by its name
     now: Moment = None,
     url: str | None = None,
     method: str = "POST",
-) -> Verified:
+) -> VerifiedDelivery:
     """Check that a delivery is genuine, from its raw bytes.
 
     Args:
@@ -55,14 +54,33 @@ def verify(  # noqa: PLR0913  # what a request is made of, each by its name
     trusted = (
         source if source.__class__ is Source and secrets is None else source_of(source, secrets)
     )
-    moment = time() if now is None else seconds_of(now)
-    if not all(isinstance(one, str) for one in (method, url or "")):
-        raise UsageError("url and method must be strings: use str(request.url) and request.method")
-    raw = body if body.__class__ is bytes else checked_body(body)
-    url = trusted.url if url is None else url
-    delivery = Delivery(fields_of(headers), raw, url, method, moment)
-    del headers, body, raw
+    delivery = delivery_of(trusted, headers, body, now=now, url=url, method=method)
+    del headers, body
     return verify_delivery(trusted, delivery)
+
+
+def check_signature(  # noqa: PLR0913  # what a request is made of, each by its name
+    source: str | Provider | Source,
+    headers: Headers,
+    body: bytes,
+    secrets: Secrets | None = None,
+    *,
+    now: Moment = None,
+    url: str | None = None,
+    method: str = "POST",
+) -> str:
+    """Check the signature and its age alone, and return the name of the secret that matched.
+
+    It takes what `verify` takes, raises what `verify` raises for a forged or stale delivery, and
+    does not parse the body.
+    """
+    secrets = None if secrets is None else hide(secrets)
+    trusted = (
+        source if source.__class__ is Source and secrets is None else source_of(source, secrets)
+    )
+    delivery = delivery_of(trusted, headers, body, now=now, url=url, method=method)
+    del headers, body
+    return match_signature(trusted, delivery).secret
 
 
 def source_of(source: object, secrets: object) -> Source:
@@ -77,25 +95,51 @@ def source_of(source: object, secrets: object) -> Source:
     return Source(source, secrets)  # type: ignore[arg-type]  # refused there if it is no provider
 
 
-def verify_delivery(source: Source, delivery: Delivery) -> Verified:
-    """The judgement, with the status that this provider understands."""
+def delivery_of(
+    source: Source, headers: Headers, body: bytes, *, now: Moment, url: str | None, method: str
+) -> Delivery:
+    """The delivery that the caller passed, each part checked."""
+    moment = time() if now is None else seconds_of(now)
+    if not all(isinstance(one, str) for one in (method, url or "")):
+        raise UsageError("url and method must be strings: use str(request.url) and request.method")
+    raw = body if body.__class__ is bytes else checked_body(body)
+    return Delivery(fields_of(headers), raw, source.url if url is None else url, method, moment)
+
+
+class SignatureMatch(NamedTuple):
+    """How a delivery is signed: the scheme, its keys, the secret that matched and the time."""
+
+    scheme: Scheme[Any]
+    keys: Sequence[LoadedKey[Any]]
+    secret: str
+    sent: float | None
+    # Where the signed time is in the body, the body is parsed already.
+    reader: DeliveryReader | None = None
+
+
+def match_signature(source: Source, delivery: Delivery) -> SignatureMatch:
+    """Find the secret that signed a delivery; `Rejected` has the status this provider expects."""
     scheme, keys = source.schemes[0] if source.one_scheme else select_scheme(source, delivery)
+    provider, reader = source.provider, None
     try:
-        match = scheme.check(delivery, active_keys(keys, delivery.now) if source.ends else keys)
-        verified = Verified(source, scheme, match, delivery)
-        if source.more_to_check:
-            inspect_body(source, verified, keys)
-        if verified.sent is not None and source.tolerance is not None:
-            age = delivery.now - verified.sent
+        active = active_keys(keys, delivery.now) if source.ends else keys
+        secret, sent = scheme.check(delivery, active)
+        if sent is None and provider.sent_at_selector is not None:
+            # Only the sender can have left the time out of a signed body.
+            reader = DeliveryReader(delivery, source.limits, provider)
+            told = parse_time(reader.value(provider.sent_at_selector))
+            sent = None if told is None else told.timestamp()
+        if sent is not None and source.tolerance is not None:
+            age = delivery.now - sent
             if not -source.ahead <= age <= source.tolerance:
                 allowed = source.tolerance if age > 0 else source.ahead
                 reason = f"it was signed {describe_age(age)}, and this source allows {allowed:.0f}"
                 raise Rejected(Code.STALE_TIMESTAMP, reason)
     except Rejected as problem:
-        if source.provider.reject is not None and problem.code is not Code.MALFORMED:
-            problem.status = source.provider.reject
+        if provider.reject is not None and problem.code is not Code.MALFORMED:
+            problem.status = provider.reject
         raise
-    return verified
+    return SignatureMatch(scheme, keys, secret, sent, reader)
 
 
 def select_scheme(
@@ -113,33 +157,33 @@ def active_keys(keys: Sequence[LoadedKey[Any]], now: float) -> Sequence[LoadedKe
     return [held for held in keys if not held.secret.ended(now)]
 
 
-def inspect_body(source: Source, verified: Verified, keys: Sequence[LoadedKey[Any]]) -> None:
-    """What can only be told from the body of a genuine delivery."""
-    if verified.scheme.reads_body and verified.odd is not None:
-        raise Rejected(Code.MALFORMED, f"the body cannot be read: {verified.odd}")
-    if verified.sent is None and source.provider.sent_place is not None:
-        verified.sent = sent_in_body(verified.reading, source.provider)
+def verify_delivery(source: Source, delivery: Delivery) -> VerifiedDelivery:
+    """Check the signature, then read the events."""
+    match = match_signature(source, delivery)
+    reader = match.reader or DeliveryReader(delivery, source.limits, source.provider)
+    verified = VerifiedDelivery(source.provider, match, reader)
+    if source.more_to_check:
+        inspect_body(source, verified, match.keys)
+    return verified
+
+
+def inspect_body(
+    source: Source, verified: VerifiedDelivery, keys: Sequence[LoadedKey[Any]]
+) -> None:
+    """Answer a signed handshake, or refuse what this source does not take for an event."""
+    if verified.scheme.reads_body and verified.unreadable is not None:
+        raise Rejected(Code.MALFORMED, f"the body cannot be read: {verified.unreadable}")
     if source.provider.handshakes:
         verified.handshake = answer_signed_handshake(source, verified, keys)
-    if verified.handshake is not None:
-        return  # a question is no event: it needs no id
-    if source.missing_id == "reject" and any(one.id_kind == "body" for one in verified.items):
+        if verified.handshake is not None:
+            return  # a question is no event: it needs no id
+    if source.missing_id == "reject" and any(one.id_kind == "body" for one in verified.events):
         raise Rejected(Code.MALFORMED, "the delivery names no event id, which this source refuses")
-    if source.parse == "require" and not is_readable(verified):
-        why = verified.odd or "it is null"
+    if source.parse == "require" and (
+        verified.unreadable is not None or (verified.json is None and not verified.form)
+    ):
+        why = verified.unreadable or "it is null"
         raise Rejected(Code.MALFORMED, f"the body is no event, which this source refuses: {why}")
-
-
-def sent_in_body(reading: DeliveryReader, provider: Provider) -> float | None:
-    """The time in a signed body; nobody but the sender can have left it out."""
-    place = provider.sent_place
-    value = None if place is None else moment_of(reading.value(place))
-    return None if value is None else value.timestamp()
-
-
-def is_readable(verified: Verified) -> bool:
-    """Whether a body is sound JSON, or a form."""
-    return verified.odd is None and (verified.json is not None or bool(verified.form))
 
 
 def describe_age(age: float) -> str:
@@ -159,28 +203,25 @@ def answer_handshake(  # what a request is made of, each by its name
     """The answer to a question that a provider asks without a signature; None if it is none.
 
     Ask this before `verify` where a profile has such questions; most ask theirs signed, and
-    `Verified.handshake` holds the answer.
+    `VerifiedDelivery.handshake` holds the answer.
     """
-    raw = checked_body(body)
-    url = source.url if url is None else url
-    moment = time() if now is None else seconds_of(now)
-    delivery = Delivery(fields_of(headers), raw, url, method, moment)
-    reading = DeliveryReader(delivery, source.limits, source.provider)
-    keys = [held.key for _, several in source.schemes for held in active_keys(several, moment)]
-    shared = next((key for key in keys if isinstance(key, SharedKey)), None)
+    delivery = delivery_of(source, headers, body, now=now, url=url, method=method)
+    reader = DeliveryReader(delivery, source.limits, source.provider)
+    active = [held for _, keys in source.schemes for held in active_keys(keys, delivery.now)]
+    shared = next((held.key for held in active if isinstance(held.key, SharedKey)), None)
     for handshake in source.provider.handshakes:
-        if not handshake.signed and handshake.matches(reading):
-            return handshake.answer(reading, shared)
+        if not handshake.signed and handshake.matches(reader):
+            return handshake.answer(reader, shared)
     return None
 
 
 def answer_signed_handshake(
-    source: Source, verified: Verified, keys: Sequence[LoadedKey[Any]]
+    source: Source, verified: VerifiedDelivery, keys: Sequence[LoadedKey[Any]]
 ) -> HandshakeReply | None:
     """The answer to a signed question, made with the secret that signed it."""
     key = next(held.key for held in keys if held.secret.name == verified.secret)
     shared = key if isinstance(key, SharedKey) else None
     for handshake in source.provider.handshakes:
-        if handshake.signed and handshake.matches(verified.reading):
-            return handshake.answer(verified.reading, shared)
+        if handshake.signed and handshake.matches(verified.reader):
+            return handshake.answer(verified.reader, shared)
     return None

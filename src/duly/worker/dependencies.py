@@ -22,8 +22,8 @@ class WorkerDependencies(NamedTuple):
     jobs: Registry
     routes: Mapping[str, Route]
     wakeup: Wakeup
-    blocking: ExecutionContext
-    awaited: ExecutionContext
+    sync_context: ExecutionContext
+    async_context: ExecutionContext
     # How many transactions of handlers may be open, by colour; under "any" where there is one lane.
     transactions: Mapping[str, int]
     schedules: Schedules

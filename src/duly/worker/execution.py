@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from duly.jobs.lease import JobSettlement
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -47,6 +49,10 @@ class Execution:
             if self.handler_started_at is None
             else int((time.monotonic() - self.handler_started_at) * 1_000_000)
         )
+
+    def settlement(self, ended: JobOutcome) -> JobSettlement:
+        """The end of its lease, to be written."""
+        return JobSettlement(self.leased.lease, ended, self.elapsed, self.leased.attempts + 1)
 
     def is_overdue(self, now: float, grace: float = 0.0) -> bool:
         """Whether it has run longer than its handler may."""

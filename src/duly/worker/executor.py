@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from duly.core.failures import reason_record
-from duly.jobs.lease import JobSettlement, settle
+from duly.jobs.lease import settle
 from duly.jobs.outcome import (
     LOST,
     RELEASED,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from duly.core.errors import StoreRefused
+    from duly.jobs.lease import JobSettlement
     from duly.worker.dependencies import WorkerDependencies
     from duly.worker.execution import Execution
 
@@ -63,12 +64,12 @@ class Executor:
         self.slots = Slots(queues)
         self.worked = Worked()
         self.completer = Completer(
-            dependencies.store.awaited, settle, dead_settlement, self._on_settled, self.start
+            dependencies.store.async_runner, settle, dead_settlement, self._on_settled, self.start
         )
         self.version_completer = VersionCompleter(
-            dependencies.store.awaited, self._on_version_recorded
+            dependencies.store.async_runner, self._on_version_recorded
         )
-        self.thread_pool = ThreadPool(dependencies.blocking, self._on_handler_end)
+        self.thread_pool = ThreadPool(dependencies.sync_context, self._on_handler_end)
         # Transactions of handlers that are open, by colour, and the runs that wait for one.
         self._transactions: Counter[str] = Counter()
         self._queued_for_transaction: dict[str, deque[Execution]] = {}
@@ -116,7 +117,7 @@ class Executor:
 
     async def _run_async(self, run: Execution) -> None:
         try:
-            ended = await execute_job(run, self._dependencies.awaited)
+            ended = await execute_job(run, self._dependencies.async_context)
         except asyncio.CancelledError as problem:
             if run.ended is not None:
                 return
@@ -133,7 +134,7 @@ class Executor:
 
     def _outcome_of_error(self, run: Execution, problem: BaseException) -> JobOutcome:
         return outcome_of_run(
-            run.leased, run.handler, problem, self._dependencies.awaited.circumstances(run)
+            run.leased, run.handler, problem, self._dependencies.async_context.circumstances(run)
         )
 
     # Ending
@@ -153,11 +154,9 @@ class Executor:
             self._on_settled(run, ended, held=True)
             self.start()
         elif ended.version is not None:
-            self.version_completer.add(
-                run, JobSettlement(run.leased, ended, run.elapsed), ended.version
-            )
+            self.version_completer.add(run, ended.version)
         else:
-            self.completer.add(run, JobSettlement(run.leased, ended, run.elapsed))
+            self.completer.add(run, run.settlement(ended))
 
     def _on_version_recorded(self, run: Execution, problem: Exception | None) -> None:
         """The version that a run applied is committed with its end, or never can be."""
@@ -180,7 +179,7 @@ class Executor:
         """End the lease of a job that never began; it has its slot until that is committed."""
         run.ended = ended
         self.slots.occupy(run)
-        self.completer.add(run, JobSettlement(run.leased, ended, run.elapsed))
+        self.completer.add(run, run.settlement(ended))
 
     # Ending early
 
@@ -196,7 +195,7 @@ class Executor:
                     limit,
                     run.leased.id,
                 )
-                at = self._dependencies.awaited.circumstances(run)
+                at = self._dependencies.async_context.circumstances(run)
                 self._abort(run, outcome_of_timeout(run.leased, run.handler, at))
         waited = [
             run
@@ -313,6 +312,7 @@ class Executor:
 
 def dead_settlement(one: JobSettlement, problem: StoreRefused) -> JobSettlement:
     """What to write where the database never takes the end of a job: it is dead, and says why."""
-    attempt = one.leased.attempts + 1
-    error = reason_record(f"its end was refused: {problem}", attempt, "duly.errors.StoreRefused")
+    error = reason_record(
+        f"its end was refused: {problem}", one.attempt, "duly.errors.StoreRefused"
+    )
     return one._replace(ended=JobOutcome("dead", attempts_used=1, error=error))

@@ -51,7 +51,7 @@ class Fetcher:
         self._dependencies = dependencies
         self._executor = executor
         self._worker = worker
-        self._runner = dependencies.store.awaited
+        self._runner = dependencies.store.async_runner
         self.wake_event = asyncio.Event()
         self.stopping = asyncio.Event()
         # A batch is on its way: what the database has leased is not on the desk yet.

@@ -16,7 +16,7 @@ from duly.core.defaults import WAIT
 from duly.core.errors import DulyError
 from duly.core.onestep import finish
 from duly.core.session import host_time
-from duly.jobs.lease import JobSettlement, LeasedJob, settle
+from duly.jobs.lease import JobSettlement, settle
 from duly.jobs.outcome import RELEASED, RunContext, outcome_of_timeout
 from duly.jobs.workers import record_heartbeat
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from duly.core.session import Session
     from duly.jobs.outcome import JobOutcome
-    from duly.jobs.workers import JobLease, WorkerIdentity
+    from duly.jobs.workers import WorkerIdentity
+    from duly.ledger.lease import Lease
     from duly.stores.store import Store
     from duly.worker.execution import Execution
     from duly.worker.slots import Slots
@@ -61,11 +62,11 @@ class Heartbeat:
         )
         # What looked lost, and what looked forgotten, at the last beat: nothing is done at once,
         # because a settle or a claim may be on its way.
-        self._missing: set[tuple[str, int]] = set()
+        self._missing: set[Lease] = set()
         # When the last beat began that was committed, and the last that counts.
         self._beat_started_at = self._confirmed_at = 0.0
-        self._strays: set[tuple[str, int]] = set()
-        self._ended_overdue: set[tuple[str, int]] = set()
+        self._strays: set[Lease] = set()
+        self._ended_overdue: set[Lease] = set()
 
     def announce(self) -> None:
         """Say that the worker is there, before it leases anything."""
@@ -76,10 +77,10 @@ class Heartbeat:
         """Whether no lease can be lost yet: the last beat is younger than a lease."""
         return time.monotonic() - self._confirmed_at < self._worker.lease / 1_000_000
 
-    def _write_beat(self) -> list[JobLease]:
+    def _write_beat(self) -> set[Lease]:
         """One beat; what comes back are the leases that the database knows of."""
         self._beat_started_at = time.monotonic()
-        return finish(self._store.blocking.run_autocommit(self._beat, wait=WAIT))
+        return finish(self._store.sync_runner.run_autocommit(self._beat, wait=WAIT))
 
     def confirm(self) -> None:
         """The last beat counts: whoever begins jobs has heard which leases were lost."""
@@ -96,7 +97,7 @@ class Heartbeat:
             self._thread.join()
         self._store.close()
 
-    async def _beat(self, session: Session) -> list[JobLease]:
+    async def _beat(self, session: Session) -> set[Lease]:
         return await record_heartbeat(session, self._worker)
 
     def _beat_until_stopped(self) -> None:
@@ -119,48 +120,40 @@ class Heartbeat:
         self._report_lost(before, held, late=late)
         self._release_strays(held)
 
-    def _report_lost(
-        self, before: Sequence[Execution], held: Sequence[JobLease], *, late: bool
-    ) -> None:
+    def _report_lost(self, before: Sequence[Execution], held: set[Lease], *, late: bool) -> None:
         """Tell of leases that others have: at once of those that never began, if they can."""
-        known = {(lease.id, lease.epoch) for lease in held}
-        missing = {(run.leased.id, run.leased.epoch): run for run in before}
-        missing = {name: run for name, run in missing.items() if name not in known}
+        missing = {run.leased.lease: run for run in before if run.leased.lease not in held}
         gone = [
             run
-            for name, run in missing.items()
-            if name in self._missing or (late and run.launched_at is None)
+            for lease, run in missing.items()
+            if lease in self._missing or (late and run.launched_at is None)
         ]
         self._missing = set(missing)
         if gone or late:
             self._on_lost([run for run in gone if run.ended is None])
 
-    def _release_strays(self, held: Sequence[JobLease]) -> None:
+    def _release_strays(self, held: set[Lease]) -> None:
         """Give back what was leased by a statement whose answer never arrived."""
         if self._fetching():
             self._strays = set()
             return
-        ours = {(run.leased.id, run.leased.epoch) for run in self._slots.list_leased()}
-        strays = {(lease.id, lease.epoch): lease for lease in held}
-        strays = {name: lease for name, lease in strays.items() if name not in ours}
-        forgotten = [
-            JobSettlement(lease_to_release(lease), RELEASED, 0)
-            for name, lease in strays.items()
-            if name in self._strays
-        ]
-        self._strays = set(strays)
+        strays = held - {run.leased.lease for run in self._slots.list_leased()}
+        forgotten = [JobSettlement(lease, RELEASED) for lease in strays & self._strays]
+        self._strays = strays
         if forgotten:
-            finish(self._store.blocking.run(lambda session: settle(session, forgotten), wait=WAIT))
+            finish(
+                self._store.sync_runner.run(lambda session: settle(session, forgotten), wait=WAIT)
+            )
 
     def _end_overdue(self) -> None:
         """End runs that the event loop should have ended: it is blocked, or its thread is."""
         now = time.monotonic()
         overdue = {
-            (run.leased.id, run.leased.epoch): run
+            run.leased.lease: run
             for run in self._slots.list_running()
             if run.is_overdue(now, GRACE)
         }
-        new = [run for name, run in overdue.items() if name not in self._ended_overdue]
+        new = [run for lease, run in overdue.items() if lease not in self._ended_overdue]
         self._ended_overdue &= set(overdue)
         for run in new:
             logger.error(
@@ -171,17 +164,10 @@ class Heartbeat:
             if run.revoke is not None:
                 run.revoke()
         if new:
-            ends = [
-                JobSettlement(run.leased, self._outcome_of_timeout(run), run.elapsed) for run in new
-            ]
-            finish(self._store.blocking.run(lambda session: settle(session, ends), wait=WAIT))
-            self._ended_overdue |= {(run.leased.id, run.leased.epoch) for run in new}
+            ends = [run.settlement(self._outcome_of_timeout(run)) for run in new]
+            finish(self._store.sync_runner.run(lambda session: settle(session, ends), wait=WAIT))
+            self._ended_overdue |= {run.leased.lease for run in new}
 
     def _outcome_of_timeout(self, run: Execution) -> JobOutcome:
         at = RunContext(host_time(self._store.clock), random.random())  # noqa: S311
         return outcome_of_timeout(run.leased, run.handler, at)
-
-
-def lease_to_release(lease: JobLease) -> LeasedJob:
-    """As much of a lease as is needed to end it."""
-    return LeasedJob(lease.id, "", "", "", None, None, 0, 0, 0, lease.token, lease.epoch, 0)

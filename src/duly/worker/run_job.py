@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from duly.http_client.job_clients import JobClients
     from duly.jobs.registry import Registry
     from duly.ledger.arguments import VersionAdvance
+    from duly.service.wakeup import Wakeup
     from duly.worker.execution import Execution
 
 # How long a job waits that found the database busy before it had begun.
@@ -64,6 +65,7 @@ class ExecutionContext(NamedTuple):
     clock: Clock | None
     secrets: Sequence[str]
     callers: JobClients
+    wakeup: Wakeup
     # Around each run of code that blocks: an ORM may keep a connection for each thread.
     renew_connections: Callable[[], AbstractContextManager[None]] = nullcontext
 
@@ -158,6 +160,7 @@ async def run_in_transaction(
         raise
     await opening.__aexit__(None, None, None)
     run.revoke = None
+    context.wakeup.notify(opened.session.new_work)
     return ended
 
 

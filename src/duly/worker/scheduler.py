@@ -28,7 +28,7 @@ class Scheduler:
     """One worker's look at the schedules of its application."""
 
     def __init__(self, dependencies: WorkerDependencies) -> None:
-        self._runner = dependencies.store.awaited
+        self._runner = dependencies.store.async_runner
         self._schedules = dependencies.schedules
         self._jobs = dependencies.jobs
         self._wakeup = dependencies.wakeup
@@ -64,7 +64,7 @@ class Scheduler:
             logger.warning("job %s could not be scheduled now: %s", schedule.job, problem)
             return
         if step is not None and step.slots:
-            self._wakeup.notify()
+            self._wakeup.notify(("jobs",))
             self._log_skipped_slots(schedule, step)
 
     def _log_skipped_slots(self, schedule: Schedule, step: ScheduleStep) -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.core.session import Runner, Session
-    from duly.jobs.lease import JobSettlement
     from duly.ledger.arguments import VersionAdvance
     from duly.worker.execution import Execution
 
@@ -49,9 +48,9 @@ class VersionCompleter:
         """How many are not written yet."""
         return len(self._tasks)
 
-    def add(self, run: Execution, end: JobSettlement, version: VersionAdvance) -> None:
+    def add(self, run: Execution, version: VersionAdvance) -> None:
         """Have the version and the end of a run written."""
-        task = asyncio.get_running_loop().create_task(self._complete(run, end, version))
+        task = asyncio.get_running_loop().create_task(self._complete(run, version))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -60,28 +59,28 @@ class VersionCompleter:
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
-    async def _complete(self, run: Execution, end: JobSettlement, version: VersionAdvance) -> None:
+    async def _complete(self, run: Execution, version: VersionAdvance) -> None:
         try:
-            await self._write_until_done(end, version)
+            await self._write_until_done(run, version)
         except Exception as problem:  # whatever it is: it must not cost the job its slot
             self._on_recorded(run, problem)
         else:
             self._on_recorded(run, None)
 
-    async def _write_until_done(self, end: JobSettlement, version: VersionAdvance) -> None:
+    async def _write_until_done(self, run: Execution, version: VersionAdvance) -> None:
         """Write, however often it takes."""
         unsure = False
-        while (later := await self._try_write(end, version, unsure=unsure)) is not None:
+        while (later := await self._try_write(run, version, unsure=unsure)) is not None:
             unsure = unsure or later is Later.UNSURE
             await asyncio.sleep(AGAIN * (0.5 + random.random()))  # noqa: S311
 
     async def _try_write(
-        self, end: JobSettlement, version: VersionAdvance, *, unsure: bool
+        self, run: Execution, version: VersionAdvance, *, unsure: bool
     ) -> Later | None:
         """Write once; or why nobody can say now whether it is written."""
         try:
             await self._runner.run(
-                lambda session: complete_with_version(session, end, version), wait=WAIT
+                lambda session: complete_with_version(session, run, version), wait=WAIT
             )
         except InProgress:
             return Later.BUSY
@@ -97,9 +96,7 @@ class VersionCompleter:
         return None
 
 
-async def complete_with_version(
-    session: Session, end: JobSettlement, version: VersionAdvance
-) -> None:
+async def complete_with_version(session: Session, run: Execution, version: VersionAdvance) -> None:
     """The version and the end of the lease, together."""
     await guard.newer(session, version)
-    await finish_inside(session, end.leased, "done", end.ran)
+    await finish_inside(session, run.leased, "done", run.duration)

@@ -141,7 +141,7 @@ class Worker:
         if not begun:
             return self.worked
         self._heartbeat.start()
-        self._dependencies.wakeup.add_listener(self.wake)
+        self._dependencies.wakeup.add_listener("jobs", self.wake)
         helpers = [self._loop.create_task(work) for work in self._helpers()]
         for helper in helpers:
             helper.add_done_callback(self._on_helper_done)
@@ -197,7 +197,10 @@ class Worker:
 
     def _helpers(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on beside the work itself."""
-        runner, pause = self._dependencies.store.awaited, self._settings.lease.total_seconds() / 2
+        runner, pause = (
+            self._dependencies.store.async_runner,
+            self._settings.lease.total_seconds() / 2,
+        )
         return [
             self._watch_clock(),
             self._fetcher.listen(),
@@ -210,7 +213,7 @@ class Worker:
 
     async def _prepare(self) -> None:
         names = [handler.name for handler in self._dependencies.jobs.all()]
-        runner = self._dependencies.store.awaited
+        runner = self._dependencies.store.async_runner
         await runner.run_autocommit(lambda session: unpark(session, names), wait=WAIT)
         await rescue_now(runner, self._identity, self.worked, self.wake)
         await self._scheduler.tick()
@@ -254,7 +257,7 @@ class Worker:
         self._dependencies.wakeup.remove_listener(self.wake)
         await cancel_until_done(helpers)
         await asyncio.to_thread(self._heartbeat.stop)
-        runner = self._dependencies.store.awaited
+        runner = self._dependencies.store.async_runner
         try:
             await self.worked.flush(runner)
             if self._executor.is_busy():

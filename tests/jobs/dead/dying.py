@@ -43,10 +43,11 @@ def killed(desk: Desk, payloads: list[Any], **options: Any) -> list[str]:
         ids.append(desk.enqueue(payload).id)
         each = [
             JobSettlement(
-                desk.lease(), JobOutcome("dead", attempts_used=1, error=reason_record("no", 1)), 0
+                desk.lease().lease,
+                JobOutcome("dead", attempts_used=1, error=reason_record("no", 1)),
             )
         ]
-        assert finish(desk.app.store.blocking.run(partial(settle, each=each), wait=WAIT))
+        assert finish(desk.app.store.sync_runner.run(partial(settle, each=each), wait=WAIT))
         if desk.clock is not None:
             desk.clock.advance(SECOND)
     return ids

@@ -106,7 +106,7 @@ def test_of_many_who_replay_at_once_each_job_comes_back_once(
         with closing(desk.app.store.apart()) as store:  # as in a process of its own
             store.open()
             together.wait()
-            return finish(replaying.replay(store.blocking, plan)).ids
+            return finish(replaying.replay(store.sync_runner, plan)).ids
 
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(press, range(6)))
@@ -131,7 +131,7 @@ def test_what_dies_again_while_a_replay_goes_on_is_not_replayed_once_more(
             assert desk.work().dead == 2
 
         plan = plan_of(JobSelection(name=desk.name), None, dry_run=False, everything=False)
-        done = finish(replaying.replay(desk.app.store.blocking, plan, between))
+        done = finish(replaying.replay(desk.app.store.sync_runner, plan, between))
         assert done.ids == tuple(ids)
         assert rounds == [2, 4]
 

@@ -35,8 +35,8 @@ class Bench:
         """The same under another lease."""
         store = self.desk.app.store
         if self.desk.colour == "async":
-            return AsyncJob(leased, self.desk.name, None, store.awaited)
-        return Job(leased, self.desk.name, None, store.blocking)
+            return AsyncJob(leased, self.desk.name, None, store.async_runner)
+        return Job(leased, self.desk.name, None, store.sync_runner)
 
     def take_over(self) -> None:
         """The worker is lost, and another one has the job."""

@@ -10,6 +10,7 @@ import pytest
 import duly
 from duly.jobs.job import Job
 from duly.jobs.lease import LeasedJob
+from duly.ledger.lease import Lease
 from tests.jobs.enqueue.desks import CASES, Case
 from tests.webhooks.genuine import keys
 
@@ -29,7 +30,8 @@ def the_job(
     job: str, scope: str = "job:pay", handler: str = "pay", event: str | None = None
 ) -> Job:
     """A job by what its keys are made of."""
-    known: dict[str, Any] = {"id": job, "scope": scope, "name": handler, "attempts": 0}
+    lease = Lease(job, b"", 1)
+    known: dict[str, Any] = {"lease": lease, "scope": scope, "name": handler, "attempts": 0}
     return Job(LeasedJob(**{**dict.fromkeys(LeasedJob._fields), **known}), handler, event, NOWHERE)
 
 
@@ -68,7 +70,7 @@ def test_the_key_of_a_job_is_the_same_in_every_attempt_rescue_and_replay(
     bench.leased = bench.desk.lease()
     seen.append(bench.job.key("charge"))
 
-    assert (bench.job.attempt, bench.leased.epoch) == (2, 3)
+    assert (bench.job.attempt, bench.leased.lease.epoch) == (2, 3)
     assert len(set(seen)) == 1
 
 

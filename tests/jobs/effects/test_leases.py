@@ -57,7 +57,7 @@ def test_a_late_outcome_does_not_replace_that_of_the_newer_run(case: Case, bench
 
     def slow() -> str:
         bench.take_over()
-        newer = Job(bench.leased, bench.desk.name, None, bench.desk.app.store.blocking)
+        newer = Job(bench.leased, bench.desk.name, None, bench.desk.app.store.sync_runner)
         assert newer.effect("charge", lambda _: "the newer one") == "the newer one"
         return "too late"
 

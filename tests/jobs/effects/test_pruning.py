@@ -31,17 +31,17 @@ def given_up(bench: Bench) -> None:
     """The job that the bench has leased is dead."""
     each = [
         JobSettlement(
-            bench.leased, JobOutcome("dead", attempts_used=1, error=reason_record("no", 1)), 0
+            bench.leased.lease, JobOutcome("dead", attempts_used=1, error=reason_record("no", 1))
         )
     ]
-    assert finish(bench.desk.app.store.blocking.run(partial(settle, each=each), wait=WAIT))
+    assert finish(bench.desk.app.store.sync_runner.run(partial(settle, each=each), wait=WAIT))
 
 
 def long_after(desk: Desk) -> None:
     """The time of effects is over, and a worker removes what is old."""
     assert desk.clock is not None
     desk.clock.advance(EFFECTS_KEPT + DAY)
-    finish(prune_effects(desk.app.store.blocking, PRUNE_CHUNK))
+    finish(prune_effects(desk.app.store.sync_runner, PRUNE_CHUNK))
 
 
 @everywhere
@@ -64,7 +64,7 @@ def test_the_steps_of_a_job_that_is_through_go_at_the_end_of_their_time(
 ) -> None:
     bench.effect()
     bench.desk.change("DELETE FROM duly_jobs WHERE name = '{name}'")  # as done jobs leave it
-    finish(prune_effects(bench.desk.app.store.blocking, PRUNE_CHUNK))
+    finish(prune_effects(bench.desk.app.store.sync_runner, PRUNE_CHUNK))
     assert [state for _, state, _ in bench.states()] == ["done"]
     long_after(bench.desk)
     assert bench.states() == []

@@ -81,7 +81,9 @@ class Unsteady:
 def unsteadily(bench: Bench, away: int) -> tuple[Any, Callable[[], str]]:
     """The job over a store that is away after the call, and the answer to the call."""
     store = bench.desk.app.store
-    runner: Any = Unsteady(store.awaited if bench.desk.colour == "async" else store.blocking, away)
+    runner: Any = Unsteady(
+        store.async_runner if bench.desk.colour == "async" else store.sync_runner, away
+    )
     kind: Any = AsyncJob if bench.desk.colour == "async" else Job
 
     def answer() -> str:

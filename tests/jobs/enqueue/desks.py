@@ -120,19 +120,19 @@ class Desk:
         [want] = Slots({self.name: 1}).wants()
         want = want._replace(fresh=1, turns=want.turns._replace(rescued=int(rescued)))
         asked = FetchRequest(new_id(), HOUR, [want], stage=True)
-        runner = self.app.store.blocking
+        runner = self.app.store.sync_runner
         [leased] = finish(runner.run(lambda session: take(session, asked), wait=WAIT))
         return leased
 
     def complete(self) -> None:
         """Have the one job that can run now done, without a worker."""
         leased = self.lease()
-        runner = self.app.store.blocking
+        runner = self.app.store.sync_runner
         finish(runner.run(lambda session: finish_inside(session, leased, "done", 0), wait=WAIT))
 
     def rescue(self) -> None:
         """Take back what lost workers have, and let the wait after it pass."""
-        runner = self.app.store.blocking
+        runner = self.app.store.sync_runner
         finish(runner.run_autocommit(lambda session: rescue(session, new_id()), wait=WAIT))
         if self.clock is not None:
             self.clock.advance(timedelta(minutes=5))

@@ -90,7 +90,7 @@ def test_a_rerun_recognises_what_the_lost_run_committed_even_after_the_job_is_do
     with case.open(request) as desk:
         desk.job(lambda _: None)
         new = desk.app.registry.new(desk.name, "payload", key="receipt-1")
-        runner = desk.app.store.blocking
+        runner = desk.app.store.sync_runner
 
         def run() -> list[duly.types.Enqueued]:
             return finish(runner.run(lambda session: enqueue_many(session, [new]), wait=WAIT))

@@ -32,7 +32,7 @@ def scheduled(expression: str, missed: Missed = "latest", tz: str = "UTC") -> Sc
 
 def fired(store: duly.types.Store, schedule: Schedule) -> list[str]:
     """The slots that one worker enqueues now, by their time of day."""
-    step = finish(store.blocking.run(lambda one: fire(one, schedule, registry()), wait=WAIT))
+    step = finish(store.sync_runner.run(lambda one: fire(one, schedule, registry()), wait=WAIT))
     return [] if step is None else [f"{from_microseconds(slot):%H:%M}" for slot in step.slots]
 
 

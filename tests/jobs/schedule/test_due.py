@@ -125,7 +125,7 @@ def test_the_time_that_counts_is_the_databases(own_postgres_url: str) -> None:
     with duly.store(own_postgres_url) as store:
         query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         [(before,)] = found(store, query)
-        told = finish(store.blocking.run_autocommit(read_state, wait=WAIT))
+        told = finish(store.sync_runner.run_autocommit(read_state, wait=WAIT))
         [(after,)] = found(store, query)
     assert before <= told.now <= after
     assert told.slots == {}

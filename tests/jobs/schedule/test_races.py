@@ -22,7 +22,7 @@ async def test_workers_that_look_at_the_same_moment_enqueue_each_slot_once(
     store, each = duly.store(url, clock=clock), scheduled("*/10 * * * *", "all")
     for _ in range(4):
         await asyncio.gather(
-            *(store.awaited.run(lambda one: fire(one, each, registry()), wait=WAIT)
+            *(store.async_runner.run(lambda one: fire(one, each, registry()), wait=WAIT)
               for _ in range(6))
         )  # fmt: skip
         clock.advance(HOUR)
@@ -35,7 +35,7 @@ class Around:
 
     def __init__(self, session: Session, *, seen: Sequence[Row] = (), breaks: int = -1) -> None:
         self._session, self._seen, self._left = session, seen, breaks
-        self.dialect = session.dialect
+        self.can_batch, self.new_work = session.can_batch, session.new_work
 
     async def rows(self, statement: str, **values: Value) -> Sequence[Row]:
         if self._left == 0:
@@ -52,14 +52,14 @@ def fired_around(store: duly.types.Store, schedule: Schedule, **how: Any) -> obj
     async def tried(session: Session) -> object:
         return await fire(Around(session, **how), schedule, registry())  # type: ignore[arg-type]
 
-    return finish(store.blocking.run(tried, wait=WAIT))
+    return finish(store.sync_runner.run(tried, wait=WAIT))
 
 
 def rows_now(store: duly.types.Store) -> Sequence[Row]:
     async def asked(session: Session) -> Sequence[Row]:
         return await session.rows(SCHEDULES_READ)
 
-    return finish(store.blocking.run_autocommit(asked, wait=WAIT))
+    return finish(store.sync_runner.run_autocommit(asked, wait=WAIT))
 
 
 def test_a_worker_that_looked_before_another_moved_on_enqueues_nothing(

@@ -50,7 +50,7 @@ def store(request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Store]:
 
 def run(store: Store, statement: str, values: dict[str, Value]) -> list[object]:
     """One statement in a transaction of its own."""
-    rows = store.blocking.run(lambda session: session.rows(statement, **values), wait=WAIT)
+    rows = store.sync_runner.run(lambda session: session.rows(statement, **values), wait=WAIT)
     return list(finish(rows))
 
 

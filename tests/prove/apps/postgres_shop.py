@@ -37,7 +37,7 @@ with psycopg.connect(URL) as connection:
 app = duly.Duly(URL)
 
 
-def partner_of(verified: duly.types.Verified) -> str:
+def partner_of(verified: duly.types.VerifiedDelivery) -> str:
     partner = str(verified.json["data"]["partner"])
     with psycopg.connect(URL, autocommit=True) as own:
         own.execute("INSERT INTO visits (partner) VALUES (%s)", [partner])

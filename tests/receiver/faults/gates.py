@@ -80,11 +80,11 @@ def gated(app: duly.Duly, way: str) -> Gate:
     """Put a gate between an application that has not been used yet and its store."""
     receiver = app.receiver
     if way == "asgi":
-        gate = Gate(receiver._awaited, awaited=True)
-        receiver._awaited = gate
+        gate = Gate(receiver._async_runner, awaited=True)
+        receiver._async_runner = gate
     else:
-        gate = Gate(receiver._blocking, awaited=False)
-        receiver._blocking = gate
+        gate = Gate(receiver._sync_runner, awaited=False)
+        receiver._sync_runner = gate
     return gate
 
 

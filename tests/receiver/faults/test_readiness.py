@@ -21,7 +21,7 @@ import duly
 from duly.receiver import readiness
 from tests.receiver.faults.doors import PATIENCE, Answer, AsgiDoor, answer_of
 from tests.receiver.faults.shops import Mode, Shop
-from tests.receiver.faults.test_troubled_files import resize
+from tests.receiver.faults.test_sqlite_files import resize
 from tests.support.processes import until
 from tests.support.proxies import Cut, Proxy
 from tests.support.serving import APP, rows, served

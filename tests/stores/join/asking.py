@@ -70,7 +70,7 @@ async def awaited(connection: object, text: str, values: dict[str, Any]) -> Rows
 async def own(url: str, *, colour: Colour) -> AsyncIterator[Ask]:
     """In a transaction that duly began."""
     store = duly.store(url)
-    runner = store.blocking if colour == "sync" else store.awaited
+    runner = store.sync_runner if colour == "sync" else store.async_runner
     try:
         with suppress(Over):
             async with runner.open_transaction(wait=WAIT) as opened:

@@ -352,3 +352,21 @@ async def test_a_block_that_a_handler_leaves_open_is_not_around_the_next_deliver
 
     assert (told(refused), told(later)) == ((500, "HANDLER_FAILED"), (200, "accepted"))
     assert place.notes(scope) == place.claims(scope) == [f"{scope}-2"]
+
+
+@in_django
+def test_what_is_enqueued_in_a_block_of_the_callers_wakes_nothing_before_its_commit(
+    world: World, place: Place, scope: str
+) -> None:
+    rung: list[str] = []
+    with django_alias(place.url) as alias:
+        app = duly.Duly(begin=duly.django(alias))
+        with_job(app, scope)
+        app.wakeup.add_listener("jobs", lambda: rung.append("jobs"))
+        with transaction.atomic(using=alias):
+            with app.transaction() as tx:
+                tx.enqueue(scope)
+            app.enqueue(scope)
+            assert rung == []
+        assert jobs(place, scope) == 2
+        app.close()

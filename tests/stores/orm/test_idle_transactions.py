@@ -31,7 +31,7 @@ async def bound_in(opener: Any) -> str:
 @pytest.mark.parametrize("colour", ["sync", "async"])
 async def test_in_a_transaction_of_dulys_own(colour: str, postgres_url: str) -> None:
     async with duly.store(postgres_url) as store:
-        assert await bound_in(store.blocking if colour == "sync" else store.awaited) == "7s"
+        assert await bound_in(store.sync_runner if colour == "sync" else store.async_runner) == "7s"
         store.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import duly
 from tests.stores.orm.shops import a_shop, do_all
-from tests.stores.orm.test_endings import ALCHEMY, Note
+from tests.stores.orm.test_transaction_end import ALCHEMY, Note
 from tests.stores.orm.worlds import ON_POSTGRES, WORLDS, Hand, World, signed
 
 if TYPE_CHECKING:
@@ -49,6 +49,35 @@ async def test_work_child_jobs_and_the_end_of_the_job_are_one_commit_of_the_orm(
                 f"SELECT xmin::text FROM duly_history WHERE name = '{scope}'"
             )
             assert len(writers) == 1
+
+
+@everywhere
+async def test_workers_and_relays_are_woken_after_the_commit_of_the_orm_and_never_before(
+    world: World, place: Place, scope: str
+) -> None:
+    rung: list[str] = []
+
+    async def handle(job: Any, hand: Hand) -> None:
+        await do_all(shop, hand)
+        await hand.waited(hand.tx.send("https://example.com/orders", json={}))
+        assert rung == []
+        if job.payload == "fails":
+            raise LookupError("not today")
+
+    def count(work: str) -> None:
+        rung.append(work)
+        assert shop.left() == (2, 2, 1)
+
+    async with a_shop(world, place, scope) as shop:
+        shop.job(handle)
+        await shop.enqueue("fails")
+        await shop.enqueue("works")
+        shop.app.wakeup.add_listener("jobs", lambda: count("jobs"))
+        shop.app.wakeup.add_listener("messages", lambda: count("messages"))
+        worked = await shop.app.aio.work(queues={shop.name: 1})
+
+        assert (worked.dead, worked.done) == (1, 1)
+        assert sorted(rung) == ["jobs", "messages"]
 
 
 @everywhere

@@ -31,7 +31,7 @@ async def grow(store: duly.types.Store) -> None:
 
 async def schedule(store: duly.types.Store) -> None:
     """Have the pool do something later, sooner than anything else that it will do."""
-    pool = await store.awaited.pool()  # type: ignore[attr-defined]  # of PostgreSQL
+    pool = await store.async_runner.pool()  # type: ignore[attr-defined]  # of PostgreSQL
     await pool.schedule_task(ShrinkPool(pool), 1.0)
 
 

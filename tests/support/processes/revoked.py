@@ -33,7 +33,7 @@ class Busy(threading.Thread):
 
     def run(self) -> None:
         """Never commits."""
-        opening = self._store.blocking.open_transaction(wait=WAIT)
+        opening = self._store.sync_runner.open_transaction(wait=WAIT)
         self.opened = finish(opening.__aenter__())
         self.begun.set()
         while not self.enough.is_set():
@@ -57,7 +57,7 @@ def main(url: str) -> None:
         time.sleep(moment)  # for it to be somewhere in its work
         busy.opened.revoke()
         # The next one can write while that one goes on.
-        finish(store.blocking.run(neighbour, wait=timedelta(seconds=PATIENCE)))
+        finish(store.sync_runner.run(neighbour, wait=timedelta(seconds=PATIENCE)))
         busy.enough.set()
         busy.join(PATIENCE)
     store.close()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from duly.core.defaults import Names
-    from duly.core.session import Dialect, Row, Rows, Value
+    from duly.core.session import Dialect, Row, Rows, Value, WorkKind
 
 
 class JoinedOwner(Protocol):
@@ -45,6 +45,7 @@ class LazySession:
         self._names = names
         self._dialect: Dialect = dialect
         self._found: tuple[Session, JoinedOwner] | None = None
+        self.new_work: set[WorkKind] = set()
 
     @property
     def names(self) -> Names:
@@ -55,6 +56,16 @@ class LazySession:
     def dialect(self) -> Dialect:
         """Which database this is."""
         return self._dialect
+
+    @property
+    def can_batch(self) -> bool:
+        """Whether a batch is one statement."""
+        return self._session.can_batch
+
+    @property
+    def can_move_rows(self) -> bool:
+        """Whether one statement can delete a row here and write it elsewhere."""
+        return self._session.can_move_rows
 
     async def begin(self, wait: timedelta | None) -> None:
         """Find the driver's connection, and make sure that a transaction is open on it."""

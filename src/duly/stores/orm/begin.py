@@ -135,7 +135,7 @@ class SameDatabase:
 
     def __init__(self, begin: Begin, store: Store) -> None:
         self._begin = begin
-        self._runner = store.awaited if begin.mode == "async" else store.blocking
+        self._runner = store.async_runner if begin.mode == "async" else store.sync_runner
         self._strict = store.strict
         self._url = store.url
         self._verified = False
@@ -196,6 +196,7 @@ class SameDatabase:
         async with around.open_savepoint() as opened:
             await self._verify_in_transaction(opened.session, wait)
             yield opened
+            opened.session.new_work.clear()  # the COMMIT that keeps it is the caller's
 
     async def _verify_database(self, wait: timedelta, within: float | None) -> None:
         ours = await self._runner.run_autocommit(installation_id, wait=wait)

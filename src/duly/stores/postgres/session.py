@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.core.errors import UsageError
-from duly.core.session import Dialect, Owner, Row, Rows, Value, database_time
+from duly.core.session import Dialect, Owner, Row, Rows, Value, WorkKind, database_time
 from duly.stores.sql.migrations import split_statements
 from duly.stores.sql.placeholders import prepare
 
@@ -51,6 +51,8 @@ class PostgresSession:
     the same transaction: then the bound is taken back after each of these, before that code runs.
     """
 
+    can_batch = can_move_rows = True
+
     def __init__(
         self,
         adapter: PostgresAdapter,
@@ -67,6 +69,7 @@ class PostgresSession:
         self._owner = owner
         self._bound = None if bound is None else lock_timeout(bound)
         self._runs_user_code = runs_user_code and bound is not None
+        self.new_work: set[WorkKind] = set()
 
     @property
     def names(self) -> Names:

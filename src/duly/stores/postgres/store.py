@@ -44,26 +44,26 @@ class PostgresStore(Store):
         self._target = PostgresTarget(
             connection_settings(url), names, clock, durability, connections
         )
-        self.blocking = self._blocking = PostgresSyncRunner(self._target)
-        self.awaited = self._awaited = PostgresAsyncRunner(self._target)
+        self.sync_runner: PostgresSyncRunner = PostgresSyncRunner(self._target)
+        self.async_runner: PostgresAsyncRunner = PostgresAsyncRunner(self._target)
 
     def open(self) -> Self:
         """Connect now: refuse an unsafe server, a missing and a wrong schema."""
-        self._blocking.pool()
+        self.sync_runner.pool()
         return self
 
     def close(self) -> None:
         """Close the blocking pool."""
-        self._blocking.close()
+        self.sync_runner.close()
 
     async def aclose_loop(self) -> None:
         """Close the running loop's pool."""
-        await self._awaited.close()
+        await self.async_runner.close()
 
     async def aclose(self) -> None:
         """Close the running loop's pool and the blocking one."""
-        await self._awaited.close()
-        self._blocking.close()
+        await self.async_runner.close()
+        self.sync_runner.close()
 
     def apart(self) -> Store:
         """The same database through one connection of its own."""

@@ -9,7 +9,16 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.core.errors import NotJoinable
-from duly.core.session import Dialect, Owner, Row, Rows, Value, ended_transaction_error, host_time
+from duly.core.session import (
+    Dialect,
+    Owner,
+    Row,
+    Rows,
+    Value,
+    WorkKind,
+    ended_transaction_error,
+    host_time,
+)
 from duly.stores.sqlite.errors import translate_errors
 
 if TYPE_CHECKING:
@@ -49,6 +58,8 @@ class SqliteAdapter(Protocol):
 class SqliteSession:
     """Runs named statements on one connection. Never commits, rolls back or closes it."""
 
+    can_batch = can_move_rows = False
+
     def __init__(
         self,
         adapter: SqliteAdapter,
@@ -61,6 +72,7 @@ class SqliteSession:
         self._clock = clock
         self._owner = owner
         self._savepoints = 0
+        self.new_work: set[WorkKind] = set()
 
     @property
     def names(self) -> Names:

@@ -207,8 +207,8 @@ class SqliteStore(Store):
         )
         self._path = path
         self._writer = Writer(path, names, clock, durable=durable)
-        self.blocking = SqliteSyncRunner(self._writer)
-        self.awaited = self._awaited = SqliteAsyncRunner(self.blocking)
+        self.sync_runner: SqliteSyncRunner = SqliteSyncRunner(self._writer)
+        self.async_runner: SqliteAsyncRunner = SqliteAsyncRunner(self.sync_runner)
 
     def open(self) -> Self:
         """Open the file, creating it and its tables where they are missing."""
@@ -217,7 +217,7 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         """End duly's thread and close the file."""
-        self._awaited.close()
+        self.async_runner.close()
         self._writer.close()
 
     def migrate(self) -> list[str]:
@@ -239,7 +239,7 @@ class SqliteStore(Store):
 
     async def aclose_loop(self) -> None:
         """End the thread of the running loop's transactions; the connection belongs to no loop."""
-        self._awaited.close_loop()
+        self.async_runner.close_loop()
 
     async def aclose(self) -> None:
         """Close without holding up the event loop."""

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from duly.core.errors import UsageError
 from duly.webhooks.delivery import Delivery
-from duly.webhooks.event_fields import items_of
+from duly.webhooks.event_fields import batch_items
 from duly.webhooks.selectors import DeliveryReader, Selector
 from duly.webhooks.strict_json import DEFAULT_LIMITS
 
@@ -32,7 +32,7 @@ class Document:
             Delivery({}, body, None, "POST", 0.0), DEFAULT_LIMITS, self._provider
         )
         batch = self._provider.items is not None
-        self._items = items_of(self._reading, self._provider) if batch else []
+        self._items = batch_items(self._reading, self._provider) if batch else []
 
     @property
     def _event(self) -> Any:
@@ -49,7 +49,7 @@ class Document:
 
     def can_hold(self, places: tuple[Selector, ...]) -> bool:
         """Whether places of these kinds can be in this body: some forms hold JSON in a field."""
-        kind = "body" if self._reading.json_bytes() is not None else "form"
+        kind = "body" if self._reading.body.holds_json else "form"
         return all(place.kind == kind for place in places)
 
     def set_value(self, place: Selector, value: Plain) -> None:
@@ -60,7 +60,7 @@ class Document:
         if present == value:
             return
         if place.kind == "form":
-            fields = dict(self._reading.form) | {place.name: str(value)}
+            fields = dict(self._reading.body.form) | {place.name: str(value)}
             self._load(urlencode(list(fields.items())).encode())
         else:
             self._write(place.path, value)
@@ -83,24 +83,24 @@ class Document:
             node[last] = value
         ending = self.body[len(self.body.rstrip()) :]  # some senders sign a line break behind it
         # What was changed is the reading's own copy, which is read anew from these bytes.
-        written = json.dumps(self._reading.document.value, separators=(",", ":"))
+        written = json.dumps(self._reading.body.document.value, separators=(",", ":"))
         self._load(written.encode() + ending)
 
     def _editable_event(self) -> dict[str, Any]:
         """The one event of this body."""
-        reading = self._reading
-        node = reading.document.value if self._event is None else self._event
-        if reading.form:
+        body = self._reading.body
+        node = body.document.value if self._event is None else self._event
+        if body.form:
             raise UsageError(f"the body is a form with JSON in it: {LEAVE_OUT}")
-        if reading.odd is not None:
-            raise UsageError(f"the body cannot be changed, since {reading.odd}: {LEAVE_OUT}")
+        if body.unreadable is not None:
+            raise UsageError(f"the body cannot be changed, since {body.unreadable}: {LEAVE_OUT}")
         if not isinstance(node, dict) or len(self._items) > 1:
             raise UsageError(f"the body must hold one event, not none and not several: {LEAVE_OUT}")
         return node
 
     def first_named(self, name: str) -> Selector | None:
         """The first place under this name, however deep in the body."""
-        path = path_to(name, self._reading.document.value)
+        path = path_to(name, self._reading.body.document.value)
         return None if path is None else Selector("body", ".".join(path), path)
 
 

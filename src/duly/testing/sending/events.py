@@ -70,7 +70,7 @@ def event_of(provider: Provider, request: EventRequest, moment: datetime) -> Eve
     renewed = keep if request.keep_time else renew_times(provider, request.body, hour)
     document = document_sent_in(provider, renewed.body, hour)
     header_type = None if request.type is None else put_type(document, provider, request.type)
-    if header_of(provider.spot("id")) is None:
+    if header_of(provider.selectors.get("id")) is None:
         put_id(document, provider, request.id, fresh=False)
         return EventToSign(document.body, None, header_type, renewed)
     put_header_id(document, provider, request.id, fresh=False)
@@ -85,7 +85,7 @@ def sample_event(provider: Provider, request: EventRequest, hour: datetime) -> E
     header_type = TYPES.get(provider.name)
     if request.type is not None:
         header_type = put_type(document, provider, request.type)
-    if header_of(provider.spot("id")) is None:
+    if header_of(provider.selectors.get("id")) is None:
         put_id(document, provider, request.id, fresh=True)
         return EventToSign(document.body, None, header_type)
     if made is None:
@@ -96,8 +96,9 @@ def sample_event(provider: Provider, request: EventRequest, hour: datetime) -> E
 def document_sent_in(provider: Provider, body: bytes, hour: datetime) -> Document:
     """A body that says it was sent in this hour, where it says so itself."""
     document = Document(provider, body)
-    if provider.sent_place is not None and document.value(provider.sent_place) is not None:
-        document.set_value(provider.sent_place, int(hour.timestamp()) * 1000)
+    selector = provider.sent_at_selector
+    if selector is not None and document.value(selector) is not None:
+        document.set_value(selector, int(hour.timestamp()) * 1000)
     return document
 
 
@@ -137,8 +138,8 @@ def put_header_id(document: Document, provider: Provider, id: str | None, *, fre
 
 def put_type(document: Document, provider: Provider, type: str) -> str | None:
     """Write the type into the body; returned is the part of it that belongs in a header."""
-    header = header_of(provider.spot("type"))
-    spot = provider.spot("type")
+    header = header_of(provider.selectors.get("type"))
+    spot = provider.selectors.get("type")
     if spot is None:
         raise UsageError(f"{provider.title} names no types: leave --type out")
     places = usual_places(document, provider, "type") if header is None else spot.alternatives[0]
@@ -156,14 +157,14 @@ def put_type(document: Document, provider: Provider, type: str) -> str | None:
 
 def usual_places(document: Document, provider: Provider, fact: str) -> tuple[Selector, ...]:
     """Where a fact is in this body, or where it would be."""
-    spot = provider.spot(fact)
+    spot = provider.selectors.get(fact)
     possible = [] if spot is None else [one for one in spot.alternatives if document.can_hold(one)]
     return complete_places(document, provider, fact) or (possible[0] if possible else ())
 
 
 def complete_places(document: Document, provider: Provider, fact: str) -> tuple[Selector, ...]:
     """Where a fact is in this body."""
-    spot = provider.spot(fact)
+    spot = provider.selectors.get(fact)
     alternatives: Sequence[tuple[Selector, ...]] = () if spot is None else spot.alternatives
     found = (
         places
@@ -175,7 +176,7 @@ def complete_places(document: Document, provider: Provider, fact: str) -> tuple[
 
 def own_part(places: tuple[Selector, ...], provider: Provider) -> Selector:
     """The part of an id that is neither the type nor the time of the event."""
-    spots = [provider.spot("type"), provider.spot("time")]
+    spots = [provider.selectors.get("type"), provider.selectors.get("time")]
     other = {one.name for spot in spots if spot for parts in spot.alternatives for one in parts}
     return next((place for place in places if place.name not in other), places[0])
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from duly.core.errors import Rejected, UsageError
 from duly.core.extras import needs
 from duly.webhooks.delivery import Delivery, fields_of
-from duly.webhooks.event_fields import EventFields, event_fields_of
+from duly.webhooks.event_fields import EventFields, read_event_fields
 from duly.webhooks.selectors import DeliveryReader
 from duly.webhooks.sign import Signed, fitting_scheme, sign
 from duly.webhooks.strict_json import DEFAULT_LIMITS
@@ -82,14 +82,14 @@ class ProviderDelivery:
 
     def event_fields(self) -> tuple[EventFields, ...]:
         """What the receiver will read: one event, or several of a batch."""
-        return event_fields_of(
+        return read_event_fields(
             reading_of(self.sign_genuine(), self.provider), self.provider, self.scheme
         )
 
 
 def stale_age(provider: Provider, scheme: Scheme[Any]) -> timedelta:
     """How long ago a delivery must have been signed to be refused for it."""
-    if not (signs_time(scheme) or provider.sent_place) or provider.tolerance is None:
+    if not (signs_time(scheme) or provider.sent_at_selector) or provider.tolerance is None:
         raise UsageError(
             f"{provider.title} signs no time this way, so a delivery of any age is genuine and "
             "nothing can be stale: only the ledger tells it from a new one; use --duplicate 2"
@@ -109,9 +109,7 @@ def reading_of(signed: Signed, provider: Provider) -> DeliveryReader:
 
 def unreadable_reason(signed: Signed, provider: Provider) -> str | None:
     """Why the body is no sound JSON, where it should be."""
-    reading = reading_of(signed, provider)
-    reading.document  # noqa: B018  # what is odd is found out by reading
-    return reading.odd
+    return reading_of(signed, provider).body.unreadable
 
 
 def as_delivery(signed: Signed) -> Delivery:
@@ -130,14 +128,14 @@ def tamper_body(signed: Signed, scheme: Scheme[Any], provider: Provider) -> Sign
             f"this way {provider.title} shows its token and signs nothing of the body, so that "
             "nobody can tell a changed one: use a secret that signs"
         )
-    essence, odd = scheme.dedup_content(as_delivery(signed)), unreadable_reason(signed, provider)
+    essence, reason = scheme.dedup_content(as_delivery(signed)), unreadable_reason(signed, provider)
     for place in reversed(range(len(signed.body))):
         if not LETTER_OR_DIGIT.match(signed.body, place):
             continue
         changed = signed._replace(body=change_byte_at(signed.body, place))
         if (
             changes_signed_content(scheme, changed, essence)
-            and unreadable_reason(changed, provider) == odd
+            and unreadable_reason(changed, provider) == reason
         ):
             return changed
     raise UsageError(

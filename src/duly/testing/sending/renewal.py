@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.webhooks.delivery import Delivery
-from duly.webhooks.event_fields import items_of, parse_time
+from duly.webhooks.event_fields import batch_items, parse_time
 from duly.webhooks.selectors import DeliveryReader
 from duly.webhooks.strict_json import DEFAULT_LIMITS
 
@@ -78,12 +78,12 @@ def shift_times(
 
 def times_in(provider: Provider, body: bytes) -> Iterator[EventTime]:
     """The times of the events in a JSON body."""
-    spot = provider.spot("time")
+    spot = provider.selectors.get("time")
     reading = DeliveryReader(Delivery({}, body, None, "POST", 0.0), DEFAULT_LIMITS, provider)
     places = [] if spot is None else [one for parts in spot.alternatives for one in parts]
     if any(place.kind == "header" for place in places):
         return
-    if reading.form or reading.document.value is None or reading.odd:
+    if reading.body.form or reading.body.json is None:
         return
     for way, item in events_in(provider, reading):
         found = next(values_at(reading, places, item), None)
@@ -104,7 +104,7 @@ def values_at(
 
 def events_in(provider: Provider, reading: DeliveryReader) -> Iterator[tuple[Path, object]]:
     """Each event of a body, with the way to it: the whole body, or the items of a batch."""
-    items = [] if provider.items is None else items_of(reading, provider)
+    items = [] if provider.items is None else batch_items(reading, provider)
     if not items:
         yield (), None
         return

@@ -15,12 +15,12 @@ from duly.webhooks.delivery import Delivery, Fields
 from duly.webhooks.secrets import Secret
 from duly.webhooks.selectors import parse_selector
 from duly.webhooks.source import Source
-from duly.webhooks.verified import Verified
-from duly.webhooks.verify import verify_delivery
+from duly.webhooks.verify import match_signature, verify_delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from duly.webhooks.event_fields import VerifiedDelivery
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
 
@@ -94,8 +94,8 @@ class RejectedCase:
         return VerifyAttempt(self.lenient, changed, sentence)
 
 
-def try_verify(source: Source, delivery: Delivery) -> Verified | Rejected | None:
-    """The judgement; None where it needs a URL that nobody passed."""
+def try_verify(source: Source, delivery: Delivery) -> VerifiedDelivery | Rejected | None:
+    """The outcome of `verify`; None where it needs a URL that was not passed."""
     try:
         return verify_delivery(source, delivery)
     except Rejected as problem:
@@ -105,8 +105,12 @@ def try_verify(source: Source, delivery: Delivery) -> Verified | Rejected | None
 
 
 def verifies(source: Source, delivery: Delivery) -> bool:
-    """Whether a source takes a delivery for genuine."""
-    return isinstance(try_verify(source, delivery), Verified)
+    """Whether the signature of a delivery is good."""
+    try:
+        match_signature(source, delivery)
+    except (Rejected, UsageError):
+        return False
+    return True
 
 
 def carries_signature(scheme: Scheme[Any], delivery: Delivery) -> bool:

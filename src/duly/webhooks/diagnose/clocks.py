@@ -8,10 +8,9 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 from duly.webhooks.diagnose.case import Guess, RejectedCase, source_like, try_verify
-from duly.webhooks.event_fields import parse_iso_time
+from duly.webhooks.event_fields import VerifiedDelivery, parse_iso_time
 from duly.webhooks.schemes.signature import Signature
 from duly.webhooks.schemes.timestamps import UNITS
-from duly.webhooks.verified import Verified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +45,7 @@ def suspect_time_unit(case: RejectedCase) -> Iterator[Guess]:
 def is_timely(case: RejectedCase, source: Source) -> bool:
     """Whether the signature is right and of this time."""
     found = try_verify(source, case.delivery)
-    if not isinstance(found, Verified) or found.sent_at is None:
+    if not isinstance(found, VerifiedDelivery) or found.sent_at is None:
         return False
     return abs(case.delivery.now - found.sent_at.timestamp()) <= (case.source.tolerance or HOUR)
 
@@ -54,7 +53,7 @@ def is_timely(case: RejectedCase, source: Source) -> bool:
 def suspect_good_signature(case: RejectedCase) -> Iterator[Guess]:
     """The signature is right; something else was refused."""
     found = try_verify(case.lenient, case.delivery)
-    if not isinstance(found, Verified):
+    if not isinstance(found, VerifiedDelivery):
         return
     for secret in case.source.secrets:
         if secret.name == found.secret and secret.not_after and secret.ended(case.delivery.now):

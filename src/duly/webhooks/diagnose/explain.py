@@ -17,9 +17,9 @@ from duly.core.validation import kind
 from duly.webhooks.delivery import Delivery, checked_body, fields_with_care, seconds_of
 from duly.webhooks.diagnose import SUSPICIONS
 from duly.webhooks.diagnose.case import RejectedCase, signs_url, try_verify, verifies
+from duly.webhooks.event_fields import VerifiedDelivery
 from duly.webhooks.secrets import hide
 from duly.webhooks.source import Source
-from duly.webhooks.verified import Verified
 from duly.webhooks.verify import source_of
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def explain(  # noqa: PLR0913  # what a request is made of, each by its name
     url = trusted.url if url is None else url
     delivery = delivery_of(headers, body, url, method, now)
     found = try_verify(trusted, delivery)
-    if isinstance(found, Verified):
+    if isinstance(found, VerifiedDelivery):
         return f"Nothing is wrong: the delivery is genuine, by the secret {found.secret!r}."
     problem = found or Rejected(Code.BAD_SIGNATURE, "the URL that was signed is not known")
     return diagnose(RejectedCase(trusted, delivery, problem, known)).sentence

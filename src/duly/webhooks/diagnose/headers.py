@@ -100,14 +100,14 @@ def likely_sender(case: RejectedCase) -> Provider | None:
 
 def count_known_headers(provider: Provider, delivery: Delivery) -> int:
     """How many of the headers that hold a provider's facts are there."""
-    places = {
-        place.name
-        for spot in provider.spots.values()
-        for parts in spot.alternatives
-        for place in parts
-        if place.kind == "header"
+    names = {
+        part.name
+        for selectors in provider.selectors.values()
+        for parts in selectors.alternatives
+        for part in parts
+        if part.kind == "header"
     }
-    return sum(delivery.has(name) for name in places)
+    return sum(delivery.has(name) for name in names)
 
 
 def suspect_missing_url(case: RejectedCase) -> Iterator[Guess]:

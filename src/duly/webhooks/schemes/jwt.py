@@ -147,8 +147,8 @@ class Jwt(Scheme[Any]):
         signature = make_signature(self.algorithms[0], self.signing_key(secret), signed)
         draft.set_header(self.header, self.prefix + (signed + b"." + signature).decode())
 
-    def covers(self, place: Selector) -> bool:
-        return self.body_claim is not None and place.kind in ("body", "form")
+    def covers(self, selector: Selector) -> bool:
+        return self.body_claim is not None and selector.kind in ("body", "form")
 
     def describe_location(self) -> str:
         return f"the header {self.header}"

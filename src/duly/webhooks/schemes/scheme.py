@@ -77,8 +77,8 @@ class Scheme(ABC, Generic[Key]):
         """Make the draft a genuine delivery."""
 
     @abstractmethod
-    def covers(self, place: Selector) -> bool:
-        """Whether a place cannot be changed without breaking the signature."""
+    def covers(self, selector: Selector) -> bool:
+        """Whether what a selector finds cannot be changed without breaking the signature."""
 
     @abstractmethod
     def describe_location(self) -> str:

@@ -15,8 +15,7 @@ from duly.webhooks.schemes.encodings import base64_text, decode_signature
 from duly.webhooks.schemes.hmac import SharedKey, shared_key
 from duly.webhooks.schemes.scheme import Draft, LoadedKey, Match, Scheme
 from duly.webhooks.secrets import starts_with
-from duly.webhooks.selectors import DeliveryReader, Selector, parse_selector
-from duly.webhooks.strict_json import DEFAULT_LIMITS
+from duly.webhooks.selectors import Selector, parse_selector, query_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,13 +36,13 @@ class SharedToken(Scheme[SharedKey]):
     place: str
     refuse: str | None = None
     legacy: bool = False
-    spot: Selector = field(init=False, repr=False, compare=False)
+    selector: Selector = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        spot = parse_selector(self.place)
-        if spot.kind not in ("header", "query"):
+        selector = parse_selector(self.place)
+        if selector.kind not in ("header", "query"):
             raise UsageError("a token must be in a header or in the query of the URL")
-        object.__setattr__(self, "spot", spot)
+        object.__setattr__(self, "selector", selector)
 
     def key(self, secret: Secret) -> SharedKey:
         if self.refuse is not None and starts_with(secret, self.refuse):
@@ -55,10 +54,10 @@ class SharedToken(Scheme[SharedKey]):
 
     def sent_token(self, delivery: Delivery) -> bytes | None:
         """The token as it was sent."""
-        if self.spot.kind == "header":
-            return delivery.header_bytes(self.spot.name)
-        value = DeliveryReader(delivery, DEFAULT_LIMITS).value(self.spot)
-        return value.encode("utf-8", "replace") if isinstance(value, str) else None
+        if self.selector.kind == "header":
+            return delivery.header_bytes(self.selector.name)
+        value = query_value(delivery.url, self.selector.name)
+        return None if value is None else value.encode("utf-8", "replace")
 
     def check(self, delivery: Delivery, keys: Sequence[LoadedKey[SharedKey]]) -> Match:
         found = matching_secrets(self.sent_token(delivery), keys)
@@ -67,17 +66,17 @@ class SharedToken(Scheme[SharedKey]):
         return require_match(found)
 
     def sign(self, draft: Draft, secret: Secret) -> None:
-        if self.spot.kind != "header":
+        if self.selector.kind != "header":
             raise UsageError("a token in the URL is part of the URL you send to: write it there")
         draft.set_header(
             self.place.partition(":")[2], shared_key(secret, "text").raw.decode("latin-1")
         )
 
-    def covers(self, place: Selector) -> bool:  # noqa: ARG002
+    def covers(self, selector: Selector) -> bool:  # noqa: ARG002
         return False
 
     def secret_headers(self) -> tuple[str, ...]:
-        return (self.spot.name,) if self.spot.kind == "header" else ()
+        return (self.selector.name,) if self.selector.kind == "header" else ()
 
     def describe_location(self) -> str:
         return f"the token in {self.place}"
@@ -108,7 +107,7 @@ class BasicAuth(Scheme[SharedKey]):
     def sign(self, draft: Draft, secret: Secret) -> None:
         draft.set_header("Authorization", "Basic " + base64_text(self.key(secret).raw).decode())
 
-    def covers(self, place: Selector) -> bool:  # noqa: ARG002
+    def covers(self, selector: Selector) -> bool:  # noqa: ARG002
         return False
 
     def describe_location(self) -> str:

@@ -190,8 +190,8 @@ class Signature(Scheme[Key], Generic[Key]):
         whole = signature if self.fields is None else self.fields.write(signature, timestamp)
         draft.set_header(self.header, whole.decode())
 
-    def covers(self, place: Selector) -> bool:
-        return self.content.covers(place)
+    def covers(self, selector: Selector) -> bool:
+        return self.content.covers(selector)
 
     def dedup_content(self, delivery: Delivery) -> bytes:
         return self.content.dedup_content(delivery)

@@ -124,8 +124,8 @@ class SignedFields(Scheme[SharedKey]):
             node[last] = self.make_item_signature(key, body, item)
         draft.body = json.dumps(body.value, ensure_ascii=False, separators=(",", ":")).encode()
 
-    def covers(self, place: Selector) -> bool:
-        return place.kind == "body" and place.name in self.fields
+    def covers(self, selector: Selector) -> bool:
+        return selector.kind == "body" and selector.name in self.fields
 
     def dedup_content_of_item(self, body: JsonDocument, item: Any) -> bytes:
         return self.content(body, item)

@@ -142,10 +142,10 @@ class StandardWebhooks(Scheme[EitherKey]):
             return b"v1a," + base64_text(ed25519_private(secret).sign(content))
         return b"v1," + base64_text(self.v1_key(secret).mac(content, "sha256"))
 
-    def covers(self, place: Selector) -> bool:
-        if place.kind == "header":
-            return place.name in (self.id_header, self.time_header)
-        return place.kind in ("body", "form")
+    def covers(self, selector: Selector) -> bool:
+        if selector.kind == "header":
+            return selector.name in (self.id_header, self.time_header)
+        return selector.kind in ("body", "form")
 
     def describe_location(self) -> str:
         return f"the header {self.signature_header}"

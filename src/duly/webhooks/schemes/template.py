@@ -31,8 +31,8 @@ class Content(ABC):
         """The signed bytes; several where a sender is known to write them in more than one way."""
 
     @abstractmethod
-    def covers(self, place: Selector) -> bool:
-        """Whether a place is among what is signed."""
+    def covers(self, selector: Selector) -> bool:
+        """Whether a selector is among what is signed."""
 
     def dedup_content(self, delivery: Delivery) -> bytes:
         """What makes two deliveries the same one."""
@@ -85,10 +85,10 @@ class Template(Content):
     def has_adjacent_timestamp(self) -> bool:
         return "}{timestamp}" in self.text
 
-    def covers(self, place: Selector) -> bool:
-        match place.kind:
+    def covers(self, selector: Selector) -> bool:
+        match selector.kind:
             case "header":
-                return place.name in self.headers
+                return selector.name in self.headers
             case "query":
                 return "{url}" in self.text
             case _:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from duly.core.errors import Code, Rejected
 from duly.webhooks.schemes.template import Content, delivery_of_draft
-from duly.webhooks.selectors import FORM, JSON_STARTS
-from duly.webhooks.strict_json import UnreadableBody, form_of
+from duly.webhooks.selectors import FORM
+from duly.webhooks.strict_json import JSON_STARTS, UnreadableBody, form_of
 
 if TYPE_CHECKING:
     from duly.webhooks.delivery import Delivery
@@ -46,10 +46,10 @@ class UrlAndForm(Content):
             joint = "&" if "?" in draft.url else "?"
             draft.url += f"{joint}bodySHA256={hashlib.sha256(draft.body).hexdigest()}"
 
-    def covers(self, place: Selector) -> bool:
+    def covers(self, selector: Selector) -> bool:
         # The fields of a form are signed without anything between them, so that they can be cut
         # apart in other places; a JSON body is vouched for as a whole.
-        return place.kind in ("body", "query")
+        return selector.kind in ("body", "query")
 
     def dedup_content(self, delivery: Delivery) -> bytes:
         # Not the raw body: its fields can be put in another order, or escaped in another way,

@@ -124,8 +124,9 @@ def test_many_ends_at_once_change_only_the_jobs_whose_lease_is_the_newest(
             kind, delay=7_000_000 * (kind == "again"), attempts_used=1, error=b'{"a": 1}'
         )
         # An epoch too old, a token of somebody else, and a job that has left the table.
-        stale = [late._replace(epoch=late.epoch - 1), forged._replace(token=bytes(16)), gone]
-        ends = [JobSettlement(one, ended, 0) for one in (*stale, *held)]
+        old = late.lease._replace(epoch=late.lease.epoch - 1)
+        stale = [old, forged.lease._replace(token=bytes(16)), gone.lease]
+        ends = [JobSettlement(one, ended) for one in (*stale, *(one.lease for one in held))]
 
         assert settled(desk, ends) == {one.id for one in held}
         after = rows_of(desk)
@@ -133,7 +134,7 @@ def test_many_ends_at_once_change_only_the_jobs_whose_lease_is_the_newest(
             assert after[one.id] == before[one.id]
         state = "dead" if kind == "dead" else "ready"
         for one in held:
-            assert after[one.id][:5] == (state, 1, 0, one.epoch, None)
+            assert after[one.id][:5] == (state, 1, 0, one.lease.epoch, None)
         # What is settled once is settled: the second time finds nothing.
         assert settled(desk, ends) == set()
         assert rows_of(desk) == after
@@ -141,7 +142,7 @@ def test_many_ends_at_once_change_only_the_jobs_whose_lease_is_the_newest(
 
 def settled(desk: Desk, ends: list[JobSettlement]) -> set[str]:
     """End these leases in one go; those that were held."""
-    runner = desk.app.store.blocking
+    runner = desk.app.store.sync_runner
     return finish(runner.run(lambda session: settle(session, ends), wait=WAIT))
 
 

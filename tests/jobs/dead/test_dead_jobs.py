@@ -103,7 +103,7 @@ def test_a_discarded_job_is_gone_and_the_history_says_so_once(desk: Desk) -> Non
         with closing(desk.app.store.apart()) as store:  # as in a process of its own
             store.open()
             together.wait()
-            return finish(discard_dead(store.blocking, job))
+            return finish(discard_dead(store.sync_runner, job))
 
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(press, range(4))) == [False, False, False, True]

@@ -120,8 +120,8 @@ def test_a_lease_has_a_token_of_its_own_and_the_next_epoch(bench: Bench) -> None
     first = leased(bench)
     bench.settle(first, RELEASED)
     second = bench.take()
-    assert (first.epoch, second.epoch) == (1, 2)
-    assert first.token != second.token
+    assert (first.lease.epoch, second.lease.epoch) == (1, 2)
+    assert first.lease.token != second.lease.token
     assert second.run_at == first.run_at  # it keeps its place before those that came later
 
 
@@ -141,7 +141,7 @@ def test_a_replay_begins_anew_with_the_same_id_and_key(bench: Bench) -> None:
     new = bench.take()
     assert (new.id, new.request, new.body) == (old.id, old.request, old.body)
     assert (new.attempts, new.rescues) == (0, 0)
-    assert new.epoch > old.epoch
+    assert new.lease.epoch > old.lease.epoch
 
 
 def test_a_batch_settles_what_is_held_and_names_what_is_lost(bench: Bench) -> None:
@@ -151,8 +151,8 @@ def test_a_batch_settles_what_is_held_and_names_what_is_lost(bench: Bench) -> No
     ends = [SENT, AGAIN, BURIED, SENT, AGAIN, BURIED]
     stale = {one.id for one in leases[3:]}
     each = [
-        MessageSettlement(lease._replace(epoch=9) if lease.id in stale else lease, end, 0)
-        for lease, end in zip(leases, ends, strict=True)
+        MessageSettlement(one.lease._replace(epoch=9) if one.id in stale else one.lease, end)
+        for one, end in zip(leases, ends, strict=True)
     ]
     held = bench.run(lambda session: settle(session, each))
     assert held == {one.id for one in leases[:3]}

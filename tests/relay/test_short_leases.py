@@ -33,7 +33,7 @@ async def test_a_message_is_begun_only_where_its_lease_lasts_for_the_call(
             )
         ]
         seconds = dispatcher.lease_clock.seconds
-        leases = await office.app.store.awaited.run(
+        leases = await office.app.store.async_runner.run(
             lambda session: take(session, wants, int(seconds * 1_000_000)), wait=WAIT
         )
         # The event loop was busy with others since it was leased.

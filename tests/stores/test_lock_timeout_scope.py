@@ -100,7 +100,7 @@ def test_duly_itself_still_waits_no_longer_than_its_bound(app: duly.Duly) -> Non
     asked = version_advance(ORDER_SCOPE, "resource", 2, None)
 
     async def advanced() -> bool:
-        async with app.store.blocking.open_transaction(wait=SHORT) as opened:
+        async with app.store.sync_runner.open_transaction(wait=SHORT) as opened:
             return await order_guard.newer(opened.session, asked)
 
     with app.transaction() as holder:

@@ -83,7 +83,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> int:
 def unattended(app: duly.Duly) -> bool:
     """What the next look would find."""
     look = app.registry.outgoing.relay_liveness.is_unattended
-    return finish(app.store.blocking.run_autocommit(look, wait=WAIT))
+    return finish(app.store.sync_runner.run_autocommit(look, wait=WAIT))
 
 
 @contextmanager

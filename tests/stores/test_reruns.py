@@ -42,7 +42,7 @@ class Counting:
 async def a_runner(wire: Proxy, colour: Colour) -> AsyncIterator[Runner]:
     """A store behind a wire that is about to be cut; its connections are open already."""
     async with duly.store(wire.url) as store:
-        runner = store.blocking if colour == "sync" else store.awaited
+        runner = store.sync_runner if colour == "sync" else store.async_runner
         await runner.run_autocommit(nothing, wait=WAIT)
         yield runner
         store.close()

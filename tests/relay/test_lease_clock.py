@@ -8,6 +8,7 @@ import pytest
 
 import duly
 from duly.core.ids import new_id
+from duly.ledger.lease import Lease
 from duly.outbox.lease import LeasedMessage
 from duly.outbox.message import request_bytes
 from duly.outbox.outcome import Unreached
@@ -23,7 +24,7 @@ async def test_a_call_is_given_up_before_its_lease_is_over() -> None:
 
     request = request_bytes("POST", "slow:x", {})
     leased = LeasedMessage(
-        new_id(), "", "slow", request, None, None, 0, 0, 1, b"t" * 16, 1, 0, 0, 0
+        Lease(new_id(), b"t" * 16, 1), "", "slow", request, None, None, 0, 0, 1, 0, 0, 0
     )
     with pytest.raises(Unreached, match="no answer within"):
         async with asyncio.timeout(2):

@@ -80,7 +80,7 @@ async def test_every_other_use_of_the_store_waits_for_a_handler_and_none_deadloc
         async with held(site):
             store = site.store
             with pytest.raises(duly.errors.InProgress):
-                await store.awaited.run(count, wait=A_MOMENT)
+                await store.async_runner.run(count, wait=A_MOMENT)
             with pytest.raises(duly.errors.InProgress):
                 await duly.aio.dedup(store, "shop", "a", wait=A_MOMENT)
             with pytest.raises(duly.errors.InProgress):

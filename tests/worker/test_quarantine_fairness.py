@@ -9,6 +9,7 @@ import pytest
 
 from duly.jobs.lease import NO_RESCUE_QUOTA, LeasedJob
 from duly.jobs.outcome import DONE
+from duly.ledger.lease import Lease
 from duly.worker import fetcher, quarantine, worker
 from duly.worker.execution import Execution
 from duly.worker.quarantine import SUSPECT_SECONDS
@@ -85,7 +86,9 @@ class Rounds:
         self._given += 1
         id = str(self._given)
         run = Execution(
-            LeasedJob(id, "", "nothing", "a", None, None, 0, rescues, 1, b"", 1, 0), NOTHING, None
+            LeasedJob(Lease(id, b"", 1), "", "nothing", "a", None, None, 0, rescues, 1, 0),
+            NOTHING,
+            None,
         )
         self.desk.occupy(run)
         run.handler_started_at = run.leased_at

@@ -10,6 +10,7 @@ import pytest
 
 import duly
 from duly.core.errors import EgressRefused
+from duly.ledger.lease import Lease
 from duly.outbox.lease import LeasedMessage
 from duly.outbox.message import BACKOFF
 from duly.outbox.outcome import (
@@ -58,9 +59,10 @@ def hours(monkeypatch: pytest.MonkeyPatch) -> Hours:
 def leased(attempts: int = 0) -> LeasedMessage:
     """A lease as the database gives it."""
     return LeasedMessage(
-        id="0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305", scope="send", destination=THERE, request=b"{}",
-        body=b"1", signer=None, attempts=attempts, rescues=0, max_attempts=20, token=b"t" * 16,
-        epoch=1, created_at=0, run_at=0, taken_at=0,
+        lease=Lease("0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305", b"t" * 16, 1), scope="send",
+        destination=THERE, request=b"{}",
+        body=b"1", signer=None, attempts=attempts, rescues=0, max_attempts=20,
+        created_at=0, run_at=0, taken_at=0,
     )  # fmt: skip
 
 

@@ -106,7 +106,7 @@ async def test_the_connection_is_the_drivers_own_inside_the_transaction(
 ) -> None:
     async with a_site(url, colour) as site:
         async with site.opened() as opened:
-            if site.runner is site.store.awaited and url.startswith("postgresql"):
+            if site.runner is site.store.async_runner and url.startswith("postgresql"):
                 await opened.connection.execute("INSERT INTO notes VALUES ('a')")
             else:
                 opened.connection.execute("INSERT INTO notes VALUES ('a')")

@@ -124,7 +124,7 @@ class Ending:
 
 def both_lanes_are_free(shop: Shop) -> None:
     """Two batches can be under way again, so no lead was lost."""
-    gate = shop.app.receiver._blocking
+    gate = shop.app.receiver._sync_runner
     gate.shut()  # type: ignore[attr-defined]  # the gate that the test put there
     waiting = [shop.send(shop.delivery()) for _ in range(2)]
     gate.full()  # type: ignore[attr-defined]

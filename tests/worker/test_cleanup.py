@@ -75,13 +75,13 @@ def asleep(desk: Desk, worker: str | None = None) -> str:
         await record_heartbeat(session, identity)
         await set_idle(session, identity.id, wanted=True)
 
-    finish(desk.app.store.blocking.run(sleep, wait=WAIT))
+    finish(desk.app.store.sync_runner.run(sleep, wait=WAIT))
     return identity.id
 
 
 def look(desk: Desk) -> None:
     """Somebody looks for lost leases, as every worker does."""
-    finish(desk.app.store.blocking.run(lambda session: rescue(session, new_id()), wait=WAIT))
+    finish(desk.app.store.sync_runner.run(lambda session: rescue(session, new_id()), wait=WAIT))
 
 
 def wanting(desk: Desk, *workers: str) -> list[bool]:

@@ -8,6 +8,7 @@ import pytest
 
 from duly.jobs.lease import POISON_RESCUES, LeasedJob
 from duly.jobs.outcome import DONE
+from duly.ledger.lease import Lease
 from duly.worker import quarantine, worker
 from duly.worker.execution import Execution
 from duly.worker.quarantine import DRAIN_SECONDS, SUSPECT_SECONDS, Quarantine, has_isolated_job
@@ -24,7 +25,7 @@ AWAITED = cases(kinds=["sqlite", "postgres"], colours=["async"], ways=["leased"]
 
 def leased(queue: str, rescues: int = 0) -> LeasedJob:
     """A lease on a job that came back so often."""
-    return LeasedJob(queue, "", "nothing", queue, None, None, 0, rescues, 1, b"", 1, 0)
+    return LeasedJob(Lease(queue, b"", 1), "", "nothing", queue, None, None, 0, rescues, 1, 0)
 
 
 def run_on(subject: Slots, queue: str, rescues: int = 0) -> Execution:

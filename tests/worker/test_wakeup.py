@@ -86,7 +86,7 @@ def enqueued(app: duly.Duly, url: str, way: str) -> None:
 
 async def told_at_each_round(rung: list[bool], *, urgent: bool = False) -> list[bool]:
     """Whether each round looks for jobs that came due, after a notification or none."""
-    store = SimpleNamespace(awaited=None, listen=None)
+    store = SimpleNamespace(async_runner=None, listen=None)
     desk = Slots({"default": 1})
     desk.quarantine.observe_due(POISON_RESCUES if urgent else 0)
     parts = SimpleNamespace(store=store, jobs=SimpleNamespace(all=list))
