@@ -102,7 +102,7 @@ def test_a_file_that_is_there_already_is_not_touched(
 def refused(arguments: list[str]) -> int | str | None:
     """The exit code of a command that does not begin."""
     try:
-        return main(["storm", *arguments])
+        return main(["demo", *arguments])
     except SystemExit as ending:  # of argparse
         return ending.code
 

@@ -19,7 +19,7 @@ from duly.core.onestep import finish
 from duly.outbox.relay_liveness import NO_RELAY
 from duly.receiver import metrics
 from duly.relay.settings import RelaySettings
-from duly.server.relay_plan import relay_service
+from duly.server.services import relay_service
 from duly.service import maintenance
 from duly.testing import isolated
 from tests.support.processes.leading import PATIENCE, until
@@ -89,7 +89,7 @@ def unattended(app: duly.Duly) -> bool:
 @contextmanager
 def relaying(app: duly.Duly) -> Iterator[None]:
     """A relay that sends until the end of the block, and is known to be alive."""
-    relay = relay_service(app, RelaySettings(), over=lambda: None)
+    relay = relay_service(app, RelaySettings(), on_end=lambda: None)
     relay.start()
     try:
         until(lambda: app.outbox.stats().relays or None)

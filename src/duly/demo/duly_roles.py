@@ -16,11 +16,9 @@ from duly.demo.settings import LEASE
 from duly.demo.shared_counters import wrapping_index
 from duly.demo.shop import ShopHandlers, bare_shop, shop
 from duly.relay.settings import RelaySettings
-from duly.server.relay_plan import relay_service
+from duly.server.services import relay_service, worker_service
 from duly.server.settings import ServerSettings as ServeSettings
-from duly.server.shutdown import LAST, REPLACE, catch_signals, leave_at_once
-from duly.server.supervise import has_hung_handlers
-from duly.server.worker_plan import worker_service
+from duly.server.shutdown import LAST, REPLACE, catch_signals, has_hung_handlers, leave_at_once
 from duly.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -73,7 +71,7 @@ def run_worker(context: StormContext, url: str, slot: int) -> int:
     at_once = AT_ONCE_ON_SQLITE if context.settings.on_sqlite else AT_ONCE
     settings = WorkerSettings({"default": at_once}, lease=LEASE, grace=timedelta(seconds=GRACE))
     with catch_signals() as line:
-        worker = worker_service(app, settings, over=line.wake)
+        worker = worker_service(app, settings, on_end=line.wake)
         context.mark_up(slot)
         return supervise_host(app, worker, line, context.lifeline[0])
 
@@ -84,7 +82,7 @@ def run_relay(context: StormContext, url: str, slot: int) -> int:
     open_store(app)
     settings = RelaySettings(per_destination=20, lease=RELAY_LEASE, grace=timedelta(seconds=GRACE))
     with catch_signals() as line:
-        relaying = relay_service(app, settings, over=line.wake)
+        relaying = relay_service(app, settings, on_end=line.wake)
         context.mark_up(slot)
         return supervise_host(app, relaying, line, context.lifeline[0])
 
@@ -106,7 +104,7 @@ def open_store(app: duly.Duly) -> None:
 def supervise_host(app: duly.Duly, host: ServiceThread[Any], line: Any, lifeline: int) -> int:
     """Until a signal ends it, or the end of whoever directs the storm; returns the exit code.
 
-    As `duly.server.supervise` does it; but what hangs is replaced by another process, because
+    As `duly.server.shutdown` does it; but what hangs is replaced by another process, because
     this one was not started by a command line.
     """
     host.start()

@@ -173,7 +173,7 @@ def command_of(settings: Settings) -> str:
         else f"--seconds {settings.seconds:g}"
     )
     crew = f"--workers {settings.workers} --ingress {settings.ingress}"
-    return f"duly storm{where} {size} {crew} --seed {settings.seed}{crashed}"
+    return f"duly demo{where} {size} {crew} --seed {settings.seed}{crashed}"
 
 
 def markdown(settings: Settings, outcome: StormOutcome, log: str) -> str:

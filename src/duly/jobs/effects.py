@@ -180,8 +180,8 @@ async def resolve_unknown(step: EffectStep, how: EffectOptions) -> Any:
     if how.unknown == "park":
         raise Dead(
             f"nobody knows whether effect {step.name!r} happened (key {step.key}): find out, say "
-            f"so with `duly resolve` or app.jobs.resolve({step.leased.id!r}, {step.name!r}, "
-            "done=...), then replay the job"
+            f"so with `duly effects resolve` or app.jobs.resolve({step.leased.id!r}, "
+            f"{step.name!r}, done=...), then replay the job"
         )
     if how.unknown == "retry":
         return None

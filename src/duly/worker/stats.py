@@ -95,7 +95,7 @@ class Worked:
         elif kind == "dead":
             self.dead += 1
             logger.error(
-                "job %s (%s) is dead after %d of %d attempts and %d rescues: %s. `duly dead show` "
+                "job %s (%s) is dead after %d of %d attempts and %d rescues: %s. `duly jobs show` "
                 "tells more",
                 leased.id,
                 leased.name,

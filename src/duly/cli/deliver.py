@@ -1,4 +1,4 @@
-"""``duly send``: a genuine signed delivery of any provider, to any URL, as often as wanted."""
+"""``duly deliver``: send a genuine signed delivery of any provider to any URL, once or often."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  duly send stripe --secret whsec_example       to http://127.0.0.1:8000/stripe
-  duly send github https://shop.example/hooks --type issues.opened --body event.json
-  duly send stripe --duplicate 3                the same event again: retries
-  duly send stripe --concurrent 200             the same event 200 times at one instant
-  duly send stripe --tamper                     must be refused
-  duly send --list                              every provider, and what its secret looks like
+  duly deliver stripe --secret whsec_example    to http://127.0.0.1:8000/stripe
+  duly deliver github https://shop.example/hooks --type issues.opened --body event.json
+  duly deliver stripe --duplicate 3             the same event again: retries
+  duly deliver stripe --concurrent 200          the same event 200 times at one instant
+  duly deliver stripe --tamper                  must be refused
+  duly deliver --list                           every provider, and what its secret looks like
 
 The secret is taken from --secret, from STRIPE_WEBHOOK_SECRET and the like, or asked for; a
 command line can be seen by other users of the machine. Without --body the event is the profile's
@@ -50,9 +50,9 @@ for a command that cannot work as written."""
 
 DEFAULT_URL = "http://127.0.0.1:8000/{}"
 MOST_COPIES, MOST_AT_ONCE = 1_000_000, 1_000
-# More lines than this nobody reads: then it is how far it is, what is unusual, and the summary.
-LONG = 20
-BAR = 24
+# With more copies than this, only progress, the unusual replies and the summary are printed.
+MOST_LINES = 20
+BAR_WIDTH = 24
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -95,7 +95,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def add_positional(parser: argparse.ArgumentParser, name: str, meaning: str) -> None:
-    """An argument that may be missing, and may stand behind options.
+    """Declare an argument that may be missing, and may stand behind options.
 
     With ``nargs="?"`` argparse would take it for missing as soon as an option comes first.
     """
@@ -103,7 +103,7 @@ def add_positional(parser: argparse.ArgumentParser, name: str, meaning: str) -> 
 
 
 def add_copies(parser: argparse.ArgumentParser) -> None:
-    """How often, and how."""
+    """Declare how many copies are sent, and how."""
     copies = parser.add_mutually_exclusive_group()
     copies.add_argument(
         "--duplicate",
@@ -120,7 +120,7 @@ def add_copies(parser: argparse.ArgumentParser) -> None:
 
 
 def add_manner(parser: argparse.ArgumentParser) -> None:
-    """What is wrong with it, if anything."""
+    """Declare what is wrong with the delivery, if anything."""
     manner = parser.add_mutually_exclusive_group()
     manner.add_argument(
         "--tamper", action="store_true", help="change one byte of the body after it was signed"
@@ -131,42 +131,42 @@ def add_manner(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send, tell, and judge."""
+    """Send, print the replies, and return whether they were as expected."""
     if arguments.list:
         return list_providers(arguments)
     if arguments.provider is None:
         raise UsageError(
-            "which provider? As in `duly send stripe`; `duly send --list` names them all"
+            "which provider? As in `duly deliver stripe`; `duly deliver --list` names them all"
         )
-    verdict = begin_verdict(arguments)
-    deliver(arguments, verdict)
+    report = begin_report(arguments)
+    send_copies(arguments, report)
     if arguments.json:
-        print_answer(arguments, "", verdict.document())
-    elif len(verdict.answers) > 1:
-        print(verdict.summary())
-    surprise = verdict.surprise()
+        print_answer(arguments, "", report.document())
+    elif len(report.answers) > 1:
+        print(report.summary())
+    surprise = report.surprise()
     if surprise is not None:
         print(f"duly: {surprise}", file=sys.stderr)
     return 0 if surprise is None else 1
 
 
-def begin_verdict(arguments: argparse.Namespace) -> DeliveryReport:
-    """The delivery, and what its receiver will call the event; of a batch, the first."""
-    parcel = parcel_of(arguments)
-    first, *more = parcel.event_fields()
-    if first.type is None and parcel.provider.type is not None:
+def begin_report(arguments: argparse.Namespace) -> DeliveryReport:
+    """Return a report on the delivery, named by the id of its event; of a batch, the first."""
+    delivery = delivery_of(arguments)
+    first, *more = delivery.event_fields()
+    if first.type is None and delivery.provider.type is not None:
         print(
-            f"duly: the event has no type: {parcel.provider.title} tells it in "
-            f"{parcel.provider.type}; use --type",
+            f"duly: the event has no type: {delivery.provider.title} puts it in "
+            f"{delivery.provider.type}; use --type",
             file=sys.stderr,
         )
-    report_renewed_time(parcel.event)
+    report_renewed_time(delivery.event)
     name = printable_text(first.id)  # a file may say anything
-    return DeliveryReport(parcel, f"{name} and {len(more)} more" if more else name)
+    return DeliveryReport(delivery, f"{name} and {len(more)} more" if more else name)
 
 
 def report_renewed_time(event: EventToSign) -> None:
-    """Say that the time in a file was moved: it is not what the file says."""
+    """Print that the event's time in a file was moved."""
     renewed = event.renewed
     if renewed is not None and renewed.before is not None and renewed.after is not None:
         print(
@@ -176,48 +176,48 @@ def report_renewed_time(event: EventToSign) -> None:
         )
 
 
-def parcel_of(arguments: argparse.Namespace) -> ProviderDelivery:
-    """The delivery that the command line describes; refused before anything is sent."""
+def delivery_of(arguments: argparse.Namespace) -> ProviderDelivery:
+    """Build the delivery that the command line describes; errors come before anything is sent."""
     provider = provider_named(arguments.provider)
     url = checked_url(arguments.url or DEFAULT_URL.format(provider.name))
-    headers = dict(header_of(text) for text in arguments.header)
+    headers = dict(parse_header(text) for text in arguments.header)
     secret = signer_for(provider, arguments.secret)
     scheme = fitting_scheme(provider.schemes, secret)
     age = stale_age(provider, scheme) if arguments.stale else timedelta(0)
-    body = body_of(arguments.body)
-    wish = EventRequest(body, arguments.id, arguments.type, keep_time=arguments.keep_time)
+    body = read_body(arguments.body)
+    request = EventRequest(body, arguments.id, arguments.type, keep_time=arguments.keep_time)
     manner: Manner = "tampered" if arguments.tamper else "stale" if arguments.stale else "genuine"
-    event = event_of(provider, wish, moment_of(age))
+    event = event_of(provider, request, moment_of(age))
     return ProviderDelivery(provider, secret, url, event, headers, manner, age)
 
 
-def deliver(arguments: argparse.Namespace, verdict: DeliveryReport) -> None:
-    """Send all copies: a line for each, as they come; of many only what is unusual, at the end."""
+def send_copies(arguments: argparse.Namespace, report: DeliveryReport) -> None:
+    """Send all copies and print a line for each; of many, only the unusual ones at the end."""
     count = arguments.concurrent or arguments.duplicate or 1
-    way = send_all_at_once if arguments.concurrent else send_one_by_one
+    send = send_all_at_once if arguments.concurrent else send_one_by_one
     unusual = []
     with Progress() as progress:
-        for told in way(verdict.delivery, count, arguments.timeout):
-            line = verdict.add(told)
-            if count > LONG:
-                progress.show(progress_bar(len(verdict.answers), count))
-                unusual += [line] if verdict.last_is_unusual() else []
+        for answer in send(report.delivery, count, arguments.timeout):
+            line = report.add(answer)
+            if count > MOST_LINES:
+                progress.show(progress_bar(len(report.answers), count))
+                unusual += [line] if report.last_is_unusual() else []
             elif not arguments.json:
                 print(line)
     if unusual and not arguments.json:
-        print("\n".join(unusual[:LONG]))
-        if len(unusual) > LONG:
-            print(f"and {len(unusual) - LONG:,} more that are unusual")
+        print("\n".join(unusual[:MOST_LINES]))
+        if len(unusual) > MOST_LINES:
+            print(f"and {len(unusual) - MOST_LINES:,} more that are unusual")
 
 
 def progress_bar(done: int, count: int) -> str:
-    """How far it is."""
-    full = BAR * done // count
-    return f"[{'#' * full}{'.' * (BAR - full)}] {done:,} of {count:,} sent"
+    """Draw how many copies were sent."""
+    full = BAR_WIDTH * done // count
+    return f"[{'#' * full}{'.' * (BAR_WIDTH - full)}] {done:,} of {count:,} sent"
 
 
 def list_providers(arguments: argparse.Namespace) -> int:
-    """Every provider by name, and what its secret looks like."""
+    """Print every provider by name, and what its secret looks like."""
     providers = [provider_named(name) for name in provider_names()]
     width = max(len(one.name) for one in providers)
     lines = [f"{one.name:<{width}}  {form_of(one)}" for one in providers]
@@ -235,8 +235,8 @@ def list_providers(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def body_of(path: str | None) -> bytes | None:
-    """The bytes of the file, as they are."""
+def read_body(path: str | None) -> bytes | None:
+    """Read the body from a file or standard input."""
     if path is None:
         return None
     if path == "-":
@@ -247,8 +247,8 @@ def body_of(path: str | None) -> bytes | None:
         raise UsageError(f"{path} cannot be read: {problem.strerror}") from None
 
 
-def header_of(text: str) -> tuple[str, str]:
-    """A header as it was written; what it holds may be a password and is not repeated."""
+def parse_header(text: str) -> tuple[str, str]:
+    """Parse a header; its value may be a password, and no error repeats it."""
     name, colon, value = text.partition(":")
     value = value.strip()
     if (
@@ -262,7 +262,7 @@ def header_of(text: str) -> tuple[str, str]:
 
 
 def number_up_to(most: int) -> Callable[[str], int]:
-    """A count of copies, for argparse."""
+    """Return a parser of a count of copies, for argparse."""
 
     def number(text: str) -> int:
         if not text.isdecimal() or not 1 <= int(text) <= most:
@@ -273,7 +273,7 @@ def number_up_to(most: int) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """A duration, for argparse."""
+    """Parse a duration, for argparse."""
     try:
         found = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""``duly dead``, ``duly replay`` and ``duly jobs`` say what was given up, and let it run again."""
+"""``duly jobs`` counts jobs, lists dead ones and replays them; ``duly effects`` resolves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.cli.dead_letters import parse_time
+from duly.cli.admin import parse_time
 from duly.cli.main import main
 from duly.ledger import replay
 from tests.support.inboxes import done, found
@@ -81,7 +81,7 @@ def run(app: duly.Duly, capsys: Output) -> Callable[..., str]:
 
     def running(*words: str, code: int = 0) -> str:
         capsys.readouterr()
-        assert main([words[0], app.store.url, *words[1:]]) == code
+        assert main(["jobs", *words[:1], app.store.url, *words[1:]]) == code
         output = capsys.readouterr()
         assert CANARY not in output.err
         return output.err if code else output.out
@@ -106,8 +106,8 @@ def test_the_list_has_a_line_for_each_and_no_payload(run: Run, ids: dict[str, li
     assert CANARY not in heading + "".join(lines)
     assert run("dead", "--name", "refund").count("no such order") == 2
     assert run("dead", "--limit", "1").endswith("there may be more, ask with --limit\n")
-    assert run("dead", "--until", "1d") == "no dead letters\n"
-    assert run("dead", "--source", "stripe", "--type", "paid") == "no dead letters\n"
+    assert run("dead", "--until", "1d") == "no dead jobs\n"
+    assert run("dead", "--source", "stripe", "--type", "paid") == "no dead jobs\n"
 
 
 def test_the_list_answers_programs_in_json_without_payloads(
@@ -128,15 +128,15 @@ def test_the_list_answers_programs_in_json_without_payloads(
 
 def test_one_is_shown_with_all_that_is_known(run: Run, ids: dict[str, list[str]]) -> None:
     [job] = ids["pay"]
-    text = run("dead", "show", job)
+    text = run("show", job)
     assert f'payload   {{"card": "{CANARY}"}}\n' in text
     assert "unknown   charge, key " in text
     assert "Traceback (most recent call last):" in text
     assert "\x1b" not in text
-    told = json.loads(run("dead", "show", job, "--json"))
+    told = json.loads(run("show", job, "--json"))
     assert told["payload"] == {"card": CANARY}
     assert "in lost\n" in told["traceback"]
-    assert f"there is no dead letter {NOT_THERE}" in run("dead", "show", NOT_THERE, code=2)
+    assert f"there is no dead job {NOT_THERE}" in run("show", NOT_THERE, code=2)
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def event_job(app: duly.Duly) -> str:
 def test_a_job_of_an_event_is_shown_with_its_event(
     run: Run, app: duly.Duly, event_job: str
 ) -> None:
-    text = run("dead", "show", event_job)
+    text = run("show", event_job)
     assert "event     stripe evt_7 (invoice.paid)\n" in text
     assert "received  " in text
     assert '"id": "in_7"' in text
@@ -180,7 +180,7 @@ def test_a_job_of_an_event_is_shown_with_its_event(
     assert "bytes left out …]" in text
     assert len(text) < 20_000
 
-    told = json.loads(run("dead", "show", event_job, "--json"))["event"]
+    told = json.loads(run("show", event_job, "--json"))["event"]
     assert (told["id"], told["type"], told["source"]) == ("evt_7", "invoice.paid", "stripe")
     assert '"id": "in_7"' in told["body"]
     assert "hidden" not in told["body"]
@@ -189,27 +189,25 @@ def test_a_job_of_an_event_is_shown_with_its_event(
     assert "in_7" not in run("dead", "--json")
 
     done(app.store, "UPDATE duly_events SET body = NULL")
-    assert "body      pruned: its source keeps bodies only for a while" in run(
-        "dead", "show", event_job
-    )
-    told = json.loads(run("dead", "show", event_job, "--json"))["event"]
+    assert "body      pruned: its source keeps bodies only for a while" in run("show", event_job)
+    told = json.loads(run("show", event_job, "--json"))["event"]
     assert (told["body"], told["body_size"], told["body_pruned"]) == (None, None, True)
 
 
 def test_one_is_discarded_for_good(run: Run, app: duly.Duly, ids: dict[str, list[str]]) -> None:
     [job] = ids["pay"]
-    assert run("dead", "discard", job) == f"discarded {job}\n"
+    assert run("discard", job) == f"discarded {job}\n"
     assert job not in states(app)
-    assert "it was replayed, discarded or never given up" in run("dead", "discard", job, code=2)
+    assert "it was replayed, discarded or never given up" in run("discard", job, code=2)
     other = ids["refund"][0]
-    assert json.loads(run("dead", "discard", other, "--json")) == {"discarded": other}
+    assert json.loads(run("discard", other, "--json")) == {"discarded": other}
 
 
 def test_one_is_replayed_once(run: Run, app: duly.Duly, ids: dict[str, list[str]]) -> None:
     [job] = ids["pay"]
     assert run("replay", job) == "replayed 1 job\n"
     assert states(app)[job] == "ready"
-    assert f"there is no dead letter {job}" in run("replay", job, code=2)
+    assert f"there is no dead job {job}" in run("replay", job, code=2)
     assert list(states(app).values()).count("dead") == 2
 
 
@@ -232,7 +230,7 @@ def test_a_long_replay_tells_how_far_it_is(
     app: duly.Duly, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay, "CHUNK", 2)
-    assert main(["replay", app.store.url, "--all"]) == 0
+    assert main(["jobs", "replay", app.store.url, "--all"]) == 0
     output = capsys.readouterr()
     assert output.out == "replayed 3 jobs\n"
     assert output.err == "replayed 2 jobs so far\n"
@@ -241,7 +239,7 @@ def test_a_long_replay_tells_how_far_it_is(
 def test_jobs_counts_each_queue_and_names_who_works(run: Run, app: duly.Duly) -> None:
     app.enqueue("pay")
     app.enqueue("pay", delay=timedelta(hours=1))
-    heading, line, nobody = run("jobs").splitlines()
+    heading, line, nobody = run("stats").splitlines()
     assert heading.split() == ["QUEUE", "READY", "OLDEST", "WAITING", "PARKED", "LEASED", "DEAD"]
     assert re.fullmatch(r"default +1 +\d+s +1 +0 +0 +3", line)
     assert nobody == "no worker is running"
@@ -252,8 +250,8 @@ def test_jobs_counts_each_queue_and_names_who_works(run: Run, app: duly.Duly) ->
         "INSERT INTO duly_workers (id, host, pid, seen_at, queues, idle, lease) "
         f"VALUES ('{NOT_THERE}', 'shop-1', 7, {now}, '[\"default\"]', FALSE, 60000000)",
     )
-    assert run("jobs").endswith("worker shop-1, process 7: default\n")
-    told = json.loads(run("jobs", "--json"))
+    assert run("stats").endswith("worker shop-1, process 7: default\n")
+    told = json.loads(run("stats", "--json"))
     [queue] = told["queues"]
     assert queue.pop("oldest") >= 0
     assert queue == {
@@ -271,17 +269,26 @@ def test_jobs_counts_each_queue_and_names_who_works(run: Run, app: duly.Duly) ->
         (("replay", "--all", "--rate", "0"), "rate must be a number per second"),
         (("replay", "--since", "later"), "--since must be how long ago, like 45m, 2h or 3d"),
         (("dead", "--limit", "0"), "limit must be a whole number from 1"),
-        (("dead", "show"), "which job? Give its id, as in `duly dead show shop:app ID`"),
-        (("dead", NOT_THERE), "show it, or discard it?"),
-        (("dead", "show", NOT_THERE, "--limit", "1"), "`duly dead show` takes the id of one job"),
+        (("show",), "which job? Give its id, as in `duly jobs show shop:app ID`"),
+        (("discard",), "which job? Give its id, as in `duly jobs discard shop:app ID`"),
+        (("dead", NOT_THERE), "show it, replay it, or discard it?"),
+        ((NOT_THERE,), "show it, replay it, or discard it?"),
+        (
+            ("show", NOT_THERE, "--limit", "1"),
+            "`duly jobs show` takes no --limit; `duly jobs dead`",
+        ),
+        (("--name", "pay"), "`duly jobs` takes no --name; `duly jobs dead` or `duly jobs replay`"),
+        (("replay", "--all", "--limit", "9"), "`duly jobs replay` takes no --limit"),
+        (("stats", "--dry-run"), "`duly jobs stats` takes no --dry-run; `duly jobs replay` takes"),
         (("dead", "shop:app"), "give one application or address, and one id"),
-        (("jobs",), "duly's tables"),
+        (("stats",), "duly's tables"),
+        ((), "duly's tables"),
     ],
 )
 def test_what_cannot_work_is_told_in_one_line_and_makes_no_database(
     sqlite_url: str, tmp_path: Path, capsys: Output, words: tuple[str, ...], told: str
 ) -> None:
-    assert main([words[0], sqlite_url, *words[1:]]) in (1, 2)
+    assert main(["jobs", sqlite_url, *words]) in (1, 2)
     error = capsys.readouterr().err
     assert error.startswith(f"duly: {told}")
     assert error.count("\n") == 1
@@ -307,9 +314,9 @@ def test_an_application_is_named_as_well_as_its_database(tmp_path: Path, sqlite_
             env={**os.environ, "SHOP_URL": sqlite_url, **more},
         )
 
-    named = command("dead", "shop:app")
-    assert (named.returncode, named.stdout, named.stderr) == (0, "no dead letters\n", "")
-    told = command("replay", "--all", "--json", DULY_APP="shop:app")
+    named = command("jobs", "dead", "shop:app")
+    assert (named.returncode, named.stdout, named.stderr) == (0, "no dead jobs\n", "")
+    told = command("jobs", "replay", "--all", "--json", DULY_APP="shop:app")
     assert json.loads(told.stdout) == {"ids": [], "dry_run": False}
     assert "leave out --prefix" in command("jobs", "shop:app", "--prefix", "x_").stderr
 
@@ -334,16 +341,16 @@ def test_an_effect_that_nobody_knew_of_is_resolved_from_the_shell(
     [letter] = app.jobs.dead(name="pay")
     assert [one.name for one in letter.unknown] == ["charge"]
     words = [app.store.url, letter.id, "charge"]
-    assert main(["resolve", *words, "--done", "--result", "ch_1"]) == 2
+    assert main(["effects", "resolve", *words, "--done", "--result", "ch_1"]) == 2
     assert "--result must be JSON" in capsys.readouterr().err
-    assert main(["resolve", *words, "--done", "--result", '"ch_1"', "--json"]) == 0
+    assert main(["effects", "resolve", *words, "--done", "--result", '"ch_1"', "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "job": letter.id,
         "effect": "charge",
         "done": True,
     }
     assert app.jobs.dead(letter.id)[0].unknown == ()
-    assert main(["resolve", *words, "--not-done"]) == 2
+    assert main(["effects", "resolve", *words, "--not-done"]) == 2
     assert "is known" in capsys.readouterr().err
-    assert main(["resolve", app.store.url, "charge", "--done"]) == 2
-    assert "as in `duly resolve shop:app" in capsys.readouterr().err
+    assert main(["effects", "resolve", app.store.url, "charge", "--done"]) == 2
+    assert "as in `duly effects resolve shop:app" in capsys.readouterr().err
