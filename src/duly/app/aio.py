@@ -44,12 +44,14 @@ class AsyncDuly:
     @property
     def jobs(self) -> AsyncJobAdmin:
         """Dead jobs, replay, and counts."""
-        return AsyncJobAdmin(self._app.store.async_runner, self._app.wakeup)
+        app = self._app
+        return AsyncJobAdmin(app.store.async_runner, app.wakeup, app.process.opener)
 
     @property
     def outbox(self) -> AsyncOutboxAdmin:
         """Messages that are not sent yet, dead messages, replay, and counts."""
-        return AsyncOutboxAdmin(self._app.store.async_runner, self._app.wakeup)
+        app = self._app
+        return AsyncOutboxAdmin(app.store.async_runner, app.wakeup, app.process.opener)
 
     @show_keywords(EnqueueOptions, Registry.new)
     async def enqueue(

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from duly.app.admin import refuse_joined
 from duly.core.defaults import WAIT
 from duly.core.errors import SyncAsyncMismatch, UsageError
 from duly.core.validation import checked_scope, kind
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=BaseTx[Any])
 BLOCK = "the block of app.transaction()"
-OUTSIDE = "call it outside of the handler, or in a job without tx"
 
 
 class Calls(Generic[T]):
@@ -106,7 +106,7 @@ class Calls(Generic[T]):
                 f"event_id must be the id that the sender gave it, not {kind(event_id)}"
             )
         scope = checked_scope(route.scope(checked_tenant_of(route, tenant)))
-        refuse_inside("app.forget", OUTSIDE)
+        refuse_joined("app.forget", self._app.process.opener)
         done = await forget_committed(self._runner, scope, event_id)
         # An event that was too old stays so where the source remembers: no handler will run.
         parked = done.too_old and route.window is not None

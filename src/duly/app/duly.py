@@ -30,6 +30,7 @@ from duly.core.defaults import BODIES_KEPT
 from duly.core.defaults import names as table_names
 from duly.core.errors import UsageError
 from duly.core.exports import export, old_names, show_keywords
+from duly.core.host import HOST
 from duly.core.onestep import finish
 from duly.core.validation import checked_clock, checked_count, checked_duration, kind
 from duly.http_client.job_clients import JobClients
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from duly.core.clock import Clock
+    from duly.core.host import Host
     from duly.core.json_bytes import Storable
     from duly.core.retry import Backoff
     from duly.core.versions import Tie
@@ -124,6 +126,9 @@ class Duly:
             given.
     """
 
+    # What its services take from the machine; the simulation has its own.
+    _host: Host = HOST
+
     def __init__(
         self,
         url: str | None = None,
@@ -159,7 +164,7 @@ class Duly:
         if not isinstance(egress, Egress):
             raise UsageError(f"egress must be a duly.Egress(…), not {kind(egress)}")
         # What is registered; internal, like all that has no docstring here.
-        self.registry = Registry()
+        self.registry = Registry(self._host)
         self.registry.outgoing.egress = egress
         self.schedules = Schedules()
         self.wakeup = Wakeup()
@@ -533,12 +538,12 @@ class Duly:
     @property
     def jobs(self) -> JobAdmin:
         """Dead jobs, replay, and counts."""
-        return JobAdmin(self.store.sync_runner, self.wakeup)
+        return JobAdmin(self.store.sync_runner, self.wakeup, self.process.opener)
 
     @property
     def outbox(self) -> OutboxAdmin:
         """Messages that are not sent yet, dead messages, replay, and counts."""
-        return OutboxAdmin(self.store.sync_runner, self.wakeup)
+        return OutboxAdmin(self.store.sync_runner, self.wakeup, self.process.opener)
 
     @show_keywords(WorkOptions, run_worker)
     def work(self, **options: Unpack[WorkOptions]) -> Worked:

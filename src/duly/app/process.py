@@ -123,6 +123,7 @@ class Process:
                 self._context(self.store.async_runner, secrets),
                 {"sync": at_once, "async": at_once, "any": 1},
                 app.schedules,
+                app._host,
             ),
             settings,
         )
@@ -130,8 +131,9 @@ class Process:
     def relay(self, settings: RelaySettings, sender: Sender | None = None) -> Relay:
         """A relay that has not started, for the running event loop."""
         self.enter_loop()
+        app = self._app
         parts = RelayDependencies(
-            self.store, self._app.registry.outgoing, self._app.wakeup, self._texts_to_hide()
+            self.store, app.registry.outgoing, app.wakeup, self._texts_to_hide(), app._host
         )
         return Relay(parts, settings, sender)
 
@@ -145,6 +147,7 @@ class Process:
             secrets,
             app.clients,
             app.wakeup,
+            host=app._host,
         )
         if self.opener is None or runner is not self.store.sync_runner:
             return context

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.core.exports import export_type
-from duly.core.ids import new_id
+from duly.core.host import HOST
 from duly.jobs.statements import JOBS_INSERT, KEYS_RETAKE
 from duly.ledger.insert_if_new import KeyedRow, insert_if_new
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.core.host import Host
     from duly.core.keys import Key
     from duly.core.session import Session, Value
     from duly.jobs.handlers import Handler
@@ -63,9 +64,9 @@ def job_scope(name: str) -> str:
     return f"job:{name}"
 
 
-def job_for(handler: Handler) -> EventJob:
+def job_for(handler: Handler, host: Host = HOST) -> EventJob:
     """A new job; its id is chosen before the first statement."""
-    return EventJob(new_id(), handler.name, handler.queue, handler.attempts)
+    return EventJob(host.new_id(), handler.name, handler.queue, handler.attempts)
 
 
 def job_row(scope: str, event: str, job: EventJob) -> dict[str, Value]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.core.errors import UsageError
 from duly.core.functions import mode_of, requested_parameters
-from duly.core.ids import new_id
+from duly.core.host import HOST, Host
 from duly.core.keys import Key, as_bytes, digest
 from duly.core.retry import Backoff
 from duly.core.validation import checked_count, checked_duration, checked_key, checked_start, kind
@@ -78,11 +78,12 @@ class Transport:
 class OutboxRegistry:
     """The transports and signers of an application by name, and its egress guard."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host = HOST) -> None:
+        self._host = host
         self.egress = Egress()
         self.transports: dict[str, Transport] = {}
         self.signers: dict[str, Signer] = {}
-        self.relay_liveness = RelayLiveness()
+        self.relay_liveness = RelayLiveness(host)
 
     @property
     def is_configured(self) -> bool:
@@ -134,7 +135,7 @@ class OutboxRegistry:
         told = checked_headers(headers)
         if content is not None and "content-type" not in {name.lower() for name in told}:
             told = {"Content-Type": content, **told}
-        message = new_id()
+        message = self._host.new_id()
         self.relay_liveness.note_staged()
         claim = None if key is None else claim_of(url, key)
         return NewMessage(

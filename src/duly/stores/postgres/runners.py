@@ -1,7 +1,7 @@
-"""Operations on duly's own pooled connections, blocking and awaited.
+"""Operations on duly's own pooled connections, sync and async.
 
-The two classes are the same shell around the same operations: take a connection, run, and on a
-lost connection or a serialization failure run the whole again.
+Both classes take a connection, run the operation, and on a lost connection or a serialization
+failure run the whole of it again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from duly.stores.revocable_connection import RevocableConnection
 
 T = TypeVar("T")
-# And not less, however late it is: a server that is well answers in a moment.
+# Seconds at least, however late it is: a healthy server answers within that.
 SHORTEST_WAIT = 0.1
 
 
@@ -56,17 +56,17 @@ def transaction_scope(connection: Any) -> Any:
 
 
 def bounded_wait(usual: float, within: float | None) -> float:
-    """Seconds to wait: as always, or what the caller has left if that is less."""
+    """Seconds to wait: the usual time, or what the caller has left if that is less."""
     return usual if within is None else max(min(usual, within), SHORTEST_WAIT)
 
 
 async def return_connection(
     pool: AsyncConnectionPool[DeadlineAsyncConnection],
     connection: DeadlineAsyncConnection,
-    loan: RevocableConnection,
+    revocable: RevocableConnection,
 ) -> None:
-    """Give a connection back; not one for which the server may still be about to cancel."""
-    if loan.revoked:
+    """Give a connection back; close a revoked one, since a cancellation may still reach it."""
+    if revocable.revoked:
         await connection.close()
     await pool.putconn(connection)
 
@@ -90,7 +90,7 @@ class PostgresSyncRunner:
         after_loss: bool = True,
         within: float | None = None,
     ) -> T:
-        """Run in one transaction; returns without ever waiting."""
+        """Run in one transaction, without awaiting."""
         return self._run_with_retry(
             operation, wait, transaction_scope, after_loss=after_loss, within=within
         )
@@ -102,7 +102,7 @@ class PostgresSyncRunner:
         )
 
     async def run_shielded(self, operation: Operation[T], *, wait: timedelta) -> T:
-        """The same: nothing cancels a blocking call."""
+        """Run in one transaction: nothing cancels a sync call."""
         return await self.run(operation, wait=wait)
 
     async def run_autocommit(self, operation: Operation[T], *, wait: timedelta) -> T:
@@ -113,28 +113,28 @@ class PostgresSyncRunner:
     async def open_transaction(
         self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
     ) -> AsyncIterator[OpenedTransaction]:
-        """A transaction for code of the user's, which runs once whatever happens."""
+        """A transaction for a handler, which is never run again here."""
         pool = self.pool()
         with PostgresErrorClassifier() as ending:
             connection = pool.getconn(bounded_wait(POOL_WAIT, within))
-            loan = make_revocable(connection)
+            revocable = make_revocable(connection)
             try:
                 connection.answer_timeout = bounded_wait(ANSWER + wait.total_seconds(), within)
                 with (
-                    loan,
+                    revocable,
                     report_lost_connection(connection),
                     bounded_transaction(connection, lasting),
                 ):
                     session = self._target.session(
                         PsycopgAdapter(connection), wait, runs_user_code=True
                     )
-                    yield transaction_on(connection, session, lasting or wait, loan)
+                    yield transaction_on(connection, session, lasting or wait, revocable)
                     ending.handler_done = True
                     usual = ANSWER + (lasting or wait).total_seconds()
                     connection.answer_timeout = bounded_wait(usual, within)  # for the COMMIT
                     refuse_unsound(connection)
             finally:
-                if loan.revoked:  # the server may still be about to cancel something
+                if revocable.revoked:  # a cancellation may still reach the server
                     connection.close()
                 pool.putconn(connection)
 
@@ -176,11 +176,11 @@ class PostgresSyncRunner:
             return self._pool
 
     def _open(self) -> ConnectionPool[DeadlineConnection]:
-        """Look at the server first, once: one that is away is told to the caller at once."""
+        """Check the server first, so that the caller learns at once if it is away."""
         try:
             with DeadlineConnection.connect(**self._target.settings) as connection:
-                wire = PsycopgAdapter(connection)
-                kwargs = finish(self._target.check_server(wire, connection.info.backend_pid))
+                adapter = PsycopgAdapter(connection)
+                kwargs = finish(self._target.check_server(adapter, connection.info.backend_pid))
         except psycopg.Error as problem:
             raise_store_error(problem)
         pool: ConnectionPool[DeadlineConnection] = ConnectionPool(
@@ -203,7 +203,7 @@ class PostgresSyncRunner:
 
 
 class PostgresAsyncRunner:
-    """Operations awaited, with a pool for each event loop: connections belong to their loop."""
+    """Async operations, with a pool for each event loop: connections belong to their loop."""
 
     waits_for_keys = True
 
@@ -242,27 +242,27 @@ class PostgresAsyncRunner:
     async def open_transaction(
         self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
     ) -> AsyncIterator[OpenedTransaction]:
-        """A transaction for code of the user's, which runs once whatever happens."""
+        """A transaction for a handler, which is never run again here."""
         pool = await self.pool()
         with PostgresErrorClassifier() as ending:
             connection = await pool.getconn(bounded_wait(POOL_WAIT, within))
-            loan = make_revocable(connection)
+            revocable = make_revocable(connection)
             try:
                 connection.answer_timeout = bounded_wait(ANSWER + wait.total_seconds(), within)
-                with loan, report_lost_connection(connection):
+                with revocable, report_lost_connection(connection):
                     async with bounded_transaction_async(connection, lasting):
                         session = self._target.session(
                             PsycopgAsyncAdapter(connection), wait, runs_user_code=True
                         )
-                        yield transaction_on(connection, session, lasting or wait, loan)
+                        yield transaction_on(connection, session, lasting or wait, revocable)
                         ending.handler_done = True
                         usual = ANSWER + (lasting or wait).total_seconds()
                         connection.answer_timeout = bounded_wait(usual, within)  # for the COMMIT
                         refuse_unsound(connection)
             except BaseException:  # a second cancellation must not lose the connection
-                await shield_to_end(return_connection(pool, connection, loan))
+                await shield_to_end(return_connection(pool, connection, revocable))
                 raise
-            await return_connection(pool, connection, loan)
+            await return_connection(pool, connection, revocable)
 
     async def _run_with_retry(
         self,
@@ -297,7 +297,7 @@ class PostgresAsyncRunner:
                     raise_store_error(problem)
 
     async def pool(self) -> AsyncConnectionPool[DeadlineAsyncConnection]:
-        """The running loop's pool; many first users share one opening."""
+        """The running loop's pool; its first callers share one opening."""
         loop = asyncio.get_running_loop()
         found = self._pools.get(loop)
         if found is None or found.has_failed():
@@ -306,8 +306,8 @@ class PostgresAsyncRunner:
         return found.opening.result() if found.opening.done() else await found.wait_until_open()
 
     def _forget_closed_loops(self) -> None:
-        """Close what a loop left behind that ended without ``aclose()``."""
-        for loop in list(self._pools):  # whole at once: another loop's thread may add its own
+        """Close the connections of loops that ended without ``aclose()``."""
+        for loop in list(self._pools):  # a copy: another loop's thread may add its own
             if loop.is_closed() and (found := self._pools.pop(loop, None)) is not None:
                 found.abandon()
 

@@ -1,4 +1,4 @@
-"""Transactions on duly's own connections with code of the user's in them: begin and end."""
+"""Begin and end handlers' transactions on duly's own connections."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 def refuse_unsound(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    """Refuse to commit what is not whole.
+    """Refuse to commit a failed transaction.
 
-    After an error that somebody swallowed, PostgreSQL answers COMMIT with a quiet rollback.
+    After an error that the handler swallowed, PostgreSQL answers COMMIT with a silent rollback.
     """
     if connection.pgconn.transaction_status != TransactionStatus.INTRANS:
         raise ended_transaction_error()
 
 
 class PostgresErrorClassifier:
-    """Stands around a transaction with a handler in it, and says whose an error is.
+    """Surrounds a handler's transaction, and tells the store's errors from the handler's.
 
-    A lost connection is nobody's. What is left to fail once the handlers are through is the COMMIT
-    of what they wrote. Anything before that stays what it was.
+    A lost connection becomes `StoreUnavailable`. Once the handlers are done, only the COMMIT of
+    what they wrote can fail: that becomes `Unfinished`. Other errors stay as they are.
     """
 
     handler_done = False
@@ -56,7 +56,7 @@ class PostgresErrorClassifier:
 def report_lost_connection(
     connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any],
 ) -> Iterator[None]:
-    """Whatever the code inside made of it: a connection that is gone is told as such."""
+    """Raise `OperationalError` for any error of the code inside whose connection is closed."""
     try:
         yield
     except Exception as problem:
@@ -68,7 +68,7 @@ def report_lost_connection(
 def answer_timeout_restorer(
     connection: DeadlineConnection | DeadlineAsyncConnection, wait: timedelta
 ) -> Callable[[], None]:
-    """Gives a connection its usual patience back, whatever time its caller has left."""
+    """A call that gives a connection its usual answer timeout back."""
     return partial(setattr, connection, "answer_timeout", ANSWER + wait.total_seconds())
 
 
@@ -78,7 +78,7 @@ def transaction_on(
     lasting: timedelta,
     revocable: RevocableConnection,
 ) -> OpenedTransaction:
-    """A transaction with the user's code in it: patient with it, and revocable."""
+    """A handler's transaction: with time for its statements, and revocable."""
     return OpenedTransaction(
         session,
         connection,
@@ -88,7 +88,7 @@ def transaction_on(
 
 
 def make_revocable(connection: DeadlineConnection | DeadlineAsyncConnection) -> RevocableConnection:
-    """One use of a connection; revoking it ends the statement that the code is waiting for.
+    """One use of a connection; revoking it ends the statement that the handler waits for.
 
     Where it waits for none, the server ends the transaction that is left idle.
     """
@@ -102,7 +102,7 @@ def cancel_statement(connection: DeadlineConnection | DeadlineAsyncConnection) -
 
 
 def begin_statement(lasting: timedelta) -> bytes:
-    """BEGIN, and how long the code may leave the transaction idle, in one round trip."""
+    """BEGIN, and how long the handler may leave the transaction idle, in one round trip."""
     bound = max(lasting // timedelta(milliseconds=1), 1)
     return f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {bound}".encode()
 
@@ -130,7 +130,7 @@ def bounded_transaction(
 async def bounded_transaction_async(
     connection: DeadlineAsyncConnection, lasting: timedelta | None
 ) -> AsyncIterator[None]:
-    """The same, awaited."""
+    """An async transaction, bounded if asked; committed at the end of the block."""
     if lasting is None:
         async with connection.transaction():
             yield
