@@ -16,8 +16,7 @@ from duly.core.errors import SyncAsyncMismatch, UsageError
 from duly.core.validation import checked_scope, kind
 from duly.inbox.forget import forget_committed
 from duly.jobs.enqueue import enqueue_many
-from duly.jobs.tx import AsyncTx, BaseTx
-from duly.jobs.tx_guard import handler_transaction, refuse_inside
+from duly.jobs.tx import AsyncTx, BaseTx, refuse_inside
 from duly.outbox.stage import stage
 from duly.stores.join.recognise import join
 
@@ -121,7 +120,7 @@ class Calls(Generic[T]):
         async with self._open_transaction() as opened:
             opened.restore_timeouts()
             tx = self._tx(opened, self._app.registry)
-            with tx.lasting(), handler_transaction(BLOCK):
+            with tx.lasting(BLOCK):
                 yield tx
         self._app.wakeup.notify(opened.session.new_work)
         self._app.receiver.metrics.note_staged()

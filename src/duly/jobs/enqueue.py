@@ -105,16 +105,15 @@ def plain_row(job: NewJob) -> dict[str, Value]:
 
 async def enqueue(session: Session, job: NewJob) -> Enqueued:
     """Enqueue one job in the open transaction, or find the one that its key led to before."""
-
-    async def insert() -> None:
-        await session.rows(JOBS_INSERT, **plain_row(job))
-        session.new_work.add("jobs")
-
+    row, found = plain_row(job), job.id
     if job.key is None:
-        await insert()
-        return Enqueued(job.id, first=True)
-    keyed = KeyedRow(job.key, job.id, job.window, KEYS_RETAKE, f"job {job.name}")
-    found = await insert_if_new(session, keyed, insert)
+        await session.rows(JOBS_INSERT, **row)
+    else:
+        what = f"job {job.name}"
+        keyed = KeyedRow(job.key, job.id, job.window, JOBS_INSERT, row, KEYS_RETAKE, what)
+        found = await insert_if_new(session, keyed)
+    if found == job.id:
+        session.new_work.add("jobs")
     return Enqueued(found, first=found == job.id)
 
 

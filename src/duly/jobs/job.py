@@ -20,7 +20,7 @@ from duly.jobs.effects import (
     owner_parts,
     perform,
 )
-from duly.jobs.tx_guard import refuse_inside
+from duly.jobs.tx import refuse_inside
 from duly.jobs.unawaited import AwaitTracker
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, InProgress
-from duly.inbox.read import event_from, read_events
+from duly.inbox.read import event_from, take_with_events
 from duly.jobs.handlers import Handler
-from duly.jobs.lease import FetchRequest, take
+from duly.jobs.lease import FetchRequest
 from duly.jobs.outcome import outcome_of_unknown_handler
 from duly.jobs.workers import QueueOutlook, peek_queues, set_idle
 from duly.worker.execution import Execution
@@ -18,7 +18,7 @@ from duly.worker.execution import Execution
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly.core.session import Row, Session
+    from duly.core.session import Row
     from duly.jobs.lease import LeasedJob, QueueDemand
     from duly.jobs.workers import WorkerIdentity
     from duly.service.service_thread import Until
@@ -227,11 +227,3 @@ class Fetcher:
 
         if not await self._dependencies.store.listen(on_notification):
             self._listening = False
-
-
-async def take_with_events(
-    session: Session, asked: FetchRequest
-) -> tuple[list[LeasedJob], dict[str, Row]]:
-    """Lease jobs, and read the events that they are about."""
-    leases = await take(session, asked)
-    return leases, await read_events(session, leases)
