@@ -183,7 +183,7 @@ def test_jobs_that_run_are_finished_at_the_end_and_those_held_ahead_run_elsewher
         assert worker.process.poll() is None
         (here / "go").touch()
         assert worker.ended() == 0
-        assert re.search(rf" draining: .*\n.* ended: 164 done, {held} again\n", worker.log())
+        assert re.search(rf" draining: .*\n.* ended: 164 done, {held} retried\n", worker.log())
     assert rows(url, JOBS) == [("slow", "ready", 0, 0)] * 12
     told = worked(here, "shop:app", "--until-idle", url=url)
     assert " ended: 12 done\n" in told
