@@ -87,8 +87,8 @@ mutants: $(READY) ## plant every known bug in a copy, and see that the proofs tu
 	@$(BIN)/python -m verification.mutation $(ARGS)
 
 storm: $(READY) ## 1,000,000 deliveries on PostgreSQL, 200,000 on SQLite, in a storm of faults; an hour
-	@$(BIN)/python -m tests.demo postgres --deliveries 1000000 --seed 1 --report docs/storms/postgres.md $(ARGS)
-	@$(BIN)/python -m tests.demo sqlite --deliveries 200000 --seed 1 --report docs/storms/sqlite.md $(ARGS)
+	@$(BIN)/python -m tests.demo postgres --deliveries 1000000 --workers 4 --seed 1 --report docs/storms/postgres.md $(ARGS)
+	@$(BIN)/python -m tests.demo sqlite --deliveries 200000 --workers 4 --seed 1 --report docs/storms/sqlite.md $(ARGS)
 
 storm-jobs: $(READY) ## 20,000 jobs of every kind while workers are killed, on each store; minutes
 	@DULY_LONG=1 DULY_STORM_JOBS=20000 $(BIN)/python -m tests.support.servers -- \

@@ -140,9 +140,10 @@ def test_an_application_names_its_tables_itself(sqlite_url: str, tmp_path: Path)
         (["serve", "shop:app", "--prot", "8000"], "--prot: did you mean --port?"),
         (["worker", "shop:app", "--concurency=3"], "--concurency: did you mean --concurrency?"),
         (["migrate", "sqlite:///x.db", "--durability", "anny"], "did you mean any?"),
-        (["dead", "shwo", "shop:app", "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"],
-         "did you mean `duly dead show`?"),
-        (["outbox", "replya", "shop:app", "--all"], "write dead, show, replay or discard"),
+        (["jobs", "shwo", "shop:app", "0198c3a2-5d1e-7b4f-9c60-8a2f41d7e305"],
+         "did you mean `duly jobs show`?"),
+        (["outbox", "replya", "shop:app", "--all"],
+         "write dead, show, replay, discard or stats, or none of them: did you mean `duly outbox "),
     ],
 )  # fmt: skip
 def test_a_mistyped_word_is_told_what_it_was_meant_to_be(
@@ -154,6 +155,25 @@ def test_a_mistyped_word_is_told_what_it_was_meant_to_be(
         code = int(str(ended.code))
     assert code == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        ("send stripe --secret hunter2", "duly send is now duly deliver"),
+        ("send --help", "duly send is now duly deliver"),
+        ("dead sqlite:///shop.db", "duly dead is now duly jobs dead"),
+        ("dead show shop:app", "duly dead show is now duly jobs show"),
+        ("dead discard shop:app", "duly dead discard is now duly jobs discard"),
+        ("replay --all", "duly replay is now duly jobs replay"),
+        ("resolve shop:app", "duly resolve is now duly effects resolve"),
+        ("storm --deliveries 9", "duly storm is now duly demo"),
+    ],
+)
+def test_a_command_by_its_old_name_says_the_new_one(words: str, now: str, capsys: Output) -> None:
+    assert main(words.split()) == 2
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", f"duly: {now}: see docs/upgrading.md\n")
 
 
 def test_a_word_that_resembles_nothing_is_neither_repeated_nor_guessed(capsys: Output) -> None:
@@ -262,10 +282,10 @@ def test_on_a_terminal_progress_rewrites_one_line(sqlite_url: str) -> None:
         (["prune", "sqlite:///x.db", "--prefix", "Robert'); --"], 2),
         (["migrate", "sqlite:////nowhere/x.db"], 1),
         (["migrate", "postgresql://ann@127.0.0.1:1/shop"], 1),
-        (["send"], 2),
-        (["send", "strpe"], 2),
-        (["send", "stripe", "nowhere", "--secret", "x"], 2),
-        (["send", "stripe", "--secret", "x", "--body", "nowhere.json"], 2),
+        (["deliver"], 2),
+        (["deliver", "strpe"], 2),
+        (["deliver", "stripe", "nowhere", "--secret", "x"], 2),
+        (["deliver", "stripe", "--secret", "x", "--body", "nowhere.json"], 2),
         (["init", "--provider", "strpe"], 2),
         (["init", "my-shop.py"], 2),
         (["init", "/dev/null/shop"], 1),
@@ -309,14 +329,14 @@ def test_a_file_that_is_no_database_is_one_line_too(tmp_path: Path, capsys: Outp
         ["prune", "sqlite:///x.db", "--limit", f"postgresql://ann:{SECRET}@db/shop"],
         ["prune", f"--password={SECRET}"],
         [f"postgresql://ann:x@{SECRET}@db/shop"],
-        ["send", "stripe", f"http://ann:{SECRET}@127.0.0.1:1/stripe", "--secret", "x"],
-        ["send", "stripe", SECRET, "--secret", "x"],
-        ["send", SECRET],
-        ["send", "stripe", "http://127.0.0.1:1", "--secret", SECRET],
-        ["send", "stripe", "--secrte", SECRET],
-        ["send", "stripe", f"--secrte={SECRET}"],
-        ["send", "stripe", "--header", f"Authorization {SECRET}", "--secret", "x"],
-        ["--secret", SECRET, "send", "stripe"],
+        ["deliver", "stripe", f"http://ann:{SECRET}@127.0.0.1:1/stripe", "--secret", "x"],
+        ["deliver", "stripe", SECRET, "--secret", "x"],
+        ["deliver", SECRET],
+        ["deliver", "stripe", "http://127.0.0.1:1", "--secret", SECRET],
+        ["deliver", "stripe", "--secrte", SECRET],
+        ["deliver", "stripe", f"--secrte={SECRET}"],
+        ["deliver", "stripe", "--header", f"Authorization {SECRET}", "--secret", "x"],
+        ["--secret", SECRET, "deliver", "stripe"],
         ["init", "--provider", SECRET],
     ],
 )

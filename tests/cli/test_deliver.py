@@ -1,4 +1,4 @@
-"""``duly send`` sends what the provider would, and says whether the reply was to be expected."""
+"""``duly deliver`` sends what the provider would, and says whether the reply was to be expected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def inbox(provider: str) -> Inbox:
 
 def send(provider: str, receiver: Receiver | str, *options: str) -> int:
     url = receiver if isinstance(receiver, str) else receiver.url
-    return main(["send", provider, url, "--secret", keys(provider).sender, *options])
+    return main(["deliver", provider, url, "--secret", keys(provider).sender, *options])
 
 
 def ok(_: Seen) -> tuple[int, bytes]:
@@ -176,10 +176,10 @@ def test_headers_and_the_query_of_the_url_travel_along() -> None:
 
 
 def test_the_list_names_every_provider_and_the_form_of_its_secret(capsys: Output) -> None:
-    assert main(["send", "--list"]) == 0
+    assert main(["deliver", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(PROVIDERS)
-    assert main(["send", "--list", "--json"]) == 0
+    assert main(["deliver", "--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert {one["name"]: one["variable"] for one in listed}["standard-webhooks"] == (
         "STANDARD_WEBHOOKS_SECRET"
@@ -192,7 +192,7 @@ def test_a_file_or_standard_input_is_sent_as_it_stands(tmp_path: Path) -> None:
     path.write_bytes(body)
     with receiving(inbox("stripe")) as receiver:
         assert send("stripe", receiver, "--body", str(path)) == 0
-        command = [*DULY, "send", "stripe", receiver.url, "--body", "-"]
+        command = [*DULY, "deliver", "stripe", receiver.url, "--body", "-"]
         ran = subprocess.run(
             command,
             input=body,
@@ -287,7 +287,7 @@ def test_a_secret_is_asked_for_unseen_on_a_terminal() -> None:
     answer = inbox("stripe")
     ours, theirs = pty.openpty()
     with receiving(answer) as receiver:
-        command = [*DULY, "send", "stripe", receiver.url]
+        command = [*DULY, "deliver", "stripe", receiver.url]
         with subprocess.Popen(
             command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
         ) as program:

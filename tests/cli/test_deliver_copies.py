@@ -32,7 +32,7 @@ def inbox(provider: str) -> Inbox:
 
 def send(provider: str, receiver: Receiver | str, *options: str) -> int:
     url = receiver if isinstance(receiver, str) else receiver.url
-    return main(["send", provider, url, "--secret", keys(provider).sender, *options])
+    return main(["deliver", provider, url, "--secret", keys(provider).sender, *options])
 
 
 def parcel_to(url: str) -> ProviderDelivery:
@@ -116,7 +116,7 @@ def test_on_a_terminal_a_long_send_shows_a_bar_that_leaves_no_trace() -> None:
     ours, theirs = pty.openpty()
     with receiving(lambda _: told(200, status="duplicate")) as receiver:
         ended = subprocess.run(
-            [*DULY, "send", "stripe", receiver.url, "--secret", "x", "--duplicate", "40"],
+            [*DULY, "deliver", "stripe", receiver.url, "--secret", "x", "--duplicate", "40"],
             stdout=subprocess.PIPE,
             stderr=theirs,
             check=True,

@@ -1,4 +1,4 @@
-"""The event that ``duly send`` makes has the id and the type it was asked for, at their places."""
+"""The event that ``duly deliver`` makes has the id and type it was asked for, in their places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mistake with ``duly send`` is one clear line and an exit code, and never shows a secret."""
+"""A mistake with ``duly deliver`` is one clear line and an exit code, and never shows a secret."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def listening(talk: Callable[[socket.socket], None]) -> Iterator[str]:
 
 
 def send(url: str, *options: str) -> int:
-    return main(["send", "stripe", url, "--secret", SECRET, *options])
+    return main(["deliver", "stripe", url, "--secret", SECRET, *options])
 
 
 def until_closed(connection: socket.socket) -> None:
@@ -159,7 +159,7 @@ def test_a_receiver_that_is_not_there_is_told_for_every_copy(
     assert (output.err == "duly: 3 copies got no answer\n") == (count == 3)
 
 
-@pytest.mark.parametrize("command", [["send"], ["init", "--provider"]])
+@pytest.mark.parametrize("command", [["deliver"], ["init", "--provider"]])
 @pytest.mark.parametrize("provider", ["discord", "sendgrid"])
 def test_without_the_library_that_signs_it_says_what_to_install(
     provider: str, command: list[str], tmp_path: Path
@@ -212,7 +212,7 @@ def test_a_bad_url_is_a_mistake_of_the_caller(url: str, capsys: Output) -> None:
     [
         (["strpe"], "did you mean 'stripe'?"),
         ([SECRET], "there is no provider of this name"),
-        ([], "duly send --list"),
+        ([], "duly deliver --list"),
         (["stripe", "--header", SECRET], "--header must be like"),
         (["stripe", "--header", f"X: {SECRET}\nY: z"], "--header must be like"),
         (["stripe", "--header", f"X y: {SECRET}"], "--header must be like"),
@@ -230,7 +230,7 @@ def test_a_bad_url_is_a_mistake_of_the_caller(url: str, capsys: Output) -> None:
 def test_a_command_that_cannot_work_says_what_to_write_instead(
     arguments: list[str], told: str, capsys: Output
 ) -> None:
-    assert main(["send", "--secret", SECRET, *arguments]) == 2
+    assert main(["deliver", "--secret", SECRET, *arguments]) == 2
     output = capsys.readouterr()
     assert output.out == ""
     assert told in output.err
@@ -256,7 +256,7 @@ def test_a_command_that_cannot_work_says_what_to_write_instead(
 )
 def test_what_argparse_refuses_shows_no_secret_either(arguments: list[str], capsys: Output) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["send", "--secret", SECRET, *arguments])
+        main(["deliver", "--secret", SECRET, *arguments])
     output = capsys.readouterr()
     assert output.err
     assert SECRET not in output.out + output.err
@@ -264,7 +264,7 @@ def test_what_argparse_refuses_shows_no_secret_either(arguments: list[str], caps
 
 def test_a_secret_before_the_command_is_not_repeated(capsys: Output) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["--secret", SECRET, "send", "stripe"])
+        main(["--secret", SECRET, "deliver", "stripe"])
     assert SECRET not in capsys.readouterr().err
 
 
@@ -273,7 +273,7 @@ def test_without_a_secret_and_a_terminal_its_form_and_its_variable_are_named(
     provider: str,
 ) -> None:
     ran = run_forked(
-        [sys.executable, "-m", "duly", "send", provider, NOBODY], stdin=subprocess.DEVNULL
+        [sys.executable, "-m", "duly", "deliver", provider, NOBODY], stdin=subprocess.DEVNULL
     )
     assert ran.returncode == 2
     assert ran.stderr.startswith(f"duly: which secret? {provider_named(provider).title} signs with")
@@ -291,7 +291,7 @@ def test_a_receiver_that_repeats_the_secret_does_not_have_it_shown(capsys: Outpu
         lambda seen: told(200, status=f"hi {seen.header('X-Gitlab-Token')}", reason=f"is {token}")
     ) as receiver:
         for more in ([], ["--json"]):
-            assert main(["send", "gitlab", receiver.url, "--secret", token, *more]) == 0
+            assert main(["deliver", "gitlab", receiver.url, "--secret", token, *more]) == 0
     output = capsys.readouterr()
     assert token not in output.out + output.err
     assert output.out.count("hi ***") == 3  # in the line; in the delivery and the counts

@@ -58,7 +58,7 @@ def test_an_app_has_its_provider_its_type_its_secret_and_its_commands(
     steps = capsys.readouterr().out.splitlines()[1:]
     assert steps[-2:] == [
         "  duly serve shop:app",
-        "  duly send github --secret github-example-secret",
+        "  duly deliver github --secret github-example-secret",
     ]
     assert all(step in text for step in steps)
 

@@ -1,4 +1,4 @@
-"""An app written by ``duly init`` receives what its own ``duly send`` line sends, over HTTP."""
+"""An app written by ``duly init`` receives what its own ``duly deliver`` line sends, over HTTP."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_each_event_of_every_provider_takes_effect_once(
     words = written(capsys, "--provider", provider)
     with serving(monkeypatch) as (base, module):
         secret = getattr(module, "PRIVATE_KEY", words[-1])
-        send = ["send", provider, f"{base}/{provider}", "--secret", secret]
+        send = ["deliver", provider, f"{base}/{provider}", "--secret", secret]
         assert main(send) == 0
         assert main([*send, "--concurrent", "10"]) == 0
         assert main([*send, "--duplicate", "2"]) == 0
@@ -94,7 +94,7 @@ def test_each_event_of_every_provider_takes_effect_once(
     else:
         assert "10 copies: 1 accepted, 9 duplicate" in out
         assert "2 copies: 1 accepted, 1 duplicate" in out
-    assert words[:3] == ["duly", "send", provider]
+    assert words[:3] == ["duly", "deliver", provider]
     assert counted("SELECT count(*), count(DISTINCT event_id) FROM handled") == (3, 3)
 
 
@@ -142,7 +142,7 @@ def test_a_secret_of_the_environment_takes_the_place_of_the_one_in_the_file(
     monkeypatch.setenv("STRIPE_WEBHOOK_SECRET", "a-secret-of-our-own")
     with serving(monkeypatch) as (base, _):
         assert main([*words[1:], f"{base}/stripe"]) == 1
-        assert main(["send", "stripe", f"{base}/stripe"]) == 0
+        assert main(["deliver", "stripe", f"{base}/stripe"]) == 0
     out = capsys.readouterr().out
     assert "BAD_SIGNATURE" in out.splitlines()[0]
 

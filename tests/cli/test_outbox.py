@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import random
 import re
 import subprocess
 import sys
@@ -16,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.cli import messages
+from duly.cli import outbox
 from duly.cli.main import main
 from duly.core.failures import reason_record
+from duly.core.host import HOST
 from duly.ledger import replay
 from tests.support.inboxes import found
 from tests.support.processes.forked import run_forked
@@ -212,10 +212,10 @@ def test_one_is_shown_with_its_headers_its_body_and_its_error(
 def test_any_message_is_shown_with_what_it_waits_for(
     run: Run, app: duly.Duly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(random, "random", lambda: 0.9)  # or its next attempt may be due at once
+    monkeypatch.setattr(HOST.random, "random", lambda: 0.9)  # or it may be due again at once
     message = app.send(f"mail:{CANARY}", attempts=3).id
     assert "\nstate     ready to be sent since 20" in run("show", message)
-    assert app.relay().again == 1
+    assert app.relay().retried == 1
     found = app.outbox.find(message)
     assert found is not None
     text = run("show", message)
@@ -283,7 +283,7 @@ def test_a_destination_is_cut_out_of_an_address(run: Run, app: duly.Duly) -> Non
     assert "has a user or a password in it" in told
 
 
-@pytest.mark.parametrize("command", ["outbox", "relay"])
+@pytest.mark.parametrize("command", ["jobs", "outbox", "relay"])
 def test_help_fits_a_terminal_and_says_what_belongs_to_which_action(
     capsys: Output, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -292,9 +292,10 @@ def test_help_fits_a_terminal_and_says_what_belongs_to_which_action(
         main([command, "--help"])
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 80
-    if command == "outbox":
+    filters = {"jobs": ["--source", "--type", "--name"], "outbox": ["--destination"]}
+    if command in filters:
         _, both, dead, replayed = text.partition("examples:")[0].split("\noptions of ")
-        assert re.findall(r"  (--\S+)", both) == ["--destination", "--since", "--until"]
+        assert re.findall(r"  (--\S+)", both) == [*filters[command], "--since", "--until"]
         assert re.findall(r"  (--\S+)", dead) == ["--limit"]
         assert re.findall(r"  (--\S+)", replayed) == ["--all", "--dry-run", "--rate"]
 
@@ -316,7 +317,7 @@ def test_a_body_is_shown_as_far_as_it_is_text_and_as_a_person_reads(
     assert (told["body"], told["base64"]) == (None, None)
     long = dead_with(app, f"{RED}one\nand {CANARY} two".encode())
     assert "\n\n\N{REPLACEMENT CHARACTER}[31mone\nand " in run("show", long)
-    monkeypatch.setattr(messages, "LONGEST_BODY", 8)
+    monkeypatch.setattr(outbox, "LONGEST_BODY", 8)
     shown = run("show", long)
     assert shown.endswith("[31mone\n… and 30 characters more: --json has them all\n")
     assert CANARY not in shown.partition("\n\n")[2]
@@ -337,7 +338,7 @@ def test_one_is_replayed_once(run: Run, app: duly.Duly, ids: dict[str, list[str]
     [before] = app.outbox.dead(message)
     assert run("replay", message) == "replayed 1 message\n"
     assert states(app)[message] == "ready"
-    assert f"there is no dead letter {message}" in run("replay", message, code=2)
+    assert f"there is no dead message {message}" in run("replay", message, code=2)
     assert list(states(app).values()).count("dead") == 2
     assert app.relay().dead == 1
     [after] = app.outbox.dead(message)
@@ -394,7 +395,7 @@ def test_a_long_replay_tells_how_far_it_is(
         ((NOT_THERE,), "show it, replay it, or discard it?"),
         (("dead", NOT_THERE), "show it, replay it, or discard it?"),
         (("dead", "show"), "dead or show? One at a time"),
-        (("deaad",), "there is no `duly outbox deaad`: write dead, show, replay or discard"),
+        (("deaad",), "there is no `duly outbox deaad`: write dead, show, replay, discard or stats"),
         (("list",), "there is no `duly outbox list`: write dead"),
         (("./shop.py",), "there is no such action: write dead"),
         (("show", NOT_THERE[:8]), "the id of a message must look like 0198c3a2-"),

@@ -15,7 +15,7 @@ import pytest
 
 import duly
 from duly.cli.main import main
-from duly.server.supervise import TOGETHER
+from duly.server.shutdown import TOGETHER
 from tests.support.processes.forked import Forked, run_forked
 from tests.support.processes.leading import PATIENCE, until
 from tests.support.serving import SECRET, Served, clean, rows, served
@@ -184,7 +184,7 @@ def test_jobs_that_run_are_finished_at_the_end_and_those_held_ahead_run_elsewher
         assert worker.process.poll() is None
         (here / "go").touch()
         assert worker.ended() == 0
-        assert re.search(rf" draining: .*\n.* ended: 164 done, {held} again\n", worker.log())
+        assert re.search(rf" draining: .*\n.* ended: 164 done, {held} retried\n", worker.log())
     assert rows(url, JOBS) == [("slow", "ready", 0, 0)] * 12
     told = worked(here, "shop:app", "--until-idle", url=url)
     assert " ended: 12 done\n" in told
@@ -250,7 +250,7 @@ def test_a_process_whose_handlers_hang_starts_anew_and_does_the_rest(
 ) -> None:
     enqueued(sqlite_url, hangs=3, quick=150)
     told = worked(here, "shop:app", "--until-idle", "--concurrency", "3", url=sqlite_url)
-    assert told.count(" CRITICAL duly starting anew: ") == 1
+    assert told.count(" CRITICAL duly restarting: ") == 1
     assert told.count(" working for shop:app, ") == 2
     assert rows(sqlite_url, JOBS) == [("hangs", "dead", 1, 0)] * 3
     assert sorted(said(here, "done")) == sorted(f"quick {n} 1 0" for n in range(150))
@@ -348,13 +348,13 @@ def test_a_server_whose_handlers_hang_starts_anew_and_goes_on_receiving(
 ) -> None:
     rows(sqlite_url, TABLE)
     enqueued(sqlite_url, hangs=3)
-    anew = "starting anew" if processes == "1" else "exit code 75: another is started"
+    restart = "restarting: " if processes == "1" else "exit code 75: another is started"
     options = ("shop:app", "--workers", processes, "--no-access-log")
     with served(here, *options, SHOP_URL=sqlite_url) as server:
         if processes == "2":  # hung in two processes, or else nobody has three of them
             until(lambda: rows(sqlite_url, JOBS) == [("hangs", "dead", 1, 0)] * 3 or None)
             enqueued(sqlite_url, hangs=3)
-        server.log_tells(anew)
+        server.log_tells(restart)
         # On the same socket: nobody is refused meanwhile.
         assert server.send("evt_1", "paid").status == 200
         until(lambda: rows(sqlite_url, "SELECT event FROM paid") or None)

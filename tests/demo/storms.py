@@ -16,7 +16,7 @@ COMMAND = [sys.executable, "-c", PROGRAM]
 class Storm:
     """A running command."""
 
-    def __init__(self, folder: Path, *arguments: str, command: str = "storm") -> None:
+    def __init__(self, folder: Path, *arguments: str, command: str = "demo") -> None:
         self.folder = folder
         self.process = subprocess.Popen(
             [*COMMAND, command, *arguments],

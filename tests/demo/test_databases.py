@@ -58,14 +58,14 @@ def test_a_schema_that_is_there_already_is_not_touched(
         connection.execute(f"CREATE SCHEMA {SCHEMA}")
         connection.execute(f"CREATE TABLE {SCHEMA}.precious ()")
 
-        assert main(["storm", own_postgres_url]) == 2
+        assert main(["demo", own_postgres_url]) == 2
 
         assert f"DROP SCHEMA {SCHEMA}" in capsys.readouterr().err
         assert connection.execute(f"SELECT * FROM {SCHEMA}.precious").fetchall() == []
 
 
 def test_without_a_server_one_line_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["storm", "postgresql://nobody:secret@127.0.0.1:1/shop"]) == 2
+    assert main(["demo", "postgresql://nobody:secret@127.0.0.1:1/shop"]) == 2
 
     told = capsys.readouterr().err
     assert "no PostgreSQL answers there" in told
@@ -75,7 +75,7 @@ def test_without_a_server_one_line_says_so(capsys: pytest.CaptureFixture[str]) -
 def test_a_cluster_of_another_server_is_refused_before_anything_is_done(
     own_postgres_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["storm", own_postgres_url, "--cluster", str(tmp_path)]) == 2
+    assert main(["demo", own_postgres_url, "--cluster", str(tmp_path)]) == 2
 
     assert "does not serve" in capsys.readouterr().err
     with psycopg.connect(own_postgres_url) as connection:

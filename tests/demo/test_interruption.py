@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.cli.main import main
-from duly.demo.signals import Quit, Signals
+from duly.demo.command import Quit, Signals
 from tests.demo.storms import Storm
 from tests.support.processes import until
 
@@ -102,7 +102,7 @@ def test_a_file_that_is_there_already_is_not_touched(
 def refused(arguments: list[str]) -> int | str | None:
     """The exit code of a command that does not begin."""
     try:
-        return main(["storm", *arguments])
+        return main(["demo", *arguments])
     except SystemExit as ending:  # of argparse
         return ending.code
 

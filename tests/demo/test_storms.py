@@ -30,7 +30,9 @@ def server() -> Iterator[Cluster]:
 
 def stormed(folder: Path, *arguments: str) -> dict[str, Any]:
     """The document of a storm that has ended, with everything balanced and nothing left."""
-    storm = Storm(folder, *arguments, "--deliveries", DELIVERIES, "--seed", SEED, "--json")
+    storm = Storm(
+        folder, *arguments, "--deliveries", DELIVERIES, "--seed", SEED, "--workers", "4", "--json"
+    )
     found = storm.document()
     assert [line for line in found["ledger"] if not line["balances"]] == []
     assert found["balances"]

@@ -112,7 +112,7 @@ def payments(database: Path) -> list[tuple[str, int]]:
 def github(line: str) -> str:
     """The same line for the other source."""
     return re.sub("/stripe .*", "/github --secret github-example-secret", line).replace(
-        "send stripe", "send github"
+        "deliver stripe", "deliver github"
     )
 
 
@@ -120,7 +120,7 @@ def test_make_run_and_the_line_it_prints_record_each_event_once(make: str, tmp_p
     database = tmp_path / "shop.db"
     with typed(make, "run", "ARGS=--port 0", SHOP_DATABASE=str(database)) as shop:
         line = shop.line_after(TRY)
-        assert line.startswith(".venv/bin/duly send stripe http://127.0.0.1:")
+        assert line.startswith(".venv/bin/duly deliver stripe http://127.0.0.1:")
         sent = pasted(f"{line} --duplicate 3")
         assert (sent.returncode, sent.stderr) == (0, "")
         assert "3 copies: 1 accepted, 2 duplicate" in sent.stdout

@@ -44,8 +44,8 @@ def test_it_says_where_to_post_who_handles_it_and_what_to_try(here: Path) -> Non
     assert f"POST {server.url}/later  Stripe, 1 handler, as jobs\n" in told[3]
     assert told[4] == "  worker  queue default (10 at a time): later\n"
     assert told[5].endswith(f"GET {server.url}/readyz\n")
-    # The source whose handlers want what `duly send` sends; its secret is not for the screen.
-    assert told[7].endswith(f"-m duly send stripe {server.url}/later\n")
+    # The source whose handlers want what `duly deliver` sends; its secret is not for the screen.
+    assert told[7].endswith(f"-m duly deliver stripe {server.url}/later\n")
     assert SECRET not in "".join(told)
 
 
@@ -220,7 +220,7 @@ def test_what_cannot_work_as_written_is_refused(here: Path) -> None:
         assert told in ended.stderr
     ended = refused(here, "shop:app", "--workers", "2", SHOP_URL="memory:")
     assert ended.returncode == 2
-    assert "a memory: store is one process's own" in ended.stderr
+    assert "a memory: store belongs to one process" in ended.stderr
 
 
 def test_without_its_extra_it_says_what_to_install(here: Path) -> None:

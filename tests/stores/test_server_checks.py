@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 import duly
-from duly.stores.postgres.server_checks import OLDEST, ServerInfo, refuse_unsafe
+from duly.stores.postgres.connect import OLDEST, ServerInfo, refuse_unsafe
 from tests.support.servers.databases import database_of
 from tests.support.servers.postgresql import Postgres, find, origins, url_at
 from tests.support.servers.running import Missing, Place, running

@@ -235,7 +235,7 @@ def test_a_store_that_does_not_sync_each_commit_is_caught(strace: str, tmp_path:
     for name in ("src", "verification", "tests/support/servers"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "tests" / "__init__.py").touch()
-    connect = tmp_path / "src" / "duly" / "stores" / "sqlite" / "connect.py"
+    connect = tmp_path / "src" / "duly" / "stores" / "sqlite" / "connection.py"
     assert FULL in connect.read_text()
     connect.write_text(connect.read_text().replace(FULL, NORMAL))
     done = ran("sqlite", "--every", FEW, "--json", cwd=tmp_path, path=(tmp_path / "src",))

@@ -23,6 +23,7 @@ from tests.worker.subjects import seen, working
 if TYPE_CHECKING:
     import pytest
 
+    from duly.core.retry import Backoff
     from duly.core.session import Session
     from duly.jobs.workers import WorkerIdentity
     from tests.conftest import HandClock
@@ -102,9 +103,9 @@ async def test_a_worker_that_ends_when_idle_looks_for_lost_leases_once(
     look = rescue.take_back
     looks: list[str] = []
 
-    async def counted(session: Session, worker: WorkerIdentity) -> Any:
+    async def counted(session: Session, worker: WorkerIdentity, backoff: Backoff) -> Any:
         looks.append(worker.id)
-        return await look(session, worker)
+        return await look(session, worker, backoff)
 
     monkeypatch.setattr(rescue, "take_back", counted)
     async with woven.open(place) as subject:
@@ -132,7 +133,7 @@ async def test_a_retry_keeps_the_count_of_rescues_and_the_other_way_round(
         assert subject.records.counted(id) == ("ready", 0, 2)
         clock.advance(BACK)
         worked = await subject.work()
-        assert (worked.again, worked.dead) == (2, 1)
+        assert (worked.retried, worked.dead) == (2, 1)
         assert ran == [(1, 2), (2, 2), (3, 2)]
         assert subject.records.counted(id) == ("dead", 3, 2)
 

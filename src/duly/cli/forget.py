@@ -5,15 +5,15 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from duly.app.loading import FORMS, VARIABLE, add_optional_argument, load_app
+from duly.app.loading import VARIABLE, add_optional_argument, load_app
 from duly.app.output import add_json_option, print_answer
-from duly.cli.target import (
-    PLACE,
-    URL_VARIABLE,
+from duly.cli.options import (
+    TARGET,
     add_table_options,
-    is_address,
-    named_place,
-    store_at_address,
+    is_url,
+    open_store,
+    refuse_table_options,
+    require_target,
 )
 from duly.core.errors import UsageError
 from duly.core.onestep import finish
@@ -40,7 +40,7 @@ the sender's dashboard. Only an application knows its handlers, so only with one
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    add_optional_argument(parser, "app", f"whose event: {PLACE}")
+    add_optional_argument(parser, "app", f"whose event: {TARGET}")
     add_optional_argument(parser, "source", "the source that received it")
     add_optional_argument(parser, "event_id", "the id that its sender gave it")
     parser.add_argument("--tenant", help="whose event it is, where the source tells tenants apart")
@@ -49,16 +49,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Forget it, and say what follows."""
-    place, source, event_id = parse_words(arguments)
+    """Forget the event, and print what its next delivery runs."""
+    target, source, event_id = parse_words(arguments)
     try:
-        if is_address(place):
-            done = forget_at_address(arguments, place, source, event_id)
+        if is_url(target):
+            done = forget_at_url(arguments, target, source, event_id)
         else:
-            done = forget_in_app(arguments, place, source, event_id)
+            done = forget_in_app(arguments, target, source, event_id)
     except UsageError as problem:  # in the words of a shell
         raise UsageError(str(problem).replace("tenant=", "--tenant")) from None
-    known = not is_address(place)
+    known = not is_url(target)
     print_answer(
         arguments,
         forgotten_text(source, done, handlers_known=known),
@@ -79,44 +79,34 @@ def forget_in_app(
     arguments: argparse.Namespace, name: str, source: str, event_id: str
 ) -> Forgotten:
     """Forget an event of an application, which knows its sources and handlers."""
-    if arguments.prefix is not None or arguments.schema is not None:
-        raise UsageError("an application names its tables itself: leave out --prefix and --schema")
+    refuse_table_options(arguments)
     with closing(load_app(name)) as application:
         application.store.open()
         return application.forget(source, event_id, tenant=arguments.tenant)
 
 
-def forget_at_address(
-    arguments: argparse.Namespace, url: str, source: str, event_id: str
-) -> Forgotten:
-    """Forget an event in a database, whatever application it belongs to."""
+def forget_at_url(arguments: argparse.Namespace, url: str, source: str, event_id: str) -> Forgotten:
+    """Forget an event in a database, without its application."""
     if arguments.tenant == "" or event_id == "":
         raise UsageError("the event id and --tenant must not be empty")
     scope = checked_scope(scope_of(checked_name(source), arguments.tenant))
-    with closing(store_at_address(arguments, url)) as store:
-        store.check()  # opening a mistyped SQLite path would create an empty database
+    with open_store(arguments, url) as store:
         return finish(forget_committed(store.sync_runner, scope, event_id))
 
 
 def parse_words(arguments: argparse.Namespace) -> tuple[str, str, str]:
-    """The application or address, the source and the event; the environment may hold the first."""
+    """Return the target, the source and the event; the environment may hold the target."""
     given = [arguments.app, arguments.source, arguments.event_id]
     if given[2] is None:
         given = [None, *given[:2]]
     app, source, event_id = given
     if source is None or event_id is None:
         raise UsageError("which event? As in `duly forget shop:app stripe evt_1`")
-    place = named_place(app)
-    if place is None:
-        raise UsageError(
-            f"which application? As in {FORMS}, or the address of its database; or set {VARIABLE} "
-            f"or {URL_VARIABLE}"
-        )
-    return place, source, event_id
+    return require_target(app, "which application?"), source, event_id
 
 
 def forgotten_text(source: str, done: Forgotten, *, handlers_known: bool) -> str:
-    """What was done, for a person."""
+    """Describe what was done, for people."""
     kind = f" ({done.type})" if done.type else ""
     lines = [f"forgot {done.event_id}{kind} of {source}"]
     if done.discarded:
@@ -127,5 +117,5 @@ def forgotten_text(source: str, done: Forgotten, *, handlers_known: bool) -> str
         again = "the handlers that the application has for it"
     lines.append(f"when it is delivered again, it runs: {again}")
     if done.too_old and not done.handlers:
-        lines.append("it was too old, and will be again unless keep= of the source reaches back")
+        lines.append("it was too old, and will be again unless window= of the source reaches back")
     return "\n".join(lines)

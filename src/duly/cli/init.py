@@ -1,4 +1,4 @@
-"""``duly init``: write a small app that runs, says what its parts do, and can be tried at once."""
+"""``duly init``: write a small commented app that runs and can be tried at once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--provider",
         default="stripe",
         metavar="NAME",
-        help="whose webhooks it receives (default stripe; `duly send --list` names them all)",
+        help="whose webhooks it receives (default stripe; `duly deliver --list` names them all)",
     )
     parser.add_argument(
         "--postgres", action="store_true", help="keep everything in the database of DATABASE_URL"
@@ -52,8 +52,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the file, and say how to go on."""
-    path = file_of(arguments.path)
+    """Write the file, and print the next steps."""
+    path = checked_file(arguments.path)
     app = AppTemplate(provider_named(arguments.provider), path.stem, arguments.postgres)
     write_file(path, app.text(), force=arguments.force)
     steps = app.steps()
@@ -68,9 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def file_of(told: str) -> Path:
-    """The file to write; its name must be that of a module, and of none that the app imports."""
-    path = Path(told) if told.endswith(".py") else Path(told) / FILE_NAME
+def checked_file(given: str) -> Path:
+    """Return the file to write; its name must be importable, and no module that the app uses."""
+    path = Path(given) if given.endswith(".py") else Path(given) / FILE_NAME
     if not path.stem.isidentifier() or path.stem in {"duly", "psycopg", *sys.stdlib_module_names}:
         raise UsageError(
             f"{path.name} cannot be imported as a module of its own: use letters, digits and "
@@ -80,16 +80,16 @@ def file_of(told: str) -> Path:
 
 
 def write_file(path: Path, text: str, *, force: bool) -> None:
-    """Put the whole file in its place, or nothing."""
+    """Write the whole file or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        beside.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
         if force:
-            beside.replace(path)
+            temporary.replace(path)
         else:
-            os.link(beside, path)  # unlike a rename, it never takes the place of another file
+            os.link(temporary, path)  # unlike a rename, it never takes the place of another file
     except FileExistsError:
         raise UsageError(f"{path} is there already: use --force to replace it") from None
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""The command ``duly``: finds the command asked for, runs it, and turns errors into one line.
+"""The command ``duly``: loads the module of one command, runs it, and prints errors as one line.
 
 Only the standard library, so that it works with the core alone. To add a command, write a module
-with the shape of `Command` under ``commands`` and say in ``COMMANDS`` what it is for.
+of this package with the shape of `Command`, and describe it in ``COMMANDS``.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import os
 import sqlite3
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import duly
-from duly.app.output import one_line, without_passwords
-from duly.cli.suggestions import UNRECOGNIZED, without_values
+from duly.app.output import one_line
+from duly.cli.parser import UNRECOGNIZED, Parser
 from duly.core.errors import DulyError, StoreRefused, StoreUnavailable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 FAILED, USAGE = 1, 2
-# What a shell reports for a program that was ended by SIGINT or SIGPIPE.
-INTERRUPTED, NOBODY_READS = 130, 141
+# What a shell reports for a program that SIGINT or SIGPIPE has ended.
+INTERRUPTED, BROKEN_PIPE = 130, 141
 
 EXAMPLES = """\
 examples:
@@ -33,15 +33,15 @@ examples:
   DULY_URL=sqlite:///shop.db duly prune      forget claims whose time is over
   duly serve shop:app                        receive deliveries over HTTP, run jobs, send messages
   duly worker shop:app                       only run jobs
-  duly jobs shop:app                         how much work there is, and who does it
-  duly dead shop:app                         jobs that were given up, and why
-  duly replay shop:app --since 2h            let them run again
+  duly jobs shop:app                         count the jobs, and name the workers
+  duly jobs dead shop:app                    list jobs that were given up, and why
+  duly jobs replay shop:app --since 2h       let them run again
   duly relay shop:app                        only send messages
-  duly outbox shop:app                       what is to be sent, and what was given up
-  duly send stripe --concurrent 200          the same signed event, 200 times at one instant
+  duly outbox shop:app                       count messages to be sent and given up
+  duly deliver stripe --concurrent 200       the same signed event, 200 times at one instant
   duly prove shop:app --event paid.json      kill your own handler at each step, and compare
-  duly demo                                  20 s of kills on SQLite, and the books
-  duly storm postgresql://shop@db/test       the same, as long and as hard as you like
+  duly demo                                  20 seconds of kills on SQLite, then the ledger
+  duly demo postgresql://shop@db/test        the same on PostgreSQL
 
 `duly COMMAND --help` tells more. The exit code is 0 for success, 1 for a failure and 2 for a
 command that cannot work as written."""
@@ -56,43 +56,45 @@ class Command(Protocol):
         """Declare what the command takes."""
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Do it, and return the exit code."""
+        """Run the command, and return the exit code."""
 
 
 # What each command is for. Its module is loaded when it is asked for, and no other.
 COMMANDS = {
-    "dead": "List dead letters: jobs that were given up. Show one, or discard it.",
-    "demo": "Twenty seconds of webhooks while processes are killed; then the books.",
+    "deliver": "Send a genuine signed delivery, as the provider would.",
+    "demo": "Deliver webhooks badly while processes are killed; then compare what took effect.",
+    "effects": "Record whether an unknown effect of a job happened.",
     "forget": "Forget an event, so that it is processed again when it is delivered again.",
     "init": "Write a small commented app to start from.",
-    "jobs": "Count the jobs of each queue: ready, waiting, leased and dead; and who works.",
+    "jobs": "Count jobs by queue; list, show, replay or discard dead ones.",
     "migrate": "Make duly's tables, or bring them to the schema of this version.",
     "outbox": "Count messages by destination, show one; list, replay or discard dead ones.",
-    "prove": "Prove that a handler takes effect once, whatever happens to it.",
+    "prove": "Prove that a handler takes effect once, by killing it at every step.",
     "prune": "Remove claims, bodies and events whose time is over.",
     "relay": "Send the messages of an application: what was staged with tx.send and app.send.",
-    "replay": "Let dead jobs run again: one, those that a filter chooses, or all.",
-    "resolve": "Say whether an effect happened of which nobody knew, after you found out.",
-    "send": "Send a genuine signed delivery, as the provider would.",
     "serve": "Serve an application: receive deliveries, run its jobs, send its messages.",
-    "storm": "Try duly on this machine: deliver badly, kill, crash, and balance the books.",
     "worker": "Run the jobs of an application.",
+}
+# What commands were called before, and are called now: docs/upgrading.md.
+RENAMED = {
+    "dead discard": "jobs discard",
+    "dead show": "jobs show",
+    "dead": "jobs dead",
+    "replay": "jobs replay",
+    "resolve": "effects resolve",
+    "send": "deliver",
+    "storm": "demo",
 }
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints never repeat a password or a secret."""
+class CommandLine(Parser):
+    """The parser of the whole command line."""
 
     commands: Mapping[str, Parser]
 
-    def error(self, message: str) -> NoReturn:
-        """Say how the command is used, and exit with 2."""
-        options = [one for action in self._actions for one in action.option_strings]
-        super().error(without_passwords(without_values(message, options)))
-
 
 class CommandParser(Parser):
-    """The parser of one command, which learns what the command takes when it is chosen."""
+    """The parser of one command, which learns its options when the command is chosen."""
 
     name: str
     command: Command | None = None
@@ -109,14 +111,14 @@ class CommandParser(Parser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     try:
-        code = run_command(arguments)
+        code = run_command(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Python would try once more at its end, and complain.
+        # Python would flush once more when it exits, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NOBODY_READS
+        return BROKEN_PIPE
     except Exception as problem:
         if not is_expected(problem):
             raise
@@ -126,18 +128,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def remedy(problem: Exception) -> str:
-    """What the caller of a command can do where the database does not answer."""
+    """Return what to do where the database does not answer."""
     if isinstance(problem, StoreUnavailable) and not isinstance(problem, StoreRefused):
         return " (run the command again once the database answers)"
     return ""
 
 
-def run_command(arguments: Sequence[str] | None) -> int:
-    """Parse the command line and run what it names."""
+def run_command(arguments: Sequence[str]) -> int:
+    """Parse the command line and run the command that it names."""
+    refuse_renamed(arguments)
     parser = command_line()
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:
-        # Complained of by the parser of the command, which knows what it takes.
+        # The parser of the command reports it: it knows the options that may have been meant.
         refusing = parser.commands.get(parsed.command, parser)
         refusing.error(UNRECOGNIZED + " ".join(unknown))
     if parsed.command is None:
@@ -146,15 +149,22 @@ def run_command(arguments: Sequence[str] | None) -> int:
     return load_command(parsed.command).run(parsed)
 
 
+def refuse_renamed(arguments: Sequence[str]) -> None:
+    """Refuse a command by its old name, and say the new one."""
+    for words in (" ".join(arguments[:2]), *arguments[:1]):
+        if words in RENAMED:
+            raise UsageError(f"duly {words} is now duly {RENAMED[words]}: see docs/upgrading.md")
+
+
 def load_command(name: str) -> Command:
-    """The module of one command."""
+    """Import the module of one command."""
     module: Command = import_module(f"duly.cli.{name}")
     return module
 
 
-def command_line() -> Parser:
-    """The parser of all commands."""
-    parser = Parser(
+def command_line() -> CommandLine:
+    """Return the parser of all commands."""
+    parser = CommandLine(
         prog="duly",
         description="Webhooks and background jobs that are safe to retry.",
         epilog=EXAMPLES,
@@ -180,8 +190,8 @@ def command_line() -> Parser:
 
 
 def is_expected(problem: Exception) -> bool:
-    """Whether an error speaks of the world: duly's own, the system's, or what a database said.
+    """Return True for errors of duly, of the system and of a database; False for bugs.
 
-    Drivers are told by the SQLSTATE they carry, so that none has to be imported here.
+    A driver's error is known by its SQLSTATE, so that no driver has to be imported here.
     """
     return isinstance(problem, DulyError | OSError | sqlite3.Error) or hasattr(problem, "sqlstate")

@@ -1,4 +1,4 @@
-"""``duly migrate``: bring the tables to this version's schema, or say what that would take."""
+"""``duly migrate``: bring the tables to this version's schema, check them, or print the SQL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import duly
 from duly.app.output import add_json_option, print_answer
-from duly.cli.target import add_store_options, place_of, store_named
+from duly.cli.options import add_target_options, require_target, store_of
 from duly.core.defaults import names
 from duly.core.errors import UsageError
 from duly.stores.sql.migrations import latest_version, migration_script, refuse_newer
@@ -30,7 +30,7 @@ examples:
 Several migrators may run at once: one works, the others wait and find nothing to do. Each
 migration is applied whole or not at all. An SQLite file is also migrated whenever duly opens it."""
 
-# Addresses that name a kind of database and no database.
+# URLs that name a kind of database and no database.
 KINDS: dict[str, Dialect] = {
     "postgresql://": "postgres",
     "postgres://": "postgres",
@@ -41,7 +41,7 @@ BEGIN: dict[Dialect, str] = {"postgres": "BEGIN;", "sqlite": "BEGIN IMMEDIATE;"}
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    add_store_options(parser)
+    add_target_options(parser)
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
         "--check", action="store_true", help="change nothing; exit 1 unless up to date"
@@ -53,13 +53,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Apply what is missing, or check, or print."""
-    place = place_of(arguments)
+    """Apply the missing migrations, or check, or print them."""
+    target = require_target(arguments.app)
     if arguments.print:
-        return print_missing(arguments, place)
+        return print_missing(arguments, target)
     if arguments.check:
-        return check(arguments, place)
-    with closing(store_named(arguments, place)) as store:
+        return check(arguments, target)
+    with closing(store_of(arguments, target)) as store:
         applied = store.migrate()
         version = store.version()
     lines = [f"applied {name}" for name in applied]
@@ -68,9 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def check(arguments: argparse.Namespace, place: str) -> int:
-    """Say whether the tables are those this duly needs; raise what to do where they are not."""
-    with closing(store_named(arguments, place)) as store:
+def check(arguments: argparse.Namespace, target: str) -> int:
+    """Print that the tables are up to date, or raise what to do."""
+    with closing(store_of(arguments, target)) as store:
         needed = latest_version(dialect_of(store.url))
         if arguments.json:
             version = store.version()
@@ -81,32 +81,32 @@ def check(arguments: argparse.Namespace, place: str) -> int:
     return 0
 
 
-def print_missing(arguments: argparse.Namespace, place: str) -> int:
+def print_missing(arguments: argparse.Namespace, target: str) -> int:
     """Print the SQL from the database's version on, or all of it where no database is named."""
     version = 0
-    if place in KINDS:
-        dialect, where = KINDS[place], names(arguments.prefix, arguments.schema)
-        refuse_schema(dialect, where)
+    if target in KINDS:
+        dialect, tables = KINDS[target], names(arguments.prefix, arguments.schema)
+        refuse_schema(dialect, tables)
     else:
-        with closing(store_named(arguments, place)) as store:
-            dialect, where = dialect_of(store.url), store.names
+        with closing(store_of(arguments, target)) as store:
+            dialect, tables = dialect_of(store.url), store.names
             version = store.version()
         refuse_newer(version, dialect)
-    text = in_one_transaction(migration_script(where, dialect, after=version), dialect, version)
+    text = in_one_transaction(migration_script(tables, dialect, after=version), dialect, version)
     print_answer(
         arguments, text, {"version": version, "needed": latest_version(dialect), "sql": text}
     )
     return 0
 
 
-def refuse_schema(dialect: Dialect, where: Names) -> None:
-    """SQLite has no schemas."""
-    if dialect == "sqlite" and where.schema is not None:
+def refuse_schema(dialect: Dialect, tables: Names) -> None:
+    """Refuse a schema on SQLite, which has none."""
+    if dialect == "sqlite" and tables.schema is not None:
         raise UsageError("--schema and DULY_SCHEMA are for PostgreSQL: on SQLite use --prefix")
 
 
 def in_one_transaction(statements: str, dialect: Dialect, version: int) -> str:
-    """A script that psql or sqlite3 can run as it stands."""
+    """Return a script that psql or sqlite3 can run as it stands."""
     if not statements:
         return f"-- Nothing to do: duly's tables are at schema version {version}."
     head = (
@@ -116,5 +116,5 @@ def in_one_transaction(statements: str, dialect: Dialect, version: int) -> str:
 
 
 def dialect_of(url: str) -> Dialect:
-    """Which SQL an address speaks; what is no address at all is refused when it is opened."""
+    """Return the dialect of a URL; opening refuses what is no URL."""
     return KINDS.get(url) or ("sqlite" if url.startswith("sqlite:") else "postgres")

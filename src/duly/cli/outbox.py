@@ -1,41 +1,27 @@
-"""``duly outbox``: what is to be sent and where to; dead messages shown, replayed, discarded."""
+"""``duly outbox``: count messages by destination, show one; list, replay, discard dead ones."""
 
 from __future__ import annotations
 
-import re
-import sys
+import base64
 from typing import TYPE_CHECKING
 
-from duly.app.output import add_json_option, on_one_line, print_answer
-from duly.cli.dead_letters import (
-    MESSAGES,
-    add_limit,
-    add_replay_options,
-    add_times,
-    add_words,
-    errors_in_shell_words,
-    given_filters,
-    limit_of,
-    not_dead_error,
-    replay_letters,
-    split_place_and_id,
-    store_at,
+from duly.app.output import on_one_line, printable
+from duly.cli.admin import AdminCommand, Answer, DeadVerbs
+from duly.cli.listing import (
+    counts_documents,
+    counts_table,
+    fact_lines,
+    failure_document,
+    failure_text,
+    format_time,
+    iso_time,
+    short_failure_text,
+    traceback_lines,
 )
-from duly.cli.messages import (
-    document,
-    gone_document,
-    gone_text,
-    message_text,
-    table,
-    whole_document,
-)
-from duly.cli.tables import align_counts, format_age
-from duly.cli.target import PLACE, add_table_options
 from duly.core.errors import UsageError
 from duly.core.onestep import finish
-from duly.ledger.dead_filters import ID, checked_id
 from duly.outbox.dead import (
-    MessageSelection,
+    DeadMessage,
     OutboxMessage,
     discard_dead,
     list_dead,
@@ -46,10 +32,10 @@ from duly.outbox.dead import (
 from duly.outbox.stats import count_messages
 
 if TYPE_CHECKING:
-    import argparse
-
     from duly.core.json_bytes import Json
-    from duly.outbox.stats import DestinationStats, OutboxStats
+    from duly.core.session import Runner
+    from duly.outbox.dead import FinishedMessage
+    from duly.outbox.stats import OutboxStats
 
 EXAMPLES = """\
 examples:
@@ -69,189 +55,179 @@ history knows.
 The list of dead messages shows no addresses and no bodies: they are shown one
 by one. With --rate the times are written with the messages: this command does
 not wait, and may be closed."""
-# What may be meant for an id: some of its digits, or one too many.
-PART_OF_AN_ID = re.compile(r"(?=.*[0-9])[0-9a-z-]{6,}", re.IGNORECASE)
-# What may be repeated to whoever wrote it.
-WORD = re.compile(r"[a-z-]{1,20}", re.IGNORECASE)
-FILTERS = ("destination", "since", "until")
-OPTIONS = (*FILTERS, "limit", "all", "dry_run", "rate")
-# The options that each action takes; None is to count.
-ACTIONS: dict[str | None, tuple[str, ...]] = {
-    None: (),
-    "dead": (*FILTERS, "limit"),
-    "show": (),
-    "replay": (*FILTERS, "all", "dry_run", "rate"),
-    "discard": (),
-}
+COUNTS = ("ready", "oldest", "waiting", "leased", "dead")
 NO_RELAY = (
     "no relay is running, so messages wait: run `duly relay shop:app`, or `duly serve shop:app`, "
     "which has one in it"
 )
-HEADINGS = ("DESTINATION", "READY", "OLDEST", "WAITING", "LEASED", "DEAD")
+STATES = {
+    "ready": "ready to be sent since",
+    "waiting": "waiting, sent not before",
+    "leased": "on its way, leased until",
+    "dead": "dead since",
+}
+# Characters of a body that a person is shown.
+LONGEST_BODY = 4000
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    add_words(
-        parser,
-        action="dead, show, replay or discard; the counts unless given",
-        app=f"whose messages: {PLACE}",
-        id="the id of a message: of any to show it, of a dead one to replay or discard it",
-    )
-    filters = parser.add_argument_group("options of dead and replay")
-    filters.add_argument(
-        "--destination",
-        metavar="ORIGIN",
-        help="only those to this origin (https://example.com) or transport (mail)",
-    )
-    add_times(filters)
-    add_limit(parser.add_argument_group("options of dead"))
-    add_replay_options(parser.add_argument_group("options of replay"), "be sent", "message")
-    add_table_options(parser)
-    add_json_option(parser)
+class OutboxCommand(AdminCommand[DeadMessage]):
+    """``duly outbox``."""
 
+    name = "outbox"
+    noun = "message"
+    runs = "be sent"
+    ids = "the id of a message: of any to show it, of a dead one to replay or discard it"
+    headings = ("ID", "DIED", "ATTEMPTS", "DESTINATION", "WHY")
+    filters = {  # noqa: RUF012  # declared as a ClassVar by the base
+        "destination": (
+            "ORIGIN",
+            "only those to this origin (https://example.com) or transport (mail)",
+        )
+    }
 
-def run(arguments: argparse.Namespace) -> int:
-    """Find out what is asked for, and do it."""
-    words = [arguments.action, arguments.app, arguments.id]
-    actions = [word for word in words if word is not None and word in ACTIONS]
-    if len(actions) > 1:
-        raise UsageError(f"{' or '.join(actions)}? One at a time")
-    action = next(iter(actions), None)
-    refuse_unknown_words([word for word in words if word is not None and word not in actions])
-    place, message = split_place_and_id([word for word in words if word not in actions], MESSAGES)
-    refuse_options(arguments, action)
-    if action == "replay":
-        return replay(arguments, place, message)
-    if action in ("show", "discard"):
-        if message is None:
-            raise UsageError(
-                f"which message? Give its id, as in `duly outbox {action} shop:app ID`"
-            )
-        return (show if action == "show" else discard)(arguments, place, message.lower())
-    if message is not None:
-        raise UsageError("show it, replay it, or discard it? As in `duly outbox show shop:app ID`")
-    return (count if action is None else list_letters)(arguments, place)
+    verbs = DeadVerbs(message_selection, plan_of, list_dead, discard_dead)
 
-
-def refuse_unknown_words(words: list[str]) -> None:
-    """Refuse what is no action, no id, and cannot name an application or a database either."""
-    for word in words:
-        if ":" in word or ID.fullmatch(word):
-            continue
-        if PART_OF_AN_ID.fullmatch(word):
-            checked_id(word, "message")
-        told = f"`duly outbox {word}`" if WORD.fullmatch(word) else "such action"
-        raise UsageError(
-            f"there is no {told}: write dead, show, replay or discard, or none of them"
+    def list_row(self, dead: DeadMessage) -> tuple[str, ...]:
+        """Return the columns of a dead message in the list."""
+        return (
+            dead.id,
+            format_time(dead.dead_at),
+            f"{dead.attempts} of {dead.max_attempts}",
+            on_one_line(dead.destination),
+            short_failure_text(dead.failure),
         )
 
+    def list_document(self, dead: DeadMessage | OutboxMessage) -> dict[str, Json]:
+        """Return a message for programs, without its URL, which may be a secret."""
+        return {
+            "id": dead.id,
+            "destination": dead.destination,
+            "signer": dead.signer,
+            "attempts": dead.attempts,
+            "rescues": dead.rescues,
+            "max_attempts": dead.max_attempts,
+            "created_at": dead.created_at.isoformat(),
+            "dead_at": iso_time(dead.dead_at),
+            "failure": failure_document(dead.failure),
+        }
 
-def refuse_options(arguments: argparse.Namespace, action: str | None) -> None:
-    """Refuse what would be passed over in silence."""
-    values = {name: getattr(arguments, name) for name in OPTIONS}
-    given = [name for name, value in values.items() if value is not None and value is not False]
-    idle = [name for name in given if name not in ACTIONS[action]]
-    if not idle:
-        return
-    told = " or ".join(f"--{name.replace('_', '-')}" for name in idle)
-    meant = [f"`duly outbox {one}`" for one, takes in ACTIONS.items() if {*given} <= {*takes}]
-    hint = f"; {' or '.join(meant)} takes it" if meant else ""
-    raise UsageError(f"`duly outbox{'' if action is None else f' {action}'}` takes no {told}{hint}")
+    def show_one(self, runner: Runner, row_id: str) -> Answer:
+        """Return a message in any state, or what the history knows of it."""
+        found = finish(look_up(runner, row_id))
+        if found is None:
+            raise UsageError(f"no message {row_id} is known here: it never was, or it is forgotten")
+        if not isinstance(found, OutboxMessage):
+            return Answer(finished_text(found), finished_document(found))
+        document = self.list_document(found) | content_document(found)
+        return Answer(message_text(found), document)
 
-
-def count(arguments: argparse.Namespace, place: str | None) -> int:
-    """How much there is to send, and where to."""
-    with store_at(arguments, place, MESSAGES) as store:
-        stats = finish(count_messages(store.sync_runner))
-    print_answer(arguments, counts_table(stats), counts_document(stats))
-    if not stats.relays and stats.ready + stats.waiting + stats.leased:
-        print(NO_RELAY, file=sys.stderr)
-    return 0
-
-
-def list_letters(arguments: argparse.Namespace, place: str | None) -> int:
-    """One line for each, without its address and its body."""
-    limit = limit_of(arguments)
-    which = which_of(arguments, None)
-    with store_at(arguments, place, MESSAGES) as store:
-        letters = finish(list_dead(store.sync_runner, which, limit))
-    print_answer(arguments, table(letters, limit), [document(letter) for letter in letters])
-    return 0
+    def count_all(self, runner: Runner) -> Answer:
+        """Count the messages of each destination, and name the relays."""
+        stats = finish(count_messages(runner))
+        alone = not stats.relays and stats.ready + stats.waiting + stats.leased
+        return Answer(stats_text(stats), stats_document(stats), NO_RELAY if alone else None)
 
 
-def show(arguments: argparse.Namespace, place: str | None, message: str) -> int:
-    """All that is known of one, dead or not."""
-    with store_at(arguments, place, MESSAGES) as store:
-        known = finish(look_up(store.sync_runner, message))
-    if known is None:
-        raise UsageError(f"no message {message} is known here: it never was, or it is forgotten")
-    if isinstance(known, OutboxMessage):
-        print_answer(arguments, message_text(known), whole_document(known))
-    else:
-        print_answer(arguments, gone_text(known), gone_document(known))
-    return 0
+COMMAND = OutboxCommand()
+add, run = COMMAND.add, COMMAND.run
 
 
-def replay(arguments: argparse.Namespace, place: str | None, message: str | None) -> int:
-    """Make one ready again, or those that a filter chooses."""
-    which = which_of(arguments, message)
-    with errors_in_shell_words():
-        plan = plan_of(which, arguments.rate, dry_run=arguments.dry_run, everything=arguments.all)
-    replay_letters(arguments, place, plan, message, MESSAGES)
-    return 0
+def message_text(message: OutboxMessage) -> str:
+    """Return all that is known of a message, for people."""
+    headers = message.headers.items()
+    facts = [
+        ("message", message.id),
+        ("state", state_text(message)),
+        ("to", on_one_line(f"{message.method} {message.url}")),
+        ("signer", on_one_line(message.signer or "none")),
+        ("staged", format_time(message.created_at)),
+        ("attempts", f"{message.attempts} of {message.max_attempts}, {message.rescues} rescues"),
+        ("error", failure_text(message.failure)),
+        *(("header", on_one_line(f"{name}: {value}")) for name, value in headers),
+        ("body", describe_body(message.body)),
+    ]
+    text = decode_body(message.body)
+    body = ["", shorten_body(text)] if text else []
+    return "\n".join([*fact_lines(facts), *body, *traceback_lines(message.failure)])
 
 
-def discard(arguments: argparse.Namespace, place: str | None, message: str) -> int:
-    """Delete one for good."""
-    with store_at(arguments, place, MESSAGES) as store:
-        done = finish(discard_dead(store.sync_runner, message))
-    if not done:
-        raise not_dead_error(message, MESSAGES)
-    print_answer(arguments, f"discarded {message}", {"discarded": message})
-    return 0
+def content_document(message: OutboxMessage) -> dict[str, Json]:
+    """Return what may be long or private, for programs; bytes that are no text as base64."""
+    text, body = decode_body(message.body), message.body
+    return {
+        "state": message.state,
+        "run_at": iso_time(message.run_at),
+        "leased_until": iso_time(message.leased_until),
+        "method": message.method,
+        "url": message.url,
+        "headers": dict(message.headers),
+        "body": text,
+        "base64": None if body is None or text is not None else base64.b64encode(body).decode(),
+        "traceback": None if message.failure is None else message.failure.traceback,
+    }
 
 
-def which_of(arguments: argparse.Namespace, message: str | None) -> MessageSelection:
-    """The dead messages that the options choose."""
-    given = given_filters(arguments, FILTERS)
-    with errors_in_shell_words():
-        return message_selection(message, **given)
+def state_text(message: OutboxMessage) -> str:
+    """Return the state of a message, with its time."""
+    times = {"dead": message.dead_at, "leased": message.leased_until}
+    return f"{STATES[message.state]} {format_time(times.get(message.state) or message.run_at)}"
 
 
-def counts_table(stats: OutboxStats) -> str:
-    """A line for each destination."""
-    lines = ["no messages"]
-    if stats.destinations:
-        lines = align_counts([HEADINGS, *(line(one) for one in stats.destinations.values())])
+def finished_text(finished: FinishedMessage) -> str:
+    """Return what the history knows of a message that has left the table."""
+    attempt = f", in attempt {finished.attempts}" if finished.outcome == "sent" else ""
+    return (
+        f"message {finished.id} to {on_one_line(finished.destination)} was {finished.outcome} at "
+        f"{format_time(finished.at)}{attempt}"
+    )
+
+
+def finished_document(finished: FinishedMessage) -> dict[str, Json]:
+    """Return the same for programs."""
+    return {
+        "id": finished.id,
+        "state": finished.outcome,
+        "destination": finished.destination,
+        "attempts": finished.attempts,
+        "ended_at": iso_time(finished.at),
+    }
+
+
+def describe_body(body: bytes | None) -> str:
+    """Return the size of a body, and whether it is text."""
+    if body is None:
+        return "-"
+    size = f"{len(body):,} bytes"
+    return size if decode_body(body) is not None else f"{size} that are no text: --json has them"
+
+
+def shorten_body(text: str) -> str:
+    """Return the first characters of a body."""
+    left = len(text) - LONGEST_BODY
+    shown = printable(text[:LONGEST_BODY])
+    return f"{shown}\n… and {left:,} characters more: --json has them all" if left > 0 else shown
+
+
+def decode_body(body: bytes | None) -> str | None:
+    """Return a body as text; None where it is no text."""
+    if body is None or b"\0" in body:
+        return None
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def stats_text(stats: OutboxStats) -> str:
+    """Return a line for each destination, and one for each relay."""
+    lines = counts_table("destination", COUNTS, [*stats.destinations.values()]) or ["no messages"]
     lines += [f"relay {on_one_line(one.host)}, process {one.pid}" for one in stats.relays]
     return "\n".join(lines)
 
 
-def line(one: DestinationStats) -> tuple[str, ...]:
-    """What is said of a destination."""
-    numbers = (one.waiting, one.leased, one.dead)
-    return (
-        on_one_line(one.destination),
-        f"{one.ready:,}",
-        format_age(one.oldest),
-        *(f"{number:,}" for number in numbers),
-    )
-
-
-def counts_document(stats: OutboxStats) -> Json:
-    """The same for programs; ages in seconds."""
+def stats_document(stats: OutboxStats) -> Json:
+    """Return the same for programs."""
     return {
-        "destinations": [
-            {
-                "destination": one.destination,
-                "ready": one.ready,
-                "oldest": None if one.oldest is None else one.oldest.total_seconds(),
-                "waiting": one.waiting,
-                "leased": one.leased,
-                "dead": one.dead,
-            }
-            for one in stats.destinations.values()
-        ],
+        "destinations": counts_documents("destination", COUNTS, [*stats.destinations.values()]),
         "relays": [{"id": one.id, "host": one.host, "pid": one.pid} for one in stats.relays],
     }

@@ -1,4 +1,4 @@
-"""``duly prove``: whether a handler takes effect once, whatever happens to it."""
+"""``duly prove``: prove that a handler takes effect once, by killing it at every step."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ examples:
   duly prove shop:app --job send_receipt --payload receipt.json
   duly prove shop:app --event payment.json --only kill:7 --keep failed/
 
-The handler runs once, and that is the yardstick. Then the event is delivered
+The handler runs once, and that is the baseline. Then the event is delivered
 twice, 20 times at once, and in another order if a second, later event is
 given; the process is killed with -9 after each of its SQL statements and
 outgoing calls, and the sender tries again; a worker is paused until another
 one has done its job, and goes on; an attempt fails at its end, and the same
 process tries again. Each time the tables of the application and its calls must
-be as after the single run. The first difference is told as a story, with the
-mistake behind it and what to do.
+be as after the single run. The first difference is reported step by step, with
+the mistake behind it and what to do.
 
 Calls by httpx, requests, urllib, http.client and smtplib are recorded and
 answered here, with 200 and {} unless --answers says otherwise; none is made.
@@ -52,7 +52,7 @@ is put back afterwards as it was; nothing else may use it meanwhile. Use one
 for tests. On PostgreSQL its name must say so, and its role needs CREATEDB.
 
 The exit code is 0 if every case ended as the single run did, 1 if one did
-not, 2 for what cannot be proved as it is, and 130 where it was told to end."""
+not, 2 for what cannot be proved as it is, and 130 after an interrupt."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -88,12 +88,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="compare only this table; may be given several times",
     )
     parser.add_argument("--answers", metavar="FILE", help="what outgoing calls are answered")
-    add_manner(parser)
+    add_proof_options(parser)
     add_json_option(parser)
 
 
-def add_manner(parser: argparse.ArgumentParser) -> None:
-    """How the proof is made."""
+def add_proof_options(parser: argparse.ArgumentParser) -> None:
+    """Declare how the proof is made."""
     parser.add_argument(
         "--let-through",
         action="append",
@@ -110,7 +110,7 @@ def add_manner(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--database-is-disposable",
         action="store_true",
-        help="a PostgreSQL database may be filled and put back whatever it is called",
+        help="a PostgreSQL database may be filled and restored under any name",
     )
     parser.add_argument(
         "--patience",
@@ -122,7 +122,7 @@ def add_manner(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prove, tell, and judge; a program that asked for JSON is told in JSON why it could not."""
+    """Prove, and print the result; with --json also the reason why it could not, as JSON."""
     try:
         return prove_and_report(arguments)
     except UsageError as problem:
@@ -132,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def prove_and_report(arguments: argparse.Namespace) -> int:
-    """Prove, and tell; the exit code."""
+    """Prove, print the result, and return the exit code."""
     if not hasattr(os, "fork"):
         raise UsageError(
             "a proof forks its processes, which this system cannot do: use Linux or macOS"
@@ -140,22 +140,22 @@ def prove_and_report(arguments: argparse.Namespace) -> int:
     if (arguments.through is None) != (arguments.path is None):
         raise UsageError("--through is the site, and --path where it takes the event: give both")
     name = app_name(arguments.app)
-    answers = document_of(arguments.answers) if arguments.answers else {}
+    answers = read_json(arguments.answers) if arguments.answers else {}
     CannedAnswers(answers)  # refused before anything is run
-    wishes = ProofRequest(
+    request = ProofRequest(
         asks_of(arguments),
         None if arguments.table is None else tuple(one.lower() for one in arguments.table),
         answers=answers,
         allowed=frozenset(arguments.let_through),
         only=arguments.only,
     )
-    manner = ProofOptions(arguments.keep, arguments.database_is_disposable, arguments.patience)
+    options = ProofOptions(arguments.keep, arguments.database_is_disposable, arguments.patience)
     try:
         with not_called_unsafe(), Progress() as progress:
             verdict = prove_handler(
-                ImportableApp(name, arguments.through), wishes, manner, progress.show
+                ImportableApp(name, arguments.through), request, options, progress.show
             )
-    except KeyboardInterrupt:  # it is something else where anything could not be put back
+    except KeyboardInterrupt:  # another error is raised where the database could not be restored
         print("duly: the proof was stopped; the database is as it was", file=sys.stderr)
         raise
     again = repeat_command(arguments, name)
@@ -164,44 +164,44 @@ def prove_and_report(arguments: argparse.Namespace) -> int:
 
 
 def asks_of(arguments: argparse.Namespace) -> tuple[Ask, ...]:
-    """What is delivered."""
+    """Return the events or the job to prove with."""
     if arguments.event and arguments.job:
         raise UsageError("--event and --job are two proofs: give one of them")
     if not arguments.event and not arguments.job:
         raise UsageError("what should be proved? --event FILE, or --job NAME with --payload FILE")
     if arguments.job:
-        payload = document_of(arguments.payload) if arguments.payload else None
+        payload = read_json(arguments.payload) if arguments.payload else None
         return (JobAsk(arguments.job, payload),)
     secret = None
     if arguments.secret_from is not None:
         secret = os.environ.get(arguments.secret_from)
         if not secret:
             raise UsageError(f"the environment has no {arguments.secret_from}")
-    bodies = [bytes_of(file) for file in arguments.event]
+    bodies = [read_file(file) for file in arguments.event]
     return tuple(
         EventAsk(arguments.source, body, arguments.id, arguments.type, secret, arguments.path)
         for body in bodies
     )
 
 
-def bytes_of(file: str) -> bytes:
-    """What is in a file."""
+def read_file(file: str) -> bytes:
+    """Read a file."""
     try:
         return Path(file).read_bytes()
     except OSError as problem:
         raise UsageError(f"{file} cannot be read: {problem.strerror}") from None
 
 
-def document_of(file: str) -> Any:
-    """A file of JSON."""
+def read_json(file: str) -> Any:
+    """Read a file of JSON."""
     try:
-        return json.loads(bytes_of(file))
+        return json.loads(read_file(file))
     except ValueError as problem:
         raise UsageError(f"{file} must be JSON: {problem}") from None
 
 
 def seconds(text: str) -> float:
-    """A time that somebody can wait, for argparse."""
+    """Parse a patience in seconds, for argparse."""
     found = float(text)
     if not 0 < found < MOST_PATIENCE:
         raise argparse.ArgumentTypeError("write seconds, more than 0")
@@ -209,7 +209,7 @@ def seconds(text: str) -> float:
 
 
 def address(text: str) -> tuple[str, int]:
-    """A host and a port, or the name of a program, for argparse."""
+    """Parse a host and a port, or the name of a program, for argparse."""
     if ":" not in text and text:
         return text, 0  # the name of a program
     host, colon, port = text.rpartition(":")
@@ -219,7 +219,7 @@ def address(text: str) -> tuple[str, int]:
 
 
 def repeat_command(arguments: argparse.Namespace, name: str) -> str:
-    """The command line again, without what chooses cases or the form of the answer."""
+    """Return the command line again, without options that choose cases or the output."""
     words = ["duly", "prove", name]
     for option in ("event", "source", "id", "type", "secret_from", "through", "path", "job"):
         words += option_words(option, getattr(arguments, option))
@@ -232,6 +232,6 @@ def repeat_command(arguments: argparse.Namespace, name: str) -> str:
 
 
 def option_words(option: str, value: str | list[str] | None) -> list[str]:
-    """An option as it was given."""
+    """Return an option as it was given."""
     values = value if isinstance(value, list) else [value] if value else []
     return [word for one in values for word in (f"--{option.replace('_', '-')}", one)]

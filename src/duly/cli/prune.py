@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
 from duly.app.output import Progress, add_json_option, print_answer
-from duly.cli.target import add_store_options, place_of, store_named
+from duly.cli.options import add_target_options, open_store, require_target
 from duly.core.defaults import PRUNE_CHUNK
 from duly.core.onestep import finish
 from duly.idempotency import prune
@@ -29,7 +28,6 @@ examples:
 Each chunk is a transaction of its own that holds its locks for milliseconds: run it beside live
 traffic, from cron or by hand, and interrupt it whenever you like."""
 
-
 SINGULAR = {"claims": "claim", "bodies": "body", "events": "event", "counters": "counter"}
 CHUNKS: dict[str, Callable[[Store, int], int]] = {
     "claims": lambda store, limit: prune(store, limit=limit),
@@ -44,7 +42,7 @@ CHUNKS: dict[str, Callable[[Store, int], int]] = {
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    add_store_options(parser)
+    add_target_options(parser)
     parser.add_argument(
         "--limit",
         type=int,
@@ -56,23 +54,21 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Delete in chunks and say how many went."""
-    opened = store_named(arguments, place_of(arguments))
-    with closing(opened) as store, Progress() as progress:
-        store.check()  # opening a mistyped SQLite path would create an empty database
-        gone = {
+    """Delete in chunks, and print how many rows went."""
+    with open_store(arguments, require_target(arguments.app)) as store, Progress() as progress:
+        pruned = {
             what: prune_all(partial(chunk, store, arguments.limit), what, progress)
             for what, chunk in CHUNKS.items()
         }
-    text = ", ".join(f"{n:,} {SINGULAR[what] if n == 1 else what}" for what, n in gone.items())
-    print_answer(arguments, f"pruned {text}", {**gone})
+    text = ", ".join(f"{n:,} {SINGULAR[what] if n == 1 else what}" for what, n in pruned.items())
+    print_answer(arguments, f"pruned {text}", {**pruned})
     return 0
 
 
 def prune_all(chunk: Callable[[], int], what: str, progress: Progress) -> int:
-    """Prune until a chunk comes back empty: a short one may only have met locked rows."""
-    gone = 0
+    """Prune until a chunk is empty: a short one may only have met locked rows."""
+    total = 0
     while n := chunk():
-        gone += n
-        progress.show(f"pruned {gone:,} {what} so far")
-    return gone
+        total += n
+        progress.show(f"pruned {total:,} {what} so far")
+    return total

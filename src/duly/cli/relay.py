@@ -1,4 +1,4 @@
-"""``duly relay``: sends the messages of one application, beside or without a server."""
+"""``duly relay``: send the messages of one application, beside or without a server."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name, load_app
-from duly.cli.banner import store_address
+from duly.cli.options import (
+    add_grace,
+    add_log_options,
+    add_relay_lease,
+    add_until_idle,
+    whole_number,
+)
 from duly.core.errors import UsageError
 from duly.core.extras import install_command
 from duly.relay.settings import CONCURRENCY, GRACE, MOST_AT_ONCE, PER_DESTINATION, relay_settings
+from duly.server.banner import store_address
 from duly.server.logging import configure_logging, secrets_of
-from duly.server.options import add_grace, add_log, add_relay_lease, add_until_idle, whole_number
-from duly.server.relay_plan import relay_members, relay_service, relay_text
-from duly.server.shutdown import catch_signals
-from duly.server.supervise import MESSAGES, ServiceSupervisor
+from duly.server.services import relay_members, relay_service, relay_text
+from duly.server.shutdown import MESSAGES, ServiceSupervisor, catch_signals
 
 if TYPE_CHECKING:
     import argparse
@@ -61,34 +66,34 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_relay_lease(parser, "--lease", "this relay")
     add_grace(parser, "messages on their way", GRACE)
     add_until_idle(parser)
-    add_log(parser)
+    add_log_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Import, open, send."""
-    form = configure_logging(level=arguments.log_level, as_json=arguments.log_json)
+    """Load the application, open its store, and send its messages until a signal."""
+    formatter = configure_logging(level=arguments.log_level, as_json=arguments.log_json)
     name = app_name(arguments.app)
     app = load_app(name)
-    form.secrets = tuple(secrets_of(app))
+    formatter.secrets = tuple(secrets_of(app))
     settings = checked_settings(app, arguments)
     app.store.open()
-    with catch_signals() as line:
+    with catch_signals() as signals:
         relay = relay_service(
             app,
             settings,
-            over=line.wake,
+            on_end=signals.wake,
             until="idle" if arguments.until_idle else "stopped",
         )
         announce(name, app, settings)
         relay.start()
-        return ServiceSupervisor(relay, line, arguments.grace, MESSAGES).run(app)
+        return ServiceSupervisor(relay, signals, arguments.grace, MESSAGES).run(app)
 
 
 def checked_settings(app: Duly, arguments: argparse.Namespace) -> RelaySettings:
-    """How the relay works; refused where it could find nothing, ever."""
+    """Return the settings of the relay; refuse a store in which it would find nothing."""
     if not app.store.capabilities.durable:
         raise UsageError(
-            "a memory: store is one process's own, so that a relay apart from it would find "
+            "a memory: store belongs to one process, so a relay in another one would find "
             "nothing: use `duly serve`, which has a relay, or SQLite"
         )
     return relay_settings(
@@ -100,12 +105,12 @@ def checked_settings(app: Duly, arguments: argparse.Namespace) -> RelaySettings:
 
 
 def announce(name: str, app: Duly, settings: RelaySettings) -> None:
-    """Say how messages are sent, and where to they may go."""
-    outgoing = app.registry.outgoing
-    members = {"app": name, "store": store_address(app), **relay_members(outgoing, settings)}
-    told = relay_text(outgoing, settings)
-    logger.info("relaying for %s, %s", name, told, extra={"members": members})
+    """Log how messages are sent, and where they may go."""
+    registry = app.registry.outgoing
+    members = {"app": name, "store": store_address(app), **relay_members(registry, settings)}
+    text = relay_text(registry, settings)
+    logger.info("relaying for %s, %s", name, text, extra={"members": members})
     if find_spec("httpx") is None:
         logger.warning(
-            f"httpx is not installed, so that messages to URLs wait: {install_command('http')}"
+            f"httpx is not installed, so messages to URLs wait: {install_command('http')}"
         )

@@ -1,33 +1,41 @@
-"""``duly serve``: a production server for one application, on uvicorn, uvloop and httptools."""
+"""``duly serve``: serve one application in production, on uvicorn, uvloop and httptools."""
 
 from __future__ import annotations
 
 import json
 import logging
+import shlex
+import shutil
+import sys
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name, load_app
-from duly.cli.banner import Banner
-from duly.core.errors import UsageError
-from duly.core.extras import needs
-from duly.server.listen import base_url, open_listener, reachable_host
-from duly.server.logging import configure_logging, secrets_of
-from duly.server.options import (
+from duly.cli.options import (
     add_concurrency,
-    add_lease,
-    add_log,
+    add_log_options,
     add_relay_lease,
+    add_worker_lease,
     seconds,
     whole_number,
 )
+from duly.cli.templates.rendering import sample_type
+from duly.core.errors import DulyError, UsageError
+from duly.core.extras import needs
+from duly.server.banner import Banner
+from duly.server.listener import base_url, open_listener, reachable_host
+from duly.server.logging import configure_logging, secrets_of
 from duly.server.settings import DRAIN, ServerSettings
+from duly.webhooks import provider_named, provider_names
+from duly.webhooks.examples import secrets_for
 
 if TYPE_CHECKING:
     import argparse
     import socket
 
     from duly.app.duly import Duly
+    from duly.inbox.route import Route
 
 EXAMPLES = f"""\
 examples:
@@ -83,16 +91,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--no-relay", action="store_true", help="send no messages here: `duly relay` does"
     )
     add_concurrency(parser)
-    add_lease(parser, "the worker of a process")
+    add_worker_lease(parser, "the worker of a process")
     add_relay_lease(parser, "--relay-lease", "the relay of a process")
     add_ending(parser)
     add_proxy(parser)
-    add_log(parser)
+    add_log_options(parser)
     parser.add_argument("--no-access-log", action="store_true", help="do not log each request")
 
 
 def add_ending(parser: argparse.ArgumentParser) -> None:
-    """How it ends."""
+    """Declare how the server drains."""
     parser.add_argument(
         "--drain",
         type=seconds,
@@ -110,7 +118,7 @@ def add_ending(parser: argparse.ArgumentParser) -> None:
 
 
 def add_proxy(parser: argparse.ArgumentParser) -> None:
-    """Who stands before it."""
+    """Declare which proxies are believed."""
     parser.add_argument(
         "--proxy-headers",
         action="store_true",
@@ -124,15 +132,17 @@ def add_proxy(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Import, open, listen, serve."""
-    settings = settings_of(arguments)
-    form = configure_logging(level=settings.level, as_json=settings.json, access=settings.access)
+    """Load the application, listen, open its store, and serve until a signal."""
+    settings = settings_from(arguments)
+    formatter = configure_logging(
+        level=settings.level, as_json=settings.json, access=settings.access
+    )
     if not arguments.check:
         refuse_without_server()
     app = load_app(settings.app)
-    form.secrets = tuple(secrets_of(app))
+    formatter.secrets = tuple(secrets_of(app))
     if settings.workers > 1 and not app.store.capabilities.durable:
-        raise UsageError("a memory: store is one process's own: use --workers 1, or SQLite")
+        raise UsageError("a memory: store belongs to one process: use --workers 1, or SQLite")
     if arguments.check:
         return check(app, settings)
     with open_listener(settings) as listener:
@@ -141,19 +151,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check(app: Duly, settings: ServerSettings) -> int:
-    """Say what would be served."""
+    """Print what would be served."""
     with closing(app):
         app.store.open()
         base = base_url(settings.host, settings.port) if settings.port else ""  # any that is free
-        found = Banner(
+        banner = Banner(
             settings.app, app, base, concurrency=settings.concurrency, relay=settings.relay
         )
-        print(json.dumps(found.members()) if settings.json else "\n".join(found.lines()))
+        print(json.dumps(banner.members()) if settings.json else "\n".join(banner.lines()))
     return 0
 
 
 def refuse_without_server() -> None:
-    """Say how to install what serves, before anything else is done."""
+    """Say how to install the server, before anything else is done."""
     with needs("serve", "uvicorn, httptools and uvloop"):
         import httptools  # noqa: F401
         import uvicorn  # noqa: F401
@@ -166,13 +176,14 @@ def serve_app(app: Duly, listener: socket.socket, settings: ServerSettings) -> i
     from duly.server.serve import serve
 
     port = listener.getsockname()[1]
-    opening = Banner(
+    banner = Banner(
         settings.app, app, base_url(settings.host, port), settings.workers,
-        base_url(reachable_host(settings.host), port), settings.concurrency, settings.relay,
+        deliver_command(app, base_url(reachable_host(settings.host), port)),
+        settings.concurrency, settings.relay,
     )  # fmt: skip
 
     def ready() -> None:
-        announce(opening, settings)
+        announce(banner, settings)
 
     if settings.workers == 1:
         return serve(app, listener, settings, ready=ready)
@@ -180,17 +191,65 @@ def serve_app(app: Duly, listener: socket.socket, settings: ServerSettings) -> i
     return ProcessSupervisor(settings, listener, ready).run()
 
 
-def announce(opening: Banner, settings: ServerSettings) -> None:
-    """Say what is served, to whoever reads."""
+def announce(banner: Banner, settings: ServerSettings) -> None:
+    """Log or print what is served."""
     if settings.json:
-        told = {"members": opening.members()}
-        logging.getLogger("duly.serve").info("serving", extra=told)
+        extra = {"members": banner.members()}
+        logging.getLogger("duly.serve").info("serving", extra=extra)
     else:
-        print("\n".join(opening.lines()), flush=True)
+        print("\n".join(banner.lines()), flush=True)
 
 
-def settings_of(arguments: argparse.Namespace) -> ServerSettings:
-    """What the command line says, checked."""
+def deliver_command(app: Duly, base: str) -> str | None:
+    """Return a `duly deliver` for a source that handles its sample event, or else for any source.
+
+    None for a source with tenants: the sample names none.
+    """
+    routes = [
+        (path, route)
+        for path, route in app.site.routes.items()
+        if route.tenant is None
+        and route.source.provider.name in provider_names()
+        and provider_named(route.source.provider.name) is route.source.provider
+    ]
+    if not routes:
+        return None
+    path, route = next((one for one in routes if handles_sample(one[1])), routes[0])
+    words = [*own_command(), "deliver", route.source.provider.name, f"{base}{path}"]
+    return shlex.join([*words, *secret_option(route)])
+
+
+def handles_sample(route: Route) -> bool:
+    """Return True if a handler takes the event that `duly deliver` sends by default."""
+    try:
+        return bool(route.handlers.matching(sample_type(route.source.provider)))
+    except DulyError:  # a library that signs is not installed
+        return False
+
+
+def secret_option(route: Route) -> list[str]:
+    """Return the secret if it is the documentation's example, and so none at all.
+
+    `duly deliver` asks for any other, or takes it from its environment.
+    """
+    example, private = secrets_for(route.source.provider)
+    known = any(secret.reveal() == example for secret in route.source.secrets)
+    return ["--secret", example] if known and private is None else []
+
+
+def own_command() -> list[str]:
+    """Return this program as a shell in the same directory would find it."""
+    called = Path(sys.argv[0])
+    if called.name != "duly":
+        return [sys.executable, "-m", "duly"]
+    on_path = shutil.which("duly")
+    if on_path is not None and Path(on_path).resolve() == called.resolve():
+        return ["duly"]
+    return [str(called)]
+
+
+def settings_from(arguments: argparse.Namespace) -> ServerSettings:
+    """Check the command line and return the settings of the server."""
     if arguments.forwarded_allow_ips is not None and not arguments.proxy_headers:
         raise UsageError("--forwarded-allow-ips is for --proxy-headers: give both, or neither")
     return ServerSettings(
@@ -203,7 +262,7 @@ def settings_of(arguments: argparse.Namespace) -> ServerSettings:
         json=arguments.log_json,
         drain=arguments.drain,
         linger=arguments.linger,
-        most=arguments.limit_concurrency,
+        max_connections=arguments.limit_concurrency,
         concurrency=None if arguments.no_worker else arguments.concurrency,
         relay=not arguments.no_relay,
         lease=arguments.lease,

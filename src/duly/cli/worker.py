@@ -1,4 +1,4 @@
-"""``duly worker``: runs the jobs of one application, beside or without a server."""
+"""``duly worker``: run the jobs of one application, beside or without a server."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ import logging
 from typing import TYPE_CHECKING
 
 from duly.app.loading import FORMS, VARIABLE, add_optional_argument, app_name, load_app
-from duly.cli.banner import store_address
-from duly.core.errors import UsageError
-from duly.jobs.handlers import checked_queue
-from duly.server.logging import configure_logging, secrets_of
-from duly.server.options import (
+from duly.cli.options import (
     add_concurrency,
     add_grace,
-    add_lease,
-    add_log,
+    add_log_options,
     add_until_idle,
+    add_worker_lease,
     whole_number,
 )
-from duly.server.shutdown import catch_signals
-from duly.server.supervise import ServiceSupervisor
-from duly.server.worker_plan import plan_worker, worker_service
+from duly.core.errors import UsageError
+from duly.jobs.handlers import checked_queue
+from duly.server.banner import store_address
+from duly.server.logging import configure_logging, secrets_of
+from duly.server.services import plan_worker, worker_service
+from duly.server.shutdown import ServiceSupervisor, catch_signals
 from duly.worker.settings import GRACE, MOST_AT_ONCE
 
 if TYPE_CHECKING:
     from duly.app.duly import Duly
-    from duly.server.worker_plan import WorkerPlan
+    from duly.server.services import WorkerPlan
 
 EXAMPLES = f"""\
 examples:
@@ -40,7 +39,7 @@ and for applications that are served by another server.
 SIGTERM and SIGINT (Ctrl-C) drain: no more jobs are taken, those that run are finished, those that
 do not finish in time are given back, and the exit code is 0. A second signal gives them back now.
 Handlers that hang for longer than their timeout cannot be ended: after three of them the process
-starts anew."""
+restarts."""
 logger = logging.getLogger("duly.worker")
 
 
@@ -55,14 +54,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[=N]",
         help="only the jobs of this queue, N at a time; may be given several times",
     )
-    add_lease(parser, "this worker")
+    add_worker_lease(parser, "this worker")
     add_grace(parser, "jobs", GRACE)
     add_until_idle(parser)
-    add_log(parser)
+    add_log_options(parser)
 
 
 def queue(text: str) -> tuple[str, int | None]:
-    """A queue, and how many of its jobs run at the same time; for argparse."""
+    """Parse a queue, and how many of its jobs run at the same time, for argparse."""
     name, equals, count = text.partition("=")
     try:
         checked_queue(name)
@@ -72,30 +71,30 @@ def queue(text: str) -> tuple[str, int | None]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Import, open, work."""
-    form = configure_logging(level=arguments.log_level, as_json=arguments.log_json)
+    """Load the application, open its store, and run its jobs until a signal."""
+    formatter = configure_logging(level=arguments.log_level, as_json=arguments.log_json)
     name = app_name(arguments.app)
     app = load_app(name)
-    form.secrets = tuple(secrets_of(app))
+    formatter.secrets = tuple(secrets_of(app))
     plan = checked_plan(name, app, arguments)
     app.store.open()
-    with catch_signals() as line:
+    with catch_signals() as signals:
         worker = worker_service(
             app,
             plan.settings(arguments.grace, arguments.lease),
-            over=line.wake,
+            on_end=signals.wake,
             until="idle" if arguments.until_idle else "stopped",
         )
         announce(name, app, plan)
         worker.start()
-        return ServiceSupervisor(worker, line, arguments.grace).run(app)
+        return ServiceSupervisor(worker, signals, arguments.grace).run(app)
 
 
 def checked_plan(name: str, app: Duly, arguments: argparse.Namespace) -> WorkerPlan:
-    """What the worker will do; refused where it could do nothing."""
+    """Plan the worker; refuse one that could do nothing."""
     if not app.store.capabilities.durable:
         raise UsageError(
-            "a memory: store is one process's own, so that a worker apart from it would find "
+            "a memory: store belongs to one process, so a worker in another one would find "
             "nothing: use `duly serve`, which has a worker, or SQLite"
         )
     queues = None if arguments.queue is None else dict(arguments.queue)
@@ -109,7 +108,7 @@ def checked_plan(name: str, app: Duly, arguments: argparse.Namespace) -> WorkerP
 
 
 def announce(name: str, app: Duly, plan: WorkerPlan) -> None:
-    """Say what is being worked on."""
+    """Log which queues and handlers the worker serves."""
     members = {"app": name, "store": store_address(app), **plan.members()}
     logger.info("working for %s, %s", name, plan.text(), extra={"members": members})
     if not plan.handlers:

@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from duly.core.clock import from_microseconds, to_microseconds
-from duly.core.ids import new_id
 from duly.core.keys import (
     Key,
     as_bytes,
@@ -157,10 +156,10 @@ def build_new_events(
 ) -> list[NewEvent]:
     """Build the record of every event of a verified delivery; ``now`` is seconds since 1970."""
     scope, headers = route.scope(tenant), stored_headers(route, verified)
-    source, built = route.source, []
+    source, host, built = route.source, route.jobs.host, []
     for fields in verified.events:
         handlers = route.handlers.matching(fields.type)
-        status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.keep, route.bodies
+        status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.window, route.body_retention
         reason = too_old_reason(route, verified, fields, now)
         if reason:
             # It waits for a person, who may take any time.
@@ -171,7 +170,7 @@ def build_new_events(
         body = body_of(verified, fields)
         built.append(
             NewEvent(
-                id=new_id(),
+                id=host.new_id(),
                 scope=scope,
                 digest=event_digest(scope, fields.id),
                 key_text=readable_text(as_bytes(fields.id)),
@@ -190,7 +189,7 @@ def build_new_events(
                 body_ttl=bodies,
                 secret=verified.secret,
                 remote=remote and remote[:REMOTE_LENGTH],
-                jobs=() if route.inline else tuple(map(job_for, handlers)),
+                jobs=() if route.inline else tuple(job_for(one, host) for one in handlers),
                 reason=reason,
             )
         )
@@ -240,9 +239,9 @@ def too_old_reason(
     route: Route, verified: VerifiedDelivery, fields: EventFields, now: float
 ) -> str:
     """Why an event from before the ledger's memory is parked; empty where it is not so old."""
-    if route.keep is None:
+    if route.window is None:
         return ""
-    oldest = now - route.keep / 1_000_000
+    oldest = now - route.window / 1_000_000
     if verified.sent is not None and verified.sent < oldest:
         age = f"it was signed at {format_time(verified.sent_at)}"
     elif (
@@ -253,10 +252,10 @@ def too_old_reason(
         age = f"its event time is {format_time(fields.time)}"
     else:
         return ""
-    memory = str(timedelta(microseconds=route.keep)).removesuffix(", 0:00:00")
+    memory = str(timedelta(microseconds=route.window)).removesuffix(", 0:00:00")
     return (
         f"{age}, and the ledger remembers {memory}: it is stored and not processed, because the "
-        "ledger cannot tell whether it was handled before. To process it, raise keep= of the "
+        "ledger cannot tell whether it was handled before. To process it, raise window= of the "
         "source, `duly forget` the event and have it sent again"
     )
 

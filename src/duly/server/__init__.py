@@ -1,1 +1,1 @@
-"""``duly serve``: an application found, opened, announced, served, and drained at its end."""
+"""The server of ``duly serve``: listens, serves, announces itself, and drains. Internal."""

@@ -1,7 +1,7 @@
 """Several processes on one socket: started together, replaced when they die, drained together.
 
-Each imports the application for itself: nothing is shared but the socket and the database, so no
-connection is ever used by two processes. If this process is killed, its workers see it and drain.
+Each imports the application for itself: only the socket and the database are shared, so no
+connection is ever used by two processes. If this process is killed, the others notice and drain.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from duly.server.shutdown import SignalPipe
 
 logger = logging.getLogger("duly.serve")
-# A worker that dies as soon as it lives is not started again and again without a breath.
+# Seconds from one start to the next of a process that dies at once.
 PAUSE = 1.0
 SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass(eq=False, slots=True)
 class ServerProcess:
-    """One process, and the line on which it says that it serves."""
+    """One process, and the pipe on which it reports that it serves."""
 
     process: SpawnProcess
     pipe: Connection
@@ -58,12 +58,12 @@ class ProcessSupervisor:
         self._processes: list[ServerProcess] = []
         self._restart_times: list[float] = []
         self._ending = False
-        # When those are killed that were told to end at once.
+        # When processes that were told to end at once are killed.
         self._kill_at: float | None = None
         self._code = 0
 
     def run(self) -> int:
-        """Keep them running until a signal; returns the exit code."""
+        """Keep the processes running until a signal; return the exit code."""
         with catch_signals() as signals:
             for _ in range(self._settings.workers):
                 self._start_process()
@@ -88,50 +88,50 @@ class ProcessSupervisor:
         self._processes.append(ServerProcess(process, ours, time.monotonic()))
 
     def _handle_next_event(self, signals: SignalPipe) -> None:
-        """Wait until something happens, and do what follows from it."""
-        moments = [*self._restart_times, *([] if self._kill_at is None else [self._kill_at])]
-        pause = max(0.0, min(moments) - time.monotonic()) if moments else None
-        lines = [worker.pipe for worker in self._processes if not worker.ready]
-        dying = [worker.process.sentinel for worker in self._processes]
-        seen = set(wait([signals.reader, *lines, *dying], pause))
+        """Wait for a signal, a report, an exit or a deadline, and act on it."""
+        deadlines = [*self._restart_times, *([] if self._kill_at is None else [self._kill_at])]
+        pause = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+        pipes = [one.pipe for one in self._processes if not one.ready]
+        exits = [one.process.sentinel for one in self._processes]
+        seen = set(wait([signals.reader, *pipes, *exits], pause))
         if signals.reader in seen and (numbers := signals.read_signals()):
             self._handle_signals(numbers)
-        for worker in list(self._processes):
-            if worker.pipe in seen and not worker.ready:
-                worker.ready = has_reported_ready(worker.pipe)
-            if worker.process.sentinel in seen:
-                self._handle_exit(worker)
+        for one in list(self._processes):
+            if one.pipe in seen and not one.ready:
+                one.ready = has_reported_ready(one.pipe)
+            if one.process.sentinel in seen:
+                self._handle_exit(one)
         self._announce()
         for due in [due for due in self._restart_times if due <= time.monotonic()]:
             self._restart_times.remove(due)
             self._start_process()
         if self._kill_at is not None and self._kill_at <= time.monotonic():
-            for worker in self._processes:
-                worker.process.kill()
+            for one in self._processes:
+                one.process.kill()
 
     def _announce(self) -> None:
-        serving = sum(worker.ready for worker in self._processes)
+        serving = sum(one.ready for one in self._processes)
         if self._ready is not None and serving == self._settings.workers:
             self._ready()
             self._ready = None
 
-    def _handle_exit(self, worker: ServerProcess) -> None:
-        worker.process.join()
-        worker.pipe.close()
-        self._processes.remove(worker)
-        code = worker.process.exitcode or 0
+    def _handle_exit(self, ended: ServerProcess) -> None:
+        ended.process.join()
+        ended.pipe.close()
+        self._processes.remove(ended)
+        pid, code = ended.process.pid, ended.process.exitcode or 0
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         if self._ending:
-            # Asked to end before it could listen to the signal, it dies of it: nothing is lost.
-            asked = (code == -signal.SIGTERM and not worker.ready) or code == REPLACE
+            # SIGTERM kills a process that has no handler for it yet: nothing is lost.
+            asked = (code == -signal.SIGTERM and not ended.ready) or code == REPLACE
             self._code = max(self._code, FAILED if code and not asked else 0)
         elif self._ready is not None:
             self._code = FAILED
-            logger.error("worker %d ended by %s before it served", worker.process.pid, how)
+            logger.error("worker %d ended by %s before it served", pid, how)
             self._drain()
         else:
-            logger.warning("worker %d ended by %s: another is started", worker.process.pid, how)
-            self._restart_times.append(max(time.monotonic(), worker.begun + PAUSE))
+            logger.warning("worker %d ended by %s: another is started", pid, how)
+            self._restart_times.append(max(time.monotonic(), ended.begun + PAUSE))
 
     def _handle_signals(self, numbers: bytes) -> None:
         """Drain at the first signal, give back jobs and end at the second, kill at the third."""
@@ -146,38 +146,40 @@ class ProcessSupervisor:
         self._drain()
 
     def _send_signal(self, number: int) -> None:
-        for worker in self._processes:
-            if worker.process.pid is not None and worker.process.is_alive():
-                os.kill(worker.process.pid, number)
+        for one in self._processes:
+            if one.process.pid is not None and one.process.is_alive():
+                os.kill(one.process.pid, number)
 
     def _drain(self) -> None:
         if not self._ending:
             self._ending = True
             self._restart_times.clear()
-            self._listener.close()  # the workers have theirs, and close them when they are told
-            for worker in self._processes:
-                worker.process.terminate()
+            self._listener.close()  # each process has its own copy, and closes it when it drains
+            for one in self._processes:
+                one.process.terminate()
 
 
-def has_reported_ready(line: Connection) -> bool:
-    """Whether a worker said that it serves; one that died before has closed its line."""
+def has_reported_ready(pipe: Connection) -> bool:
+    """Return True if a process reported that it serves; one that died has closed its pipe."""
     try:
-        return bool(line.recv())
+        return bool(pipe.recv())
     except EOFError:
         return False
 
 
-def run_server_process(settings: ServerSettings, listener: socket.socket, line: Connection) -> None:
-    """What a worker does; runs in a process of its own."""
+def run_server_process(settings: ServerSettings, listener: socket.socket, pipe: Connection) -> None:
+    """Serve in a process of its own, and exit."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    form = configure_logging(level=settings.level, as_json=settings.json, access=settings.access)
+    formatter = configure_logging(
+        level=settings.level, as_json=settings.json, access=settings.access
+    )
     try:
         app = load_app(settings.app)
     except Exception as problem:
         logger.error("%s", one_line(problem))
         sys.exit(FAILED)
-    form.secrets = tuple(secrets_of(app))
+    formatter.secrets = tuple(secrets_of(app))
     parent = multiprocessing.parent_process()
     assert parent is not None  # noqa: S101  # this process was started by one
     sys.exit(
@@ -185,7 +187,7 @@ def run_server_process(settings: ServerSettings, listener: socket.socket, line: 
             app,
             listener,
             settings,
-            ready=lambda: line.send(True),
+            ready=lambda: pipe.send(True),
             lifeline=parent.sentinel,
         )
     )

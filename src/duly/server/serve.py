@@ -1,9 +1,8 @@
-"""One process that serves: uvicorn with uvloop and httptools, and an end that loses nothing.
+"""One serving process: uvicorn with uvloop and httptools, and a drain that loses nothing.
 
-The first SIGTERM or SIGINT drains: readiness says so, nothing more is accepted, what is being
-received is finished and answered, jobs that run and messages on their way are finished too, what
-was counted is written. The second ends the process as soon as its jobs and messages are given back,
-the third at once.
+The first SIGTERM or SIGINT drains: readiness turns to 503, no connection is accepted, requests
+under way are answered, jobs that run and messages on their way are finished, counters are written.
+The second ends the process as soon as its jobs and messages are given back, the third at once.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import uvloop
 from duly.core.errors import DulyError
 from duly.relay.settings import RelaySettings
 from duly.server.protocol import BoundedProtocol
-from duly.server.relay_plan import relay_service
+from duly.server.services import plan_worker, relay_service, worker_service
 from duly.server.settings import BACKLOG, KEEP_ALIVE
 from duly.server.shutdown import (
     AT_ONCE,
@@ -30,11 +29,11 @@ from duly.server.shutdown import (
     FAILED,
     LAST,
     REPLACE,
+    has_hung_handlers,
     leave_at_once,
     restart_process,
+    summary,
 )
-from duly.server.supervise import has_hung_handlers, summary
-from duly.server.worker_plan import plan_worker, worker_service
 
 if TYPE_CHECKING:
     import socket
@@ -47,13 +46,13 @@ if TYPE_CHECKING:
     from duly.worker.stats import Worked
 
 logger = logging.getLogger("duly.serve")
-# How long the last sums may take to be written when everything else was given up.
-LAST_WRITE = 2.0
+# Seconds to write the counters when everything else was given up.
+FLUSH_SECONDS = 2.0
 ENDED = "ended: everything that was begun is answered"
 
 
 class DulyServer(uvicorn.Server):
-    """uvicorn's server, which ends as duly's applications need it."""
+    """uvicorn's server with a worker and a relay beside it, and duly's drain."""
 
     def __init__(
         self,
@@ -65,8 +64,8 @@ class DulyServer(uvicorn.Server):
     ) -> None:
         super().__init__(configuration(app, settings))
         self.gave_up = False
-        # Handlers hang in threads, so that the process has to begin anew once it is drained; with
-        # this socket, on which requests wait meanwhile.
+        # Handlers hang in threads: the process restarts once it is drained, with a copy of the
+        # socket, on which requests wait meanwhile.
         self.must_restart = False
         self.spare_listener: socket.socket | None = None
         self._app = app
@@ -82,12 +81,12 @@ class DulyServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Nothing: whoever runs the server listens to signals, and for longer than it runs."""
+        """Do nothing: `handle_signals` does, and for longer than the server runs."""
         yield
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """Drain at the first signal; uvicorn would die of it once more after it has drained."""
+        """Drain at the first signal; uvicorn would raise it again after the drain."""
         for number in self._endings:
             self._loop.add_signal_handler(number, self.end, number)
         try:
@@ -97,13 +96,13 @@ class DulyServer(uvicorn.Server):
                 self._loop.remove_signal_handler(number)
 
     def end(self, number: int | None = None) -> None:
-        """Begin to drain, or end at once where it has begun.
+        """Begin to drain, or end at once where the drain has begun.
 
-        A worker is ended at once only by whoever started it: a signal to the whole group reaches it
-        twice, and must not cost what it is finishing.
+        One of several processes is ended at once only by the process that started it: a signal to
+        the whole group reaches it twice, and must not cost what it is finishing.
         """
         if number is not None and number != AT_ONCE and self.must_restart:
-            self.must_restart = False  # it drains already, and need not begin anew
+            self.must_restart = False  # it drains already, and need not restart
             return
         if self._app.site.draining or number == AT_ONCE:
             if number is not None and (self._single_process or number == AT_ONCE):
@@ -114,21 +113,21 @@ class DulyServer(uvicorn.Server):
         self._loop.call_later(self._settings.linger, self._request_exit)
 
     def _end_at_once(self, code: int) -> None:
-        """Give back the jobs and messages that are at work, and leave; once more, only leave."""
-        hosts = self._services()
-        if not hosts or self._hurried:
+        """Give back jobs and messages that are under way, and leave; a second call only leaves."""
+        services = self._services()
+        if not services or self._hurried:
             leave_at_once(code)
         self._hurried = True
-        for host in hosts:
-            host.stop_now()
+        for service in services:
+            service.stop_now()
 
         def leave() -> None:
-            until = time.monotonic() + LAST
-            for host in hosts:
-                host.wait(max(until - time.monotonic(), 0.0))
+            deadline = time.monotonic() + LAST
+            for service in services:
+                service.wait(max(deadline - time.monotonic(), 0.0))
             leave_at_once(code)
 
-        # Not on the event loop: a handler may be holding that up.
+        # Not on the event loop, which a handler may block.
         threading.Thread(target=leave, daemon=True).start()
 
     def end_as_orphan(self, lifeline: int) -> None:
@@ -140,7 +139,7 @@ class DulyServer(uvicorn.Server):
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open the application, start its worker, then say that it is served."""
+        """Start the application, its worker and its relay, then report that it is served."""
         await super().startup(sockets)
         if self.started:
             self._start_worker()
@@ -148,15 +147,15 @@ class DulyServer(uvicorn.Server):
             self._ready()
 
     def _start_worker(self) -> None:
-        at_once = self._settings.concurrency
-        plan = None if at_once is None else plan_worker(self._app, at_once)
+        concurrency = self._settings.concurrency
+        plan = None if concurrency is None else plan_worker(self._app, concurrency)
         if plan is not None:
             self._worker = worker_service(
                 self._app,
                 plan.settings(self._settings.drain, self._settings.lease),
-                over=lambda: self._loop.call_soon_threadsafe(self._on_service_ended, self._worker),
-                lasting=True,
-                in_loop=self._app.in_one_loop,
+                on_end=lambda: self._call_on_service_end(self._worker),
+                restart_on_error=True,
+                in_loop=self._app.process.in_one_loop,
             )
             self._worker.start()
 
@@ -166,30 +165,31 @@ class DulyServer(uvicorn.Server):
             self._relay = relay_service(
                 self._app,
                 RelaySettings(lease=self._settings.relay_lease, grace=grace),
-                over=lambda: self._loop.call_soon_threadsafe(self._on_service_ended, self._relay),
-                lasting=True,
-                in_loop=self._app.in_one_loop,
+                on_end=lambda: self._call_on_service_end(self._relay),
+                restart_on_error=True,
+                in_loop=self._app.process.in_one_loop,
             )
             self._relay.start()
 
     def _services(self) -> list[ServiceThread[Any]]:
-        """What works beside the server, on threads of its own or on the server's event loop."""
-        return [host for host in (self._worker, self._relay) if host is not None]
+        """Return the worker and the relay, as far as they run here."""
+        return [one for one in (self._worker, self._relay) if one is not None]
 
-    def _on_service_ended(
-        self, host: ServiceThread[Worked] | ServiceThread[Relayed] | None
-    ) -> None:
-        """A worker or relay has ended; unless it was told to, because something hangs in it."""
-        worked = None if host is None else host.result
-        if worked is not None and worked.stuck and not self._app.site.draining:
+    def _call_on_service_end(self, service: ServiceThread[Any] | None) -> None:
+        self._loop.call_soon_threadsafe(self._on_service_end, service)
+
+    def _on_service_end(self, service: ServiceThread[Any] | None) -> None:
+        """Drain and restart where a worker or relay ended because a handler hangs in it."""
+        result = None if service is None else service.result
+        if result is not None and result.stuck and not self._app.site.draining:
             self.must_restart = True
             self.end()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what is here and close the application, as long as there is time."""
+        """Answer the requests that are here and close the application, within the drain's time."""
         self._drain_deadline = self._loop.time() + self._settings.drain
-        for host in self._services():
-            host.stop()
+        for service in self._services():
+            service.stop()
         if self.must_restart and self._single_process:
             self.spare_listener = duplicate_listener(sockets)
         try:
@@ -204,27 +204,27 @@ class DulyServer(uvicorn.Server):
             )
 
     async def wait_for_services(self) -> None:
-        """Let what is at work finish in the time that is left; the rest is given back."""
-        for host in self._services():
-            host.stop()
-        for host in self._services():
+        """Let jobs and messages finish in the time that is left; the rest is given back."""
+        for service in self._services():
+            service.stop()
+        for service in self._services():
             left = (
                 0.0
                 if self._drain_deadline is None
                 else max(self._drain_deadline - self._loop.time(), 0.0)
             )
-            if not await asyncio.to_thread(host.wait, left + LAST):
+            if not await asyncio.to_thread(service.wait, left + LAST):
                 self.gave_up = True
                 logger.warning(
                     "gave up: the %s could not give back what it had, its leases will run out",
-                    host.name,
+                    service.name,
                 )
-            elif host.result is not None and (told := summary(host.result)):
-                logger.info("the %s has ended: %s", host.name, told)
+            elif service.result is not None and (text := summary(service.result)):
+                logger.info("the %s has ended: %s", service.name, text)
 
 
 def configuration(app: Duly, settings: ServerSettings) -> uvicorn.Config:
-    """What uvicorn is told; the log is set up already, and requests are logged by the edge."""
+    """Return uvicorn's configuration; the log is set up, and the receiver logs requests."""
     return uvicorn.Config(
         app,
         http=BoundedProtocol,
@@ -236,7 +236,7 @@ def configuration(app: Duly, settings: ServerSettings) -> uvicorn.Config:
         proxy_headers=settings.proxies is not None,
         forwarded_allow_ips=settings.proxies or "",
         server_header=False,
-        limit_concurrency=settings.most,
+        limit_concurrency=settings.max_connections,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE,
     )
@@ -257,7 +257,7 @@ def serve(
         if lifeline is not None:
             asyncio.get_running_loop().add_reader(lifeline, server.end_as_orphan, lifeline)
         with server.handle_signals():
-            with suppress(SystemExit):  # uvicorn's way to say that the application did not start
+            with suppress(SystemExit):  # how uvicorn reports that the application did not start
                 await server.serve(sockets=[listener])
             await server.wait_for_services()
             return await close_app(app, server, log_end=lifeline is None)
@@ -267,18 +267,16 @@ def serve(
 
 
 async def close_app(app: Duly, server: DulyServer, *, log_end: bool) -> int:
-    """Close the application, where nothing can hold that up; returns the exit code."""
+    """Close the application unless handlers hang; return the exit code."""
     hangs = has_hung_handlers()
     if server.gave_up or hangs:
-        await last_write(app)
+        await flush_counters(app)
     else:
         await app.aclose()
-        await app.release_loop()
+        await app.process.release_loop()
     if server.must_restart and not server.gave_up:
         replace_process(server.spare_listener)
-    if (
-        server.started and not server.gave_up and log_end
-    ):  # of several, whoever started them says it
+    if server.started and not server.gave_up and log_end:
         logger.info(ENDED)
     code = 0 if server.started and not server.gave_up else FAILED
     if server.gave_up or hangs:
@@ -287,20 +285,20 @@ async def close_app(app: Duly, server: DulyServer, *, log_end: bool) -> int:
 
 
 def duplicate_listener(sockets: list[socket.socket] | None) -> socket.socket:
-    """The socket of a server, kept open whatever that does with its own."""
+    """Copy the server's socket, so that it stays open when the server closes its own."""
     assert sockets  # noqa: S101  # it is given one
     return sockets[0].dup()
 
 
 def replace_process(spare: socket.socket | None) -> NoReturn:
-    """Begin anew, or have the process that started this one start another."""
+    """Restart, or have the process that started this one start another."""
     if spare is None:
         leave_at_once(REPLACE)
     restart_process(spare)
 
 
-async def last_write(app: Duly) -> None:
-    """Write what was counted, if the store still answers."""
+async def flush_counters(app: Duly) -> None:
+    """Write the counters, if the store still answers."""
     with suppress(TimeoutError, DulyError):
-        async with asyncio.timeout(LAST_WRITE):
+        async with asyncio.timeout(FLUSH_SECONDS):
             await app.receiver.metrics.flush_awaited()

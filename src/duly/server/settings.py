@@ -1,4 +1,4 @@
-"""How an application is to be served: everything the command line says, for every process."""
+"""The settings of a server, the same in each of its processes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ if TYPE_CHECKING:
 
 # Shorter than the 30 seconds after which container platforms kill, with room to linger.
 DRAIN: Final = 20.0
-# Connections of a client that asks nothing more are closed after so many seconds.
+# Idle connections are closed after so many seconds.
 KEEP_ALIVE: Final = 5
 BACKLOG: Final = 2048
-LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """What every process of one server knows. Plain values: they are sent to the workers."""
+    """What every process of one server knows. Plain values: they are pickled for the processes."""
 
     app: str
     host: str = "127.0.0.1"
@@ -31,13 +30,12 @@ class ServerSettings:
     json: bool = False
     drain: float = DRAIN
     linger: float = 0.0
-    most: int | None = None
+    max_connections: int | None = None
     proxies: str | None = None
     # How many jobs of each queue run at the same time in each process; None: no worker in it.
     concurrency: int | None = CONCURRENCY
-    # Whether each process also sends what is staged in the outbox.
+    # Whether each process also runs a relay.
     relay: bool = True
-    # How long the worker of a process may be silent, and its relay have a message; None: the
-    # relay's own default.
+    # How long a worker may miss its heartbeat, and a relay hold a message (None: its default).
     lease: timedelta = LEASE
     relay_lease: timedelta | None = None

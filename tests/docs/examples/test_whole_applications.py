@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
-STRIPE, WAREHOUSE = "duly send stripe", "duly send standard-webhooks"
+STRIPE, WAREHOUSE = "duly deliver stripe", "duly deliver standard-webhooks"
 
 
 def postgres_settings(url: str) -> dict[str, str]:

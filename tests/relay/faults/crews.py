@@ -8,7 +8,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from duly.server.supervise import TOGETHER
+from duly.server.shutdown import TOGETHER
 from tests.relay.faults.relays import MODULE
 from tests.support.processes import Led
 from tests.support.processes.leading import PATIENCE

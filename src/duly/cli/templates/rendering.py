@@ -23,7 +23,7 @@ BASE = "http://127.0.0.1:8000"
 WIDTH, PIECE = 100, 76
 SQLITE_STEPS = "Run it, and try it from a second terminal"
 POSTGRES_STEPS = "Name the database, make the tables, run it, and try it from a second terminal"
-IN_EVERY_COPY = "is in every copy of this file, so anybody can sign with it"
+IN_EVERY_COPY = "is in every copy of this file, so anyone can sign with it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +36,29 @@ class AppTemplate:
 
     @property
     def has_key_pair(self) -> bool:
-        """Whether the app holds a public key, and the sender the private one."""
+        """Return True where the app holds a public key, and the sender the private one."""
         return secrets_for(self.provider)[1] is not None
 
     @property
     def variable(self) -> str:
-        """The environment variable of the secret; that of `duly send`, unless it is a pair."""
-        shared = variable_of(self.provider)
-        return shared.replace("_PRIVATE_KEY", "_PUBLIC_KEY")
+        """Return the variable of the secret: that of `duly deliver`, unless it is a key pair."""
+        return variable_of(self.provider).replace("_PRIVATE_KEY", "_PUBLIC_KEY")
 
     @property
     def serve_command(self) -> str:
-        """The command that serves it."""
+        """Return the command that serves the app."""
         return f"duly serve {self.module}:app"
 
     @property
-    def send_command(self) -> str:
-        """The command that tries it."""
-        told = secrets_for(self.provider)[0]
+    def deliver_command(self) -> str:
+        """Return the command that delivers an event to the app."""
+        secret = secrets_for(self.provider)[0]
         if self.has_key_pair:
-            told = f"\"$(python -c 'import {self.module}; print({self.module}.PRIVATE_KEY)')\""
-        return f"duly send {self.provider.name} --secret {told}"
+            secret = f"\"$(python -c 'import {self.module}; print({self.module}.PRIVATE_KEY)')\""
+        return f"duly deliver {self.provider.name} --secret {secret}"
 
     def text(self) -> str:
-        """The whole file."""
+        """Return the whole file."""
         name = self.provider.name
         signs = signs_url(self.provider)
         return load_template("app").substitute(
@@ -83,13 +82,13 @@ class AppTemplate:
         )
 
     def steps(self) -> list[str]:
-        """The commands from the file to the first event."""
+        """Return the commands from the file to the first event."""
         tables = ["export DATABASE_URL=postgresql://localhost/shop", f"python {self.module}.py"]
-        return [*(tables if self.postgres else []), self.serve_command, self.send_command]
+        return [*(tables if self.postgres else []), self.serve_command, self.deliver_command]
 
 
 def secret_lines(app: AppTemplate) -> str:
-    """Where the secret comes from, and the development's own that stands in for it."""
+    """Return the lines that read the secret, with an example for development."""
     secret, private = secrets_for(app.provider)
     title = app.provider.title
     if private is None:
@@ -105,14 +104,14 @@ def secret_lines(app: AppTemplate) -> str:
     ]
     if private is not None:
         lines += [
-            *comment(f"{title} keeps its own to itself; with this one `duly send` can stand in."),
+            *comment(f"{title} keeps its own private; with this one `duly deliver` can stand in."),
             *assignment_lines("PRIVATE_KEY", pieces(private, PIECE)),
         ]
     return "\n".join(lines)
 
 
 def secret_call(variable: str, secret: str) -> list[str]:
-    """The line that asks the environment, over as many lines as it needs."""
+    """Return the call that reads the environment, over as many lines as it needs."""
     plain = f"SECRET = os.environ.get({json.dumps(variable)}, {json.dumps(secret)})"
     if len(plain) <= WIDTH:
         return [plain]
@@ -129,26 +128,26 @@ def secret_call(variable: str, secret: str) -> list[str]:
 
 
 def base_lines(provider: Provider) -> str:
-    """Where the app can be reached, for those who sign it."""
-    told = comment(f"{provider.title} signs the URL too: this is where it reaches the app.")
-    return "\n".join(["", *told, f'BASE = os.environ.get("BASE_URL", "{BASE}")', ""])
+    """Return the lines with the app's own URL, for providers that sign it."""
+    lines = comment(f"{provider.title} signs the URL too: this is where it reaches the app.")
+    return "\n".join(["", *lines, f'BASE = os.environ.get("BASE_URL", "{BASE}")', ""])
 
 
 def comment(text: str) -> list[str]:
-    """Lines of a comment."""
+    """Wrap a comment."""
     return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
 def sample_type(provider: Provider) -> str:
-    """The type of the event that `duly send` sends unless it is told another."""
+    """Return the type of the event that `duly deliver` sends by default."""
     secret, private = secrets_for(provider)
     event = event_of(provider, EventRequest(), datetime.now(UTC))
-    parcel = ProviderDelivery(
+    delivery = ProviderDelivery(
         provider, Secret(private or secret), BASE, event, {}, "genuine", timedelta(0)
     )
-    return parcel.event_fields()[0].type or "*"
+    return delivery.event_fields()[0].type or "*"
 
 
 def load_template(name: str) -> Template:
-    """A part of the text, from the file beside this one."""
+    """Read a part of the text from this package."""
     return Template(files(__package__).joinpath(f"{name}.txt").read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
-"""A session whose driver connection is known only once its owner has been asked for it.
+"""A session that gets its driver connection from SQLAlchemy or Django when it begins.
 
-SQLAlchemy and Django hand out the driver's connection late, and SQLAlchemy's asynchronous side
-only to whoever awaits it. Statements then run on that connection directly, so that columns and
-parameters are those of the driver, while the owner begins and nests.
+Both hand out the driver's connection late, and SQLAlchemy's async side only awaited. Statements
+then run on that connection directly, so that columns and parameters are those of the driver, while
+the framework begins and nests.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class JoinedOwner(Protocol):
     def refuse_ended(self) -> None:
         """Raise where the code inside a savepoint ended the transaction around it.
 
-        The driver's connection may be back in its pool by then, and in somebody else's hands.
+        The driver's connection may be back in its pool by then, and serve other code.
         """
 
 
-# Finds the session over the driver's connection, and its keeper, or refuses.
+# Finds the session over the driver's connection, and the transaction's owner, or refuses.
 FindSession = Callable[[], Coroutine[Any, Any, tuple[Session, JoinedOwner]]]
 
 
 class LazySession:
-    """Asks for the driver's connection when the transaction is wanted, then stands back."""
+    """Asks for the driver's connection in ``begin``, then forwards to the session over it."""
 
     def __init__(self, find: FindSession, names: Names, dialect: Dialect) -> None:
         check_names(names, dialect)
@@ -106,6 +106,6 @@ class LazySession:
     def _session(self) -> Session:
         if self._found is None:
             raise RuntimeError("an operation used its session before begin()")
-        session, keeper = self._found
-        keeper.refuse_ended()
+        session, owner = self._found
+        owner.refuse_ended()
         return session

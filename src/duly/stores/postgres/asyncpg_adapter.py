@@ -1,4 +1,4 @@
-"""PostgreSQL through asyncpg: joined, never opened."""
+"""The adapter to asyncpg, whose connections duly joins and never opens."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class AsyncpgAdapter:
         await transaction.commit()
 
     def _refuse_ended(self) -> None:
-        """A statement after the user's own COMMIT would be committed by itself."""
+        """Raise after the user's own COMMIT: the next statement would be committed by itself."""
         if self._savepoints and not self._connection.is_in_transaction():
             raise ended_transaction_error()
 
@@ -96,5 +96,5 @@ def is_closed_or_returned(connection: Any) -> bool:
     """Whether the connection is closed, or was given back to its pool."""
     try:
         return bool(connection.is_closed())
-    except asyncpg.InterfaceError:  # what a proxy says once its connection was given back
+    except asyncpg.InterfaceError:  # raised by a proxy whose connection was given back
         return True

@@ -1,4 +1,4 @@
-"""PostgreSQL through psycopg: blocking and awaited.
+"""The adapters to psycopg, sync and async.
 
 A plain cursor of duly's own runs each statement, because the connection's row and cursor
 factories belong to the user.
@@ -35,7 +35,7 @@ class PsycopgAdapter:
         self._connection = connection
 
     async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
-        """Run one statement; returns without ever waiting."""
+        """Run one statement without awaiting."""
         with translate_errors():
             cursor = psycopg.Cursor(self._connection, row_factory=dict_row)
             return cursor.execute(statement.text, values).fetchall()

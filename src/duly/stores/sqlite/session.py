@@ -1,4 +1,4 @@
-"""A session on SQLite over a `SqliteAdapter`: sqlite3, or aiosqlite awaited."""
+"""A session on SQLite, over one of the adapters of `sqlite.adapters`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_DIGEST = bytes(32)
 
 
 class SqliteAdapter(Protocol):
-    """One SQLite connection: run text, and tell what state it is in."""
+    """One SQLite connection: runs text, and says what state it is in."""
 
     async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
         """Run one statement and return its rows by column name."""

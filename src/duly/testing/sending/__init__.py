@@ -1,1 +1,1 @@
-"""What ``duly send`` does: make a genuine event, deliver it as often as asked, judge replies."""
+"""What ``duly deliver`` does: make a genuine event, deliver it as often as asked, judge replies."""

@@ -59,7 +59,7 @@ def thread(seed: Seed, path: str, title: str) -> Object:
         "id": seed.number(path, 10),
         "number": number,
         "title": title,
-        "body": "Written by `duly send`.",
+        "body": "Written by `duly deliver`.",
         "state": "closed" if closed else "open",
         "html_url": f"{SITE}/{FULL_NAME}/{path}/{number}",
         "user": user("a-developer", 100000003),
