@@ -19,6 +19,7 @@ from duly.server.shutdown import TOGETHER
 from tests.support.processes.forked import Forked, run_forked
 from tests.support.processes.leading import PATIENCE, until
 from tests.support.serving import SECRET, Served, clean, rows, served
+from tests.support.sizes import mostly_wide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -316,7 +317,7 @@ def test_a_served_event_is_handled_by_the_worker_in_the_server(here: Path, url: 
     assert " the worker has ended: 1 done\n" in server.log()
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", mostly_wide(["1", "2"], shown="2".__eq__))
 def test_a_server_told_to_end_finishes_its_jobs_and_told_twice_gives_them_back(
     here: Path, sqlite_url: str, processes: str
 ) -> None:
@@ -341,7 +342,7 @@ def test_a_server_told_to_end_finishes_its_jobs_and_told_twice_gives_them_back(
     assert rows(sqlite_url, JOBS) == [("slow", "ready", 0, 1)]
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", mostly_wide(["1", "2"], shown="2".__eq__))
 def test_a_server_whose_handlers_hang_starts_anew_and_goes_on_receiving(
     here: Path, sqlite_url: str, processes: str
 ) -> None:
