@@ -64,7 +64,7 @@ class Worked:
     Args:
         done: finished.
         stale: passed over, because a later version of their resource was applied before.
-        again: failed, released or not yet due, and will run again.
+        retried: failed, released or not yet due, and will run again.
         dead: out of attempts or rescues, or given up by their handler.
         lost: taken by somebody else while they ran here; what they wrote was rolled back.
         rescued: taken back from workers that were lost.
@@ -73,7 +73,7 @@ class Worked:
 
     done: int = 0
     stale: int = 0
-    again: int = 0
+    retried: int = 0
     dead: int = 0
     lost: int = 0
     rescued: int = 0
@@ -90,7 +90,7 @@ class Worked:
         elif kind == "stale":
             self.stale += 1
         elif kind == "again":
-            self.again += 1
+            self.retried += 1
             log_retry(leased, ended)
         elif kind == "dead":
             self.dead += 1
