@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import random
 import re
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import duly
 from duly.cli import outbox
 from duly.cli.main import main
 from duly.core.failures import reason_record
+from duly.core.host import HOST
 from duly.ledger import replay
 from tests.support.inboxes import found
 from tests.support.processes.forked import run_forked
@@ -212,7 +212,7 @@ def test_one_is_shown_with_its_headers_its_body_and_its_error(
 def test_any_message_is_shown_with_what_it_waits_for(
     run: Run, app: duly.Duly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(random, "random", lambda: 0.9)  # or its next attempt may be due at once
+    monkeypatch.setattr(HOST.random, "random", lambda: 0.9)  # or it may be due again at once
     message = app.send(f"mail:{CANARY}", attempts=3).id
     assert "\nstate     ready to be sent since 20" in run("show", message)
     assert app.relay().again == 1

@@ -20,8 +20,9 @@ from duly.outbox.relay_liveness import NO_RELAY
 from duly.receiver import metrics
 from duly.relay.settings import RelaySettings
 from duly.server.services import relay_service
-from duly.service import maintenance
 from duly.testing import isolated
+from duly.worker import settings
+from duly.worker.settings import WorkerPauses
 from tests.support.processes.leading import PATIENCE, until
 from tests.support.serving import served
 
@@ -61,7 +62,7 @@ def url(request: pytest.FixtureRequest) -> str:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes look after a moment."""
     monkeypatch.setattr(metrics, "PAUSE", 0.01)
-    monkeypatch.setattr(maintenance, "COUNTING", 0.01)
+    monkeypatch.setattr(settings, "PAUSES", WorkerPauses(counters=0.01))
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly.relay import destination
+from duly.relay import destination, settings
+from duly.relay.settings import RelayPauses
 from tests.outbox.offices import AT_ONCE, STORES, an_office, relaying
 from tests.outbox.receivers import Receiver
 from tests.support.processes.leading import PATIENCE
@@ -157,7 +158,7 @@ async def test_a_destination_that_recovers_is_tried_with_one_message_and_then_ge
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = duly.Backoff(first=timedelta(seconds=0.2), factor=1, cap=timedelta(seconds=0.2))
-    monkeypatch.setattr(destination, "CLOSED", short)
+    monkeypatch.setattr(settings, "PAUSES", RelayPauses(closed=short))
     moody = Moody()
     async with an_office(case, place) as office:
         office.app.transport("mail", concurrency=5, backoff=AT_ONCE)(moody.__call__)

@@ -158,7 +158,7 @@ def test_an_answer_before_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
     async def hasty(self: GroupCommit, batch: Any) -> None:
         for ticket in batch:
-            ticket.answer.set_result([EventOutcome(Status.ACCEPTED)] * len(ticket.arrivals))
+            ticket.answer.set_result([EventOutcome(Status.ACCEPTED)] * len(ticket.events))
         await commit(self, batch)
 
     monkeypatch.setattr(GroupCommit, "_commit_batch", hasty)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.worker import execution, quarantine, slots
 from tests.stores.join.sqlite_handles import path_of
 from tests.support.servers import database, through
 from tests.worker.clocks import Seconds
@@ -26,12 +25,9 @@ def named(case: Case) -> str:
 
 
 @pytest.fixture
-def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
-    """The clock of everything on a desk."""
-    clock = Seconds()
-    for module in (quarantine, slots, execution):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
+def seconds() -> Seconds:
+    """The clock of everything in the slots."""
+    return Seconds()
 
 
 @pytest.fixture(params=cases(), ids=named)

@@ -12,8 +12,8 @@ import pytest
 
 from duly.service.completer import Completer
 from duly.worker import executor, fetcher
-from duly.worker.fetcher import LATEST, SOONEST, Fetcher
-from duly.worker.settings import WorkerSettings
+from duly.worker.fetcher import Fetcher
+from duly.worker.settings import PAUSES, WorkerSettings
 from duly.worker.slots import Slots
 from tests.worker.lingering import Lingering, came_back
 from tests.worker.subjects import Case, cases, seen, working
@@ -81,8 +81,8 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 async def growing(naps: list[float]) -> None:
     """Until the pauses are as long as they get, or there were too many of them."""
     naps.clear()
-    await seen(lambda: max(naps, default=0) >= LATEST or len(naps) > 20)
-    assert max(naps) >= LATEST > SOONEST
+    await seen(lambda: max(naps, default=0) >= PAUSES.latest or len(naps) > 20)
+    assert max(naps) >= PAUSES.latest > PAUSES.soonest
 
 
 @pytest.mark.parametrize("case", AWAITED, ids=lambda case: case.name)

@@ -23,6 +23,7 @@ from tests.worker.subjects import seen, working
 if TYPE_CHECKING:
     import pytest
 
+    from duly.core.retry import Backoff
     from duly.core.session import Session
     from duly.jobs.workers import WorkerIdentity
     from tests.conftest import HandClock
@@ -102,9 +103,9 @@ async def test_a_worker_that_ends_when_idle_looks_for_lost_leases_once(
     look = rescue.take_back
     looks: list[str] = []
 
-    async def counted(session: Session, worker: WorkerIdentity) -> Any:
+    async def counted(session: Session, worker: WorkerIdentity, backoff: Backoff) -> Any:
         looks.append(worker.id)
-        return await look(session, worker)
+        return await look(session, worker, backoff)
 
     monkeypatch.setattr(rescue, "take_back", counted)
     async with woven.open(place) as subject:

@@ -13,8 +13,10 @@ import psycopg
 import pytest
 
 import duly
+from duly.core.host import HOST
 from duly.jobs.lease import POISON_RESCUES
 from duly.worker import fetcher
+from duly.worker.settings import PAUSES
 from duly.worker.slots import Slots
 from tests.support.processes.leading import PATIENCE
 from tests.worker.subjects import BOUNCED, Case, cases, seen, working
@@ -89,8 +91,8 @@ async def told_at_each_round(rung: list[bool], *, urgent: bool = False) -> list[
     store = SimpleNamespace(async_runner=None, listen=None)
     desk = Slots({"default": 1})
     desk.quarantine.observe_due(POISON_RESCUES if urgent else 0)
-    parts = SimpleNamespace(store=store, jobs=SimpleNamespace(all=list))
-    taker = fetcher.Fetcher(parts, SimpleNamespace(slots=desk), None)  # type: ignore[arg-type]
+    parts = SimpleNamespace(store=store, jobs=SimpleNamespace(all=list), host=HOST)
+    taker = fetcher.Fetcher(parts, SimpleNamespace(slots=desk), None, PAUSES)  # type: ignore[arg-type]
     ears: list[Callable[[], None]] = []
 
     async def listen(heard: Callable[[], None]) -> bool:

@@ -16,7 +16,7 @@ from duly.jobs import dead as dead_jobs
 from duly.jobs.replay import plan_of
 from duly.jobs.resolve import finding_of, resolve
 from duly.jobs.stats import count_jobs
-from duly.jobs.tx_guard import refuse_inside
+from duly.jobs.tx import refuse_inside
 from duly.ledger.dead_filters import MOST_SHOWN, SHOWN, checked_id
 from duly.ledger.replay import replay
 from duly.outbox import dead as dead_messages

@@ -10,8 +10,7 @@ from duly.core.errors import SyncAsyncMismatch
 from duly.core.onestep import finish
 from duly.jobs import enqueue as putting
 from duly.jobs.registry import WINDOW
-from duly.jobs.tx import AsyncTx, BaseTx, Tx
-from duly.jobs.tx_guard import handler_transaction, refuse_inside
+from duly.jobs.tx import AsyncTx, BaseTx, Tx, refuse_inside
 from duly.stores.join.recognise import join
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ class EnqueueVerbs:
         try:
             opened.restore_timeouts()
             tx = Tx(opened, self.registry)
-            with tx.lasting(), handler_transaction(BLOCK):
+            with tx.lasting(BLOCK):
                 yield tx
         except BaseException as problem:
             finish(opening.__aexit__(type(problem), problem, problem.__traceback__))
@@ -244,7 +243,7 @@ class AsyncEnqueueVerbs:
         async with self._jobs_of._opener_for("async").open_transaction(wait=WAIT) as opened:
             opened.restore_timeouts()
             tx = AsyncTx(opened, self._jobs_of.registry)
-            with tx.lasting(), handler_transaction(BLOCK):
+            with tx.lasting(BLOCK):
                 yield tx
         self._jobs_of.wakeup.notify(opened.session.new_work)
         self._jobs_of.receiver.metrics.note_staged()

@@ -14,6 +14,7 @@ from duly.app.secrets import texts_to_hide
 from duly.app.send import AsyncSendVerbs, SendVerbs
 from duly.core.clock import MICROSECOND
 from duly.core.errors import SyncAsyncMismatch, UsageError
+from duly.core.host import HOST
 from duly.core.retry import Backoff
 from duly.core.validation import checked_count, checked_duration, kind
 from duly.http_client.job_clients import JobClients
@@ -37,6 +38,7 @@ from duly.worker.worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from duly.core.host import Host
     from duly.core.session import Runner
     from duly.jobs.handlers import Handler
     from duly.receiver.router import Router
@@ -61,11 +63,13 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs):
     _begin: Begin | None
     _opener: SameDatabase | None
     _connections: int
+    # What its services take from the machine; the simulation has its own.
+    _host: Host = HOST
 
     def _begin_jobs(self, egress: object) -> None:
         if not isinstance(egress, Egress):
             raise UsageError(f"egress must be a duly.Egress(…), not {kind(egress)}")
-        self.registry = Registry()
+        self.registry = Registry(self._host)
         self.schedules = Schedules()
         self.registry.outgoing.egress = egress
         self.wakeup = Wakeup()
@@ -212,6 +216,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs):
                     "any": 1,
                 },
                 self.schedules,
+                self._host,
             ),
             settings,
         )
@@ -225,6 +230,7 @@ class JobVerbs(SendVerbs, RelayVerbs, CronVerbs):
             secrets,
             self._callers,
             self.wakeup,
+            host=self._host,
         )
         if self._opener is None or runner is not self.store.sync_runner:
             return place

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
+    from duly.core.host import Host
     from duly.core.retry import Backoff
     from duly.http_client.job_clients import JobClients
     from duly.jobs.registry import Registry
@@ -47,6 +48,7 @@ class RelayVerbs:
     site: Router
     _callers: JobClients
     _opener: SameDatabase | None
+    _host: Host
 
     def transport(
         self,
@@ -166,7 +168,7 @@ class RelayVerbs:
         self.enter_loop()
         outgoing = self.registry.outgoing
         hidden = texts_to_hide(self.site, outgoing, self.store)
-        parts = RelayDependencies(self.store, outgoing, self.wakeup, hidden)
+        parts = RelayDependencies(self.store, outgoing, self.wakeup, hidden, self._host)
         return Relay(parts, settings, sender)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import httpx
 
 from duly.core.errors import UsageError
-from duly.jobs.tx_guard import refuse_inside
+from duly.jobs.tx import refuse_inside
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

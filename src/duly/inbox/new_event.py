@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from duly.core.clock import from_microseconds, to_microseconds
-from duly.core.ids import new_id
 from duly.core.keys import (
     Key,
     as_bytes,
@@ -157,7 +156,7 @@ def build_new_events(
 ) -> list[NewEvent]:
     """Build the record of every event of a verified delivery; ``now`` is seconds since 1970."""
     scope, headers = route.scope(tenant), stored_headers(route, verified)
-    source, built = route.source, []
+    source, host, built = route.source, route.jobs.host, []
     for fields in verified.events:
         handlers = route.handlers.matching(fields.type)
         status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.keep, route.bodies
@@ -171,7 +170,7 @@ def build_new_events(
         body = body_of(verified, fields)
         built.append(
             NewEvent(
-                id=new_id(),
+                id=host.new_id(),
                 scope=scope,
                 digest=event_digest(scope, fields.id),
                 key_text=readable_text(as_bytes(fields.id)),
@@ -190,7 +189,7 @@ def build_new_events(
                 body_ttl=bodies,
                 secret=verified.secret,
                 remote=remote and remote[:REMOTE_LENGTH],
-                jobs=() if route.inline else tuple(map(job_for, handlers)),
+                jobs=() if route.inline else tuple(job_for(one, host) for one in handlers),
                 reason=reason,
             )
         )

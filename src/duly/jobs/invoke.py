@@ -1,4 +1,4 @@
-"""Running handlers: inside a transaction that is already open, or without one."""
+"""Calling handlers: inside a transaction that is already open, or without one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from duly.core.functions import refuse_unawaited
 from duly.jobs.outcome import as_problem
 from duly.jobs.tx import AsyncTx, Tx
-from duly.jobs.tx_guard import handler_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HandlerFailed(Exception):  # a fact about the user's code, not an error of duly's
-    """A handler raised; the cause is what it raised, and its transaction was rolled back."""
+    """A handler raised; its transaction was rolled back. The cause is the handler's error."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"handler {name} failed; its transaction was rolled back")
@@ -26,7 +25,7 @@ class HandlerFailed(Exception):  # a fact about the user's code, not an error of
 
 
 class Unfinished(HandlerFailed):
-    """The handlers are through, but what they wrote cannot be committed."""
+    """The handlers returned, and what they wrote could not be committed."""
 
     def __init__(self) -> None:
         Exception.__init__(
@@ -57,7 +56,7 @@ async def run_one_in_transaction(
     """Run one handler in the open transaction; anything but success is `HandlerFailed`."""
     tx = AsyncTx(opened, jobs) if handler.mode == "async" else Tx(opened, jobs)
     try:
-        with tx.lasting(), handler_transaction(f"handler {handler.name}"):
+        with tx.lasting(f"handler {handler.name}"):
             await call_handler(handler, tx=tx, **offered)
     except (Exception, SystemExit) as problem:  # sys.exit() in a handler ends no server
         raise HandlerFailed(handler.name) from problem
@@ -65,10 +64,13 @@ async def run_one_in_transaction(
 
 async def call_handler(handler: Handler, **offered: object) -> None:
     """Call a handler with what it asks for; an outcome that it returns is raised."""
-    result: Any = handler.call(**handler.arguments(**offered))
+    wanted = {name: value for name, value in offered.items() if name in handler.wants}
+    result: Any = handler.call(**wanted)
     if handler.mode == "async":
         result = await result
-    else:
+    if result is None:
+        return
+    if handler.mode == "sync":
         refuse_unawaited(result, f"handler {handler.name}")
     outcome = as_problem(result)
     if outcome is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core import json_bytes
 from duly.core.errors import UsageError
-from duly.core.ids import new_id
+from duly.core.host import HOST, Host
 from duly.core.validation import checked_duration, checked_key, checked_start, kind
 from duly.jobs.enqueue import NewJob, job_scope
 from duly.jobs.handlers import checked_queue
@@ -30,10 +30,11 @@ MOST_JOBS = 10_000
 class Registry:
     """Plain jobs by name, and handlers of events by source and name."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host = HOST) -> None:
+        self.host = host
         self.plain: dict[str, Handler] = {}
         # What handlers can send, through their transactions.
-        self.outgoing = OutboxRegistry()
+        self.outgoing = OutboxRegistry(host)
         self.events: dict[tuple[str, str], Handler] = {}
 
     def add(self, handler: Handler) -> None:
@@ -89,7 +90,7 @@ class Registry:
             )
         wait, moment = checked_start(delay, at)
         return NewJob(
-            new_id(),
+            self.host.new_id(),
             handler.name,
             handler.queue if queue is None else checked_queue(queue),
             payload_bytes(payload),

@@ -66,6 +66,7 @@ class Receiver:
         on_enqueued: Callable[[], None] = lambda: None,
         sources: Callable[[], Iterable[Source]] = tuple,
         attendance: RelayLiveness | None = None,
+        counters_pause: float | None = None,
     ) -> None:
         # Called after a commit that holds jobs: a worker of this process need not look for them.
         self._on_enqueued = on_enqueued
@@ -89,7 +90,10 @@ class Receiver:
             deadline=self._deadline,
         )
         self.metrics = Metrics(
-            database.sync_runner, database.async_runner, attendance or RelayLiveness()
+            database.sync_runner,
+            database.async_runner,
+            attendance or RelayLiveness(),
+            counters_pause,
         )
         self.rejections = Rejections(sources)
         self.readiness = Readiness(database.sync_runner, database.async_runner, self._inline)

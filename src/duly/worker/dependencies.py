@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from duly.core.host import HOST, Host
+from duly.service.threads import THREADS, Threads
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -27,6 +30,8 @@ class WorkerDependencies(NamedTuple):
     # How many transactions of handlers may be open, by colour; under "any" where there is one lane.
     transactions: Mapping[str, int]
     schedules: Schedules
+    host: Host = HOST
+    threads: Threads = THREADS
 
     @property
     def many_writers(self) -> bool:

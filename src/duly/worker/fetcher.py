@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import time
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, InProgress
-from duly.inbox.read import event_from, read_events
+from duly.inbox.read import event_from, take_with_events
 from duly.jobs.handlers import Handler
-from duly.jobs.lease import FetchRequest, take
+from duly.jobs.lease import FetchRequest
 from duly.jobs.outcome import outcome_of_unknown_handler
 from duly.jobs.workers import QueueOutlook, peek_queues, set_idle
 from duly.worker.execution import Execution
@@ -20,17 +18,16 @@ from duly.worker.execution import Execution
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly.core.session import Row, Session
+    from duly.core.session import Row
     from duly.jobs.lease import LeasedJob, QueueDemand
     from duly.jobs.workers import WorkerIdentity
     from duly.service.service_thread import Until
     from duly.worker.dependencies import WorkerDependencies
     from duly.worker.executor import Executor
+    from duly.worker.settings import WorkerPauses
 
 logger = logging.getLogger("duly")
-# Seconds between two looks where nothing wakes the worker: short at first, longer while idle.
-SOONEST, LATEST = 0.02, 0.5
-# The same where notifications come through: polling is only the net below them.
+# Seconds between two looks where notifications come through: polling is only the net below them.
 LISTENING = 1.0
 # Seconds between two looks for jobs that come due, while there is other work.
 STAGE = 0.25
@@ -46,10 +43,16 @@ class Fetcher:
     """Takes jobs for as long as there is room and work."""
 
     def __init__(
-        self, dependencies: WorkerDependencies, executor: Executor, worker: WorkerIdentity
+        self,
+        dependencies: WorkerDependencies,
+        executor: Executor,
+        worker: WorkerIdentity,
+        pauses: WorkerPauses,
     ) -> None:
         self._dependencies = dependencies
         self._executor = executor
+        self._host = dependencies.host
+        self._pauses = pauses
         self._worker = worker
         self._runner = dependencies.store.async_runner
         self.wake_event = asyncio.Event()
@@ -64,7 +67,7 @@ class Fetcher:
         self._notified = False
         self._stage_postponed = False
         self._last_staged = LONG_AGO
-        self._pause = SOONEST
+        self._pause = self._pauses.soonest
         self._unknown: set[str] = set()
 
     async def run(self, until: Until) -> None:
@@ -74,7 +77,7 @@ class Fetcher:
             if not self._executor.heartbeat_is_fresh():
                 # Too long since the last beat: others would take back at once what it takes, and
                 # count that as a rescue.
-                await self.sleep_until_woken(LATEST)
+                await self.sleep_until_woken(self._pauses.latest)
                 continue
             wants = self._executor.slots.wants()
             try:
@@ -89,11 +92,11 @@ class Fetcher:
                 # InProgress: another process is writing to SQLite, which is how it works.
                 told = logger.debug if isinstance(problem, InProgress) else logger.warning
                 told("no jobs could be taken, trying again: %s", problem)
-                await self.sleep_until_woken(LATEST)
+                await self.sleep_until_woken(self._pauses.latest)
 
     async def _start_fetched(self, taken: int, wants: Sequence[QueueDemand]) -> None:
         self._executor.start()
-        self._pause = SOONEST
+        self._pause = self._pauses.soonest
         if taken >= sum(want.fresh for want in wants) > 1:
             await self._announce_idle(wanted=False)
 
@@ -127,11 +130,11 @@ class Fetcher:
         rung, self._notified = self._notified, False
         urgent = self._executor.slots.quarantine.is_due
         more = self._executor.slots.expects_rescued(wants)
-        if not urgent and not more and time.monotonic() - self._last_staged <= STAGE:
+        if not urgent and not more and self._host.monotonic() - self._last_staged <= STAGE:
             return False
         self._stage_postponed = rung and not self._stage_postponed and not urgent
         if not self._stage_postponed:
-            self._last_staged = time.monotonic()
+            self._last_staged = self._host.monotonic()
         return not self._stage_postponed
 
     def _accept_lease(self, leased: LeasedJob, events: Mapping[str, Row]) -> None:
@@ -140,7 +143,7 @@ class Fetcher:
         if handler is None or (leased.event is not None and row is None):
             self._park(leased)
             return
-        run = Execution(leased, handler, None)
+        run = Execution(leased, handler, None, self._host)
         try:
             run.event = None if row is None else event_from(row, self._dependencies.routes)
         except Exception as problem:
@@ -158,8 +161,9 @@ class Fetcher:
                 "starts that has one",
                 leased.name,
             )
-        run = Execution(leased, UNKNOWN_HANDLER, None)
-        self._executor.settle_unstarted(run, outcome_of_unknown_handler(random.random()))  # noqa: S311
+        run = Execution(leased, UNKNOWN_HANDLER, None, self._host)
+        draw = self._host.random.random()
+        self._executor.settle_unstarted(run, outcome_of_unknown_handler(draw))
 
     async def _peek(self, queues: Sequence[str]) -> QueueOutlook:
         """What there is to take in some queues, without taking it."""
@@ -171,7 +175,7 @@ class Fetcher:
         """Nothing could be taken: wait for a sign of work; whether the worker may end."""
         await self._announce_idle(wanted=True)
         seen = await self._peek([want.queue for want in wants])  # those that have room
-        pause, self._pause = self._pause, min(2 * self._pause, LATEST)
+        pause, self._pause = self._pause, min(2 * self._pause, self._pauses.latest)
         soon = seen.next_in is not None and seen.next_in <= 0
         if seen.due or soon:
             # It has come due since the last look, or others have it, or it must not run just now.
@@ -223,11 +227,3 @@ class Fetcher:
 
         if not await self._dependencies.store.listen(on_notification):
             self._listening = False
-
-
-async def take_with_events(
-    session: Session, asked: FetchRequest
-) -> tuple[list[LeasedJob], dict[str, Row]]:
-    """Lease jobs, and read the events that they are about."""
-    leases = await take(session, asked)
-    return leases, await read_events(session, leases)

@@ -6,8 +6,6 @@ The same body serves both colours: a handler that blocks gets runners that never
 from __future__ import annotations
 
 import inspect
-import random
-import time
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -15,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from duly.core.defaults import WAIT
 from duly.core.errors import InProgress, StoreUnavailable, UsageError
+from duly.core.host import HOST, Deadline, Host
+from duly.core.retry import RESCUE_BACKOFF, Backoff
 from duly.core.session import host_time
 from duly.jobs import order
 from duly.jobs.invoke import HandlerFailed, call_handler, run_one_in_transaction
@@ -68,12 +68,14 @@ class ExecutionContext(NamedTuple):
     wakeup: Wakeup
     # Around each run of code that blocks: an ORM may keep a connection for each thread.
     renew_connections: Callable[[], AbstractContextManager[None]] = nullcontext
+    host: Host = HOST
+    rescue_backoff: Backoff = RESCUE_BACKOFF
 
     def circumstances(self, run: Execution) -> RunContext:
         """What a decision about an end needs to know; the time is the database's."""
-        passed = int((time.monotonic() - run.leased_at) * 1_000_000)
+        passed = int((self.host.monotonic() - run.leased_at) * 1_000_000)
         now = run.leased.taken_at + passed if self.clock is None else host_time(self.clock)
-        return RunContext(now, random.random(), self.secrets)  # noqa: S311
+        return RunContext(now, self.host.random.random(), self.secrets, self.rescue_backoff)
 
 
 class NotStarted(Exception):
@@ -86,7 +88,7 @@ async def execute_job(run: Execution, context: ExecutionContext) -> JobOutcome:
         with context.renew_connections():
             return await run_attempt(run, context)
     except NotStarted:
-        return JobOutcome("again", delay=int(BUSY * random.random()))  # noqa: S311
+        return JobOutcome("again", delay=int(BUSY * context.host.random.random()))
     except HandlerFailed as failure:
         problem = failure.__cause__ or failure
     except (Exception, SystemExit) as failure:  # sys.exit() in a handler ends no worker
@@ -102,19 +104,19 @@ async def execute_job(run: Execution, context: ExecutionContext) -> JobOutcome:
 async def run_attempt(run: Execution, context: ExecutionContext) -> JobOutcome:
     """What to do, by what the handler declares."""
     handler, leased, event = run.handler, run.leased, run.event
-    run.handler_started_at = time.monotonic()
+    run.handler_started_at = context.host.monotonic()
     if handler.refetch is not None:
         event = replace(event, current=await call_refetch(handler.refetch, event, handler.mode))
     question = order.order_question(handler, leased, event)
-    known, callers = None if event is None else event.id, context.callers
+    named = leased, handler.name, None if event is None else event.id, context.runner
+    callers = context.callers
     job: AsyncJob | Job
     until = run.handler_started_at + handler.timeout / 1_000_000
+    deadline = Deadline(context.host.monotonic, until)
     if handler.mode == "async":
-        job = AsyncJob(
-            leased, handler.name, known, context.runner, callers.async_client, until=until
-        )
+        job = AsyncJob(*named, callers.async_client, deadline=deadline)
     else:
-        job = Job(leased, handler.name, known, context.runner, callers.client, until=until)
+        job = Job(*named, callers.client, deadline=deadline)
     if "tx" in handler.wants:
         run.handler_started_at = None
         return await run_in_transaction(run, context, question, event=event, job=job)
@@ -148,7 +150,7 @@ async def run_in_transaction(
     except (InProgress, StoreUnavailable) as problem:
         raise NotStarted from problem
     # The wait for a connection, or for SQLite's lock, is bounded by itself and not the handler's.
-    run.handler_started_at = time.monotonic()
+    run.handler_started_at = context.host.monotonic()
     try:
         if run.ended is not None:  # while it waited for its turn, its lease was lost
             raise lease_lost_error(run.leased)

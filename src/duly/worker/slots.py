@@ -6,10 +6,10 @@ whatever the database does.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from duly.core.host import HOST
 from duly.jobs.lease import NO_RESCUE_QUOTA, POISON_RESCUES, QueueDemand
 from duly.worker.quarantine import Quarantine, has_isolated_job, rescues_of_suspects
 from duly.worker.rescue_turns import RescueTurns
@@ -17,6 +17,7 @@ from duly.worker.rescue_turns import RescueTurns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from duly.core.host import Host
     from duly.jobs.lease import LeasedJob, RescueQuota
     from duly.worker.execution import Execution
 
@@ -37,7 +38,8 @@ HELD_TOO_LONG = 30.0
 class QueueSlots:
     """The part of the desk that one queue has."""
 
-    def __init__(self, name: str, slots: int) -> None:
+    def __init__(self, name: str, slots: int, host: Host = HOST) -> None:
+        self._host = host
         self.name = name
         self.slots = slots
         self.prefetched: deque[Execution] = deque()
@@ -47,22 +49,22 @@ class QueueSlots:
         self.rescue_turns = RescueTurns()
         self._done = 0
         self._speed = 0.0
-        self._since = time.monotonic()
+        self._since = self._host.monotonic()
         self._position = FIRST
-        self._scan_restarted_at = time.monotonic()
+        self._scan_restarted_at = self._host.monotonic()
 
     def count_done(self) -> None:
         """One more is done."""
         self._done += 1
-        passed = time.monotonic() - self._since
+        passed = self._host.monotonic() - self._since
         if passed >= MEASURED:
             self._speed = self._done / passed
-            self._done, self._since = 0, time.monotonic()
+            self._done, self._since = 0, self._host.monotonic()
 
     @property
     def prefetch_limit(self) -> int:
         """How many jobs may be held beside those that run."""
-        fresh = self._done / max(time.monotonic() - self._since, 0.05)
+        fresh = self._done / max(self._host.monotonic() - self._since, 0.05)
         return min(MOST_AHEAD, int(max(self._speed, fresh) * AHEAD))
 
     @property
@@ -93,7 +95,7 @@ class QueueSlots:
 
     def _scan_position(self) -> Position:
         """Where to begin to look: where the last batch ended, but now and then at the start."""
-        if time.monotonic() - self._scan_restarted_at > FROM_THE_START:
+        if self._host.monotonic() - self._scan_restarted_at > FROM_THE_START:
             self._restart_scan()
         return self._position
 
@@ -127,7 +129,7 @@ class QueueSlots:
         self.rescue_turns.record_due(rescued)
 
     def _restart_scan(self) -> None:
-        self._position, self._scan_restarted_at = FIRST, time.monotonic()
+        self._position, self._scan_restarted_at = FIRST, self._host.monotonic()
 
     def pop_startable(self) -> Iterator[Execution]:
         """Those that are held and can run now, taken off the pile."""
@@ -140,9 +142,10 @@ class QueueSlots:
 class Slots:
     """All queues of a worker."""
 
-    def __init__(self, queues: Mapping[str, int]) -> None:
-        self.queues = {name: QueueSlots(name, slots) for name, slots in queues.items()}
-        self.quarantine = Quarantine()
+    def __init__(self, queues: Mapping[str, int], host: Host = HOST) -> None:
+        self._host = host
+        self.queues = {name: QueueSlots(name, slots, host) for name, slots in queues.items()}
+        self.quarantine = Quarantine(host)
         # Those that came back so often that they may well be what kills a process.
         self._suspects: set[Execution] = set()
 
@@ -252,7 +255,7 @@ class Slots:
 
     def pop_prefetched(self, longer_than: float = 0.0) -> list[Execution]:
         """Those that were held for so many seconds and never began, taken off the pile."""
-        now = time.monotonic()
+        now = self._host.monotonic()
         taken: list[Execution] = []
         for queue in self.queues.values():
             old = [run for run in queue.prefetched if now - run.leased_at >= longer_than]
