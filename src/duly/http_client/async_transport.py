@@ -67,9 +67,7 @@ class AsyncResponseBody(httpx.AsyncByteStream):
     def _refuse_cut_off(self) -> None:
         """Raise where the body was closed early: a part must not pass for the whole."""
         if self._released:
-            raise httpx.ReadError(
-                "the body was closed before its end was read", request=self._request
-            )
+            raise httpx.ReadError("the body was closed before its end", request=self._request)
 
     async def aclose(self) -> None:
         """Give the connection back, or close it if there is more to read."""
