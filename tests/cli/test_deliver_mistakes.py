@@ -18,6 +18,7 @@ from duly.testing.sending.signers import variable_of
 from duly.webhooks import provider_named
 from tests.support.processes.forked import run_forked
 from tests.support.receivers import receiving, told
+from tests.support.sizes import mostly_wide
 from tests.webhooks.genuine import PROVIDERS, keys
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ def test_a_secret_before_the_command_is_not_repeated(capsys: Output) -> None:
     assert SECRET not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", mostly_wide(PROVIDERS, shown="stripe".__eq__))
 def test_without_a_secret_and_a_terminal_its_form_and_its_variable_are_named(
     provider: str,
 ) -> None:

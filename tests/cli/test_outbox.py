@@ -215,7 +215,7 @@ def test_any_message_is_shown_with_what_it_waits_for(
     monkeypatch.setattr(HOST.random, "random", lambda: 0.9)  # or it may be due again at once
     message = app.send(f"mail:{CANARY}", attempts=3).id
     assert "\nstate     ready to be sent since 20" in run("show", message)
-    assert app.relay().again == 1
+    assert app.relay().retried == 1
     found = app.outbox.find(message)
     assert found is not None
     text = run("show", message)

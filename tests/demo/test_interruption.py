@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.cli.main import main
-from duly.demo.signals import Quit, Signals
+from duly.demo.command import Quit, Signals
 from tests.demo.storms import Storm
 from tests.support.processes import until
 

@@ -336,7 +336,7 @@ async def test_a_message_that_nobody_can_send_is_dead_a_day_after_it_was_first_d
         clock.advance(timedelta(days=max(days, 0)))
         for _ in range(2):
             for hours in (12, 12, 1):
-                assert (await office.relay()).again == 1
+                assert (await office.relay()).retried == 1
                 assert office.message(staged.id).counted == ("ready", 0, 0)
                 clock.advance(timedelta(hours=hours))
             assert (await office.relay()).dead == 1

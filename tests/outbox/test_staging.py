@@ -55,7 +55,7 @@ async def test_what_was_committed_arrives_with_its_id_and_body(
 
         assert plain.first
         assert plain.id in staged
-        assert (relayed.sent, relayed.resent, relayed.again, relayed.dead) == (2, 0, 0, 0)
+        assert (relayed.sent, relayed.resent, relayed.retried, relayed.dead) == (2, 0, 0, 0)
         assert office.messages() == []
         arrived = office.there.requests
         assert sorted(one.headers["idempotency-key"] for one in arrived) == sorted(staged)
@@ -88,7 +88,7 @@ async def test_a_message_of_a_handler_stays_or_goes_with_its_work(
         office.subject.job(notify, attempts=3)
         job = await office.subject.enqueue()
         worked = await office.subject.work()
-        assert (worked.done, worked.again) == (1, 2)
+        assert (worked.done, worked.retried) == (1, 2)
         assert office.subject.records.notes(job) == ["3"]
         [message] = office.messages()
         await office.relay()

@@ -133,7 +133,7 @@ async def test_a_retry_keeps_the_count_of_rescues_and_the_other_way_round(
         assert subject.records.counted(id) == ("ready", 0, 2)
         clock.advance(BACK)
         worked = await subject.work()
-        assert (worked.again, worked.dead) == (2, 1)
+        assert (worked.retried, worked.dead) == (2, 1)
         assert ran == [(1, 2), (2, 2), (3, 2)]
         assert subject.records.counted(id) == ("dead", 3, 2)
 

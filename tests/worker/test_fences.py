@@ -77,7 +77,7 @@ async def test_a_run_that_lost_its_lease_settles_nothing_whatever_its_end(
             for how in ("done", "error", "retry", "dead", "not yet")
         ]
         worked = await subject.work()
-        assert (worked.lost, worked.done, worked.again, worked.dead) == (5, 0, 0, 0)
+        assert (worked.lost, worked.done, worked.retried, worked.dead) == (5, 0, 0, 0)
         assert sorted(kept) == sorted(ids)  # and no child of theirs
         for id in ids:
             assert subject.records.rows(f"SELECT * FROM duly_jobs WHERE id = '{id}'") == kept[id], (
@@ -228,7 +228,7 @@ async def test_a_worker_whose_last_heartbeat_is_older_than_its_lease_begins_noth
     async with case.open(place) as subject:
         subject.job(work)
         id = await subject.enqueue()
-        worker = subject.app.worker(WorkerSettings(lease=LONG))
+        worker = subject.app.process.worker(WorkerSettings(lease=LONG))
         heart, crew = worker._heartbeat, worker._executor
         try:
             await asyncio.to_thread(heart.announce)

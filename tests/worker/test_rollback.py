@@ -81,7 +81,7 @@ async def test_one_that_is_undone_again_and_again_is_dead_in_the_end(
         subject.job(undone)
         id = await subject.enqueue()
         for _ in range(4):
-            assert (await subject.work()).again == 1
+            assert (await subject.work()).retried == 1
             clock.advance(timedelta(minutes=10))
         await subject.work()
         assert subject.records.counted(id) == ("dead", 0, 5)

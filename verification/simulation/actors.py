@@ -159,7 +159,7 @@ class WorkerActor(Actor):
             app.registry,
             store.clock,
             (),
-            app._callers,
+            app.clients,
             wakeup,
             host=HOST,
             rescue_backoff=WORKER_PAUSES.rescue,

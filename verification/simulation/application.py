@@ -62,7 +62,7 @@ def application() -> Duly:
     app.source("shop", provider=SIGNED, secret=SECRET)
     app.source("hook", provider=UNSIGNED, secret=SECRET)
     app.source("till", provider=SIGNED, secret=SECRET, inline=True)
-    app.source("brief", provider=SIGNED, secret=SECRET, keep=BRIEF, bodies=BRIEF)
+    app.source("brief", provider=SIGNED, secret=SECRET, window=BRIEF, body_retention=BRIEF)
     for pattern in ("paid", "both"):
         app.on("shop", pattern, name="pay", timeout=LOCKING, backoff=SOON, refetch=look_up)(pay)
     for pattern in ("told", "both"):

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly import aio
-from duly.app.enqueue import enqueue_and_commit
+from duly.app.calls import enqueue_and_commit
 from duly.core.errors import InProgress, LeaseLost, StoreUnavailable
 from verification.simulation.actors import Actor
 from verification.simulation.application import application

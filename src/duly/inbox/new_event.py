@@ -159,7 +159,7 @@ def build_new_events(
     source, host, built = route.source, route.jobs.host, []
     for fields in verified.events:
         handlers = route.handlers.matching(fields.type)
-        status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.keep, route.bodies
+        status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.window, route.body_retention
         reason = too_old_reason(route, verified, fields, now)
         if reason:
             # It waits for a person, who may take any time.
@@ -239,9 +239,9 @@ def too_old_reason(
     route: Route, verified: VerifiedDelivery, fields: EventFields, now: float
 ) -> str:
     """Why an event from before the ledger's memory is parked; empty where it is not so old."""
-    if route.keep is None:
+    if route.window is None:
         return ""
-    oldest = now - route.keep / 1_000_000
+    oldest = now - route.window / 1_000_000
     if verified.sent is not None and verified.sent < oldest:
         age = f"it was signed at {format_time(verified.sent_at)}"
     elif (
@@ -252,10 +252,10 @@ def too_old_reason(
         age = f"its event time is {format_time(fields.time)}"
     else:
         return ""
-    memory = str(timedelta(microseconds=route.keep)).removesuffix(", 0:00:00")
+    memory = str(timedelta(microseconds=route.window)).removesuffix(", 0:00:00")
     return (
         f"{age}, and the ledger remembers {memory}: it is stored and not processed, because the "
-        "ledger cannot tell whether it was handled before. To process it, raise keep= of the "
+        "ledger cannot tell whether it was handled before. To process it, raise window= of the "
         "source, `duly forget` the event and have it sent again"
     )
 

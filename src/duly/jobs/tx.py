@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from duly.core.defaults import ORDER_SCOPE
 from duly.core.errors import UsageError
-from duly.core.exports import export
+from duly.core.exports import export, show_keywords
 from duly.core.onestep import finish
 from duly.jobs.enqueue import enqueue, enqueue_many
+from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
+from duly.jobs.registry import Registry
 from duly.jobs.unawaited import AwaitTracker
 from duly.ledger import order_guard
 from duly.ledger.arguments import version_advance
+from duly.outbox.options import SendOptions
+from duly.outbox.registry import OutboxRegistry
 from duly.outbox.stage import stage
 
 if TYPE_CHECKING:
@@ -33,10 +37,7 @@ if TYPE_CHECKING:
     from duly.core.versions import Tie, Version
     from duly.jobs.enqueue import Enqueued
     from duly.jobs.foreign_types import AsyncOrmSession, OrmSession
-    from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
-    from duly.jobs.registry import Registry
     from duly.outbox.message import Staged
-    from duly.outbox.options import SendOptions
 
     S_co = TypeVarWithDefault("S_co", default=OrmSession, covariant=True)
     AsyncS_co = TypeVarWithDefault("AsyncS_co", default=AsyncOrmSession, covariant=True)
@@ -131,6 +132,7 @@ class Tx(BaseTx[S_co]):
             )
         )
 
+    @show_keywords(EnqueueOptions, Registry.new)
     def enqueue(
         self,
         job: Callable[..., Any] | str,
@@ -142,6 +144,7 @@ class Tx(BaseTx[S_co]):
             enqueue(self._require_open().session, self._jobs.new(job, payload, **options))
         )
 
+    @show_keywords(EnqueueManyOptions, Registry.new)
     def enqueue_many(
         self,
         job: Callable[..., Any] | str,
@@ -152,6 +155,7 @@ class Tx(BaseTx[S_co]):
         jobs = self._jobs.new_many(job, payloads, **options)
         return finish(enqueue_many(self._require_open().session, jobs))
 
+    @show_keywords(SendOptions, OutboxRegistry.new)
     def send(self, url: str, **options: Unpack[SendOptions]) -> Staged:
         """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
         return finish(stage(self._require_open().session, self._jobs.outgoing.new(url, **options)))
@@ -187,6 +191,7 @@ class AsyncTx(BaseTx[AsyncS_co]):
             ),
         )
 
+    @show_keywords(EnqueueOptions, Registry.new)
     def enqueue(
         self,
         job: Callable[..., Any] | str,
@@ -199,6 +204,7 @@ class AsyncTx(BaseTx[AsyncS_co]):
             enqueue(self._require_open().session, self._jobs.new(job, payload, **options)),
         )
 
+    @show_keywords(EnqueueManyOptions, Registry.new)
     def enqueue_many(
         self,
         job: Callable[..., Any] | str,
@@ -211,6 +217,7 @@ class AsyncTx(BaseTx[AsyncS_co]):
             "tx.enqueue_many", enqueue_many(self._require_open().session, jobs)
         )
 
+    @show_keywords(SendOptions, OutboxRegistry.new)
     def send(self, url: str, **options: Unpack[SendOptions]) -> Awaitable[Staged]:
         """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
         message = self._jobs.outgoing.new(url, **options)

@@ -125,7 +125,7 @@ async def receive_delivery(site: Router, route: Route, scope: Scope, receive: Re
     refuse_encoding(request.encoding, decompress=route.decompress)
     with site.room() as room:
         try:
-            reading = read_body(receive, route.limit, request.declared, room.grow)
+            reading = read_body(receive, route.max_body, request.declared, room.grow)
             body = await LazyTimeout(reading, site.body_deadline)
         except TimeoutError:
             raise refusal_error(Fault.TOO_SLOW, "the body did not arrive in time") from None

@@ -77,7 +77,7 @@ def receive_delivery(
     with site.room() as room:
         refuse_unreadable_body(environ, request)
         body = read_body(
-            environ, route.limit, request.declared, BodyDeadline(site.body_deadline), room
+            environ, route.max_body, request.declared, BodyDeadline(site.body_deadline), room
         )
         refuse_lost_body(request, body, route.name)
         return site.receiver.receive_blocking(route, request, body)

@@ -102,8 +102,8 @@ def worker_service(
     """Make a worker for an application, not started; on a thread, or in the running event loop."""
     kind = ServiceTask if in_loop else ServiceThread
     return kind(
-        lambda: app.worker(settings),
-        keep_connections if in_loop else app.release_loop,
+        lambda: app.process.worker(settings),
+        keep_connections if in_loop else app.process.release_loop,
         until=until,
         restart_on_error=restart_on_error,
         on_end=on_end,
@@ -125,8 +125,8 @@ def relay_service(
     """Make a relay for an application, not started; on a thread, or in the running event loop."""
     kind = ServiceTask if in_loop else ServiceThread
     return kind(
-        lambda: app.relaying(settings),
-        keep_connections if in_loop else app.release_loop,
+        lambda: app.process.relay(settings),
+        keep_connections if in_loop else app.process.release_loop,
         name="relay",
         until=until,
         restart_on_error=restart_on_error,

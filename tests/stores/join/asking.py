@@ -28,6 +28,7 @@ class Asker:
     # The package whose errors reach the user.
     driver: str
     open: Callable[[str], AbstractAsyncContextManager[Ask]]
+    wide: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -105,6 +106,9 @@ OWN = [
     for colour in COLOURS
 ]
 ASKERS = [
-    *(Asker(way.name, way.store, driver_of(way), partial(joined, way=way)) for way in ALL),
+    *(
+        Asker(way.name, way.store, driver_of(way), partial(joined, way=way), way.wide)
+        for way in ALL
+    ),
     *OWN,
 ]

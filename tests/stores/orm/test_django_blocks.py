@@ -35,7 +35,7 @@ class RolledBack(Exception):
 
 def alias_of(app: duly.Duly) -> str:
     """The alias that an app's handlers work on."""
-    given: Any = app._given_begin
+    given: Any = app.process.given_begin
     return str(given.alias)
 
 

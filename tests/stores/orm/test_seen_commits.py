@@ -29,7 +29,7 @@ on_alchemy = pytest.mark.parametrize("world", ALCHEMY, ids=str)
 
 def engine_of(app: duly.Duly) -> Any:
     """The engine of the app's session factory."""
-    begin: Any = app._given_begin
+    begin: Any = app.process.given_begin
     return begin.kw["bind"]
 
 
@@ -133,7 +133,7 @@ async def test_the_end_of_a_job_is_not_believed_where_its_commit_was_not_seen(
         shop.job(lambda _, hand: do_all(shop, hand))
         commit_nothing(shop.app, 0)
         await shop.app.aio.enqueue(shop.name)
-        async with shop.app._opener.open_transaction(wait=duly.core.defaults.WAIT):  # type: ignore[union-attr]
+        async with shop.app.process.opener.open_transaction(wait=duly.core.defaults.WAIT):  # type: ignore[union-attr]
             pass  # it has looked at the database now
         commit_nothing(shop.app, 1)
         worked = await shop.work()
