@@ -106,7 +106,7 @@ def checked_settings(app: Duly, arguments: argparse.Namespace) -> RelaySettings:
 
 def announce(name: str, app: Duly, settings: RelaySettings) -> None:
     """Log how messages are sent, and where they may go."""
-    registry = app.registry.outgoing
+    registry = app.registries.outbox
     members = {"app": name, "store": store_address(app), **relay_members(registry, settings)}
     text = relay_text(registry, settings)
     logger.info("relaying for %s, %s", name, text, extra={"members": members})
