@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from duly.receiver.asgi import Receive, Scope, Send
     from duly.receiver.receiver import Receiver
     from duly.relay.stats import Relayed
-    from duly.stores.join.protocols import BeginsTransactions, BlockingTx
+    from duly.stores.join.protocols import BeginsTransactions, JoinableTx
     from duly.stores.orm.begin import Begin
     from duly.webhooks.delivery import Headers
     from duly.webhooks.event_fields import VerifiedDelivery
@@ -469,7 +469,7 @@ class Duly:
         job: Callable[..., Any] | str,
         payload: Storable = None,
         *,
-        tx: BlockingTx | None = None,
+        tx: JoinableTx | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> Enqueued:
         """Enqueue a job; it runs after the COMMIT of the transaction that it is enqueued in.
@@ -495,7 +495,7 @@ class Duly:
         job: Callable[..., Any] | str,
         payloads: Iterable[Storable],
         *,
-        tx: BlockingTx | None = None,
+        tx: JoinableTx | None = None,
         **options: Unpack[EnqueueManyOptions],
     ) -> list[Enqueued]:
         """`enqueue` for many jobs of one handler: all of them or none, in one transaction.
@@ -506,7 +506,7 @@ class Duly:
 
     @show_keywords(SendOptions, outbox.OutboxRegistry.new)
     def send(
-        self, url: str, *, tx: BlockingTx | None = None, **options: Unpack[SendOptions]
+        self, url: str, *, tx: JoinableTx | None = None, **options: Unpack[SendOptions]
     ) -> Staged:
         """Stage a message; it is sent after the COMMIT of the transaction that it is staged in.
 
@@ -539,12 +539,12 @@ class Duly:
     @property
     def jobs(self) -> JobAdmin:
         """Dead jobs, replay, and counts."""
-        return JobAdmin(self.store.sync_runner, self.wakeup, self.process.opener)
+        return JobAdmin(self.store.sync_runner, self.wakeup, self.process.begin)
 
     @property
     def outbox(self) -> OutboxAdmin:
         """Messages that are not sent yet, dead messages, replay, and counts."""
-        return OutboxAdmin(self.store.sync_runner, self.wakeup, self.process.opener)
+        return OutboxAdmin(self.store.sync_runner, self.wakeup, self.process.begin)
 
     @show_keywords(WorkOptions, run_worker)
     def work(self, **options: Unpack[WorkOptions]) -> Worked:

@@ -70,8 +70,8 @@ class Process:
             begin.register_app(app)
 
         async def release() -> None:
-            if opener is not None:
-                await opener.release()
+            if begin is not None:
+                await begin.release()
             await store.aclose()
 
         self.receiver = Receiver(
@@ -91,14 +91,14 @@ class Process:
 
     def enter_loop(self) -> None:
         """Refuse the running event loop where the pool of ``begin=`` belongs to another one."""
-        if self.opener is not None:
-            self.opener.enter_loop()
+        if self.begin is not None:
+            self.begin.enter_loop()
 
     async def release_loop(self) -> None:
         """Give back what the running event loop holds: connections to the database, and others."""
         await self._app.clients.aclose_loop()
-        if self.opener is not None:
-            await self.opener.release()
+        if self.begin is not None:
+            await self.begin.release()
         await self.store.aclose_loop()
 
     def queues(self, queues: object = None) -> object:
@@ -149,9 +149,9 @@ class Process:
             app.wakeup,
             host=app._host,
         )
-        if self.opener is None or runner is not self.store.sync_runner:
+        if self.begin is None or runner is not self.store.sync_runner:
             return context
-        return context._replace(renew_connections=self.opener.renew_connections)
+        return context._replace(renew_connections=self.begin.renew_connections)
 
     def _texts_to_hide(self) -> list[str]:
         """What no log and no error may show: secrets, and the password of the database."""
