@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def announce(name: str, app: Duly, settings: RelaySettings) -> None:
     """Log how messages are sent, and where they may go."""
-    registry = app.registry.outgoing
+    registry = app.registries.outbox
     members = {"app": name, "store": store_address(app), **relay_members(registry, settings)}
     text = relay_text(registry, settings)
     logger.info("relaying for %s, %s", name, text, extra={"members": members})

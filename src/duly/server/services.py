@@ -71,7 +71,7 @@ def job_handlers(app: Duly) -> list[Handler]:
         if not route.inline
         for handler in route.handlers.all()
     ]
-    return [*app.registry.plain.values(), *deferred]
+    return [*app.registries.jobs.plain.values(), *deferred]
 
 
 def plan_worker(
