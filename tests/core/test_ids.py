@@ -6,7 +6,6 @@ import time
 import uuid
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -43,11 +42,8 @@ def test_an_id_says_when_it_was_made_to_the_millisecond() -> None:
 
 @given(some.integers(0, LAST - 1))
 def test_ids_of_a_later_millisecond_sort_after_those_of_an_earlier(moment: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time, "time_ns", lambda: moment * 1_000_000 + 999_999)
-        earlier = new_id()
-        patch.setattr(time, "time_ns", lambda: (moment + 1) * 1_000_000)
-        later = new_id()
+    earlier = new_id(time_ns=lambda: moment * 1_000_000 + 999_999)
+    later = new_id(time_ns=lambda: (moment + 1) * 1_000_000)
     assert moment_of(earlier) == moment
     assert earlier < later
     assert uuid.UUID(earlier) < uuid.UUID(later)

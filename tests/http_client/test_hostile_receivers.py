@@ -123,7 +123,7 @@ def test_a_message_to_a_villain_ends_as_it_should(villain: Villain) -> None:
         found = sent(guard(den, late=VILLAINS[villain] is LATE), den.url)
 
     assert found.outcome == VILLAINS[villain].message
-    assert len(den.requests) == max(found.relayed.again, 1)
+    assert len(den.requests) == max(found.relayed.retried, 1)
 
 
 @pytest.mark.parametrize("colour", COLOURS)

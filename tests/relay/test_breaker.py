@@ -10,6 +10,7 @@ import pytest
 
 import duly
 from duly.core.errors import EgressRefused
+from duly.core.host import Host
 from duly.ledger.lease import Lease
 from duly.outbox.lease import LeasedMessage
 from duly.outbox.message import BACKOFF
@@ -22,9 +23,10 @@ from duly.outbox.outcome import (
     Unsigned,
     outcome_of_attempt,
 )
-from duly.relay import destination
+from duly.relay import settings
 from duly.relay.destination import UNHEALTHY_AFTER, Destination
 from duly.relay.in_flight import InFlight
+from duly.relay.settings import RelayPauses
 from tests.outbox.offices import an_office, relaying
 from tests.worker.subjects import Case, DatabaseOf, seen
 
@@ -45,15 +47,15 @@ class Hours:
 
     now: float = 1000.0
 
-    def monotonic(self) -> float:
-        return self.now
+    @property
+    def host(self) -> Host:
+        """The machine that has this clock."""
+        return Host(monotonic=lambda: self.now)
 
 
 @pytest.fixture
-def hours(monkeypatch: pytest.MonkeyPatch) -> Hours:
-    found = Hours()
-    monkeypatch.setattr(destination, "time", found)
-    return found
+def hours() -> Hours:
+    return Hours()
 
 
 def leased(attempts: int = 0) -> LeasedMessage:
@@ -66,8 +68,8 @@ def leased(attempts: int = 0) -> LeasedMessage:
     )  # fmt: skip
 
 
-def lane_with(waiting: int = 0) -> Destination:
-    lane = Destination(THERE, AT_ONCE)
+def lane_with(hours: Hours, waiting: int = 0) -> Destination:
+    lane = Destination(THERE, AT_ONCE, hours.host)
     lane.waiting.extend(InFlight(leased(), 0.0) for _ in range(waiting))
     return lane
 
@@ -86,8 +88,8 @@ def ended(problem: Exception) -> MessageOutcome:
     return outcome_of_attempt(leased(), BACKOFF, problem, AttemptContext(0, 0.5))
 
 
-def closed_by_failures() -> Destination:
-    lane = lane_with()
+def closed_by_failures(hours: Hours) -> Destination:
+    lane = lane_with(hours)
     for _ in range(UNHEALTHY_AFTER):
         lane.record_result(BAD)
     assert lane.closed
@@ -97,7 +99,7 @@ def closed_by_failures() -> Destination:
 def test_a_few_failures_are_an_accident_and_an_answer_between_them_begins_the_count_anew(
     hours: Hours,
 ) -> None:
-    lane = lane_with(1)
+    lane = lane_with(hours, 1)
     for end in [BAD] * (UNHEALTHY_AFTER - 1) + [SENT] + [BAD] * (UNHEALTHY_AFTER - 1):
         assert not lane.record_result(end)
     assert started(lane) == 1
@@ -108,7 +110,7 @@ def test_a_few_failures_are_an_accident_and_an_answer_between_them_begins_the_co
 def test_whatever_was_on_its_way_a_lane_closes_for_the_first_step_only(
     hours: Hours, flying: int
 ) -> None:
-    lane = lane_with()
+    lane = lane_with(hours)
     told = [lane.record_result(BAD) for _ in range(flying)]
     assert told == [False] * (UNHEALTHY_AFTER - 1) + [True] + [False] * (flying - UNHEALTHY_AFTER)
     assert 1.0 <= lane.reopens_in <= 2.0
@@ -116,7 +118,7 @@ def test_whatever_was_on_its_way_a_lane_closes_for_the_first_step_only(
 
 
 def test_the_steps_double_up_to_five_minutes(hours: Hours) -> None:
-    lane, steps = closed_by_failures(), []
+    lane, steps = closed_by_failures(hours), []
     for _ in range(12):
         steps.append(lane.reopens_in)
         hours.now += lane.reopens_in
@@ -129,7 +131,7 @@ def test_the_steps_double_up_to_five_minutes(hours: Hours) -> None:
 def test_after_a_pause_one_message_goes_first_and_the_others_follow_when_it_arrives(
     hours: Hours,
 ) -> None:
-    lane = closed_by_failures()
+    lane = closed_by_failures(hours)
     lane.waiting.extend(InFlight(leased(), 0.0) for _ in range(2 * AT_ONCE))
     assert started(lane) == 0
     hours.now += lane.reopens_in
@@ -145,7 +147,7 @@ def test_after_a_pause_one_message_goes_first_and_the_others_follow_when_it_arri
 def test_a_wish_for_a_day_closes_a_lane_for_five_minutes_and_its_message_waits_a_day(
     hours: Hours,
 ) -> None:
-    lane, end = lane_with(1), ended(Answered(429, str(DAY), None))
+    lane, end = lane_with(hours, 1), ended(Answered(429, str(DAY), None))
     assert end.delay >= DAY * SECOND
     assert lane.record_result(end)
     assert lane.reopens_in == FIVE_MINUTES
@@ -154,7 +156,7 @@ def test_a_wish_for_a_day_closes_a_lane_for_five_minutes_and_its_message_waits_a
 
 
 def test_what_arrives_although_a_lane_is_closed_for_its_failures_opens_it(hours: Hours) -> None:
-    lane = closed_by_failures()
+    lane = closed_by_failures(hours)
     lane.waiting.extend(InFlight(leased(), 0.0) for _ in range(AT_ONCE))
     assert not lane.record_result(SENT)
     assert started(lane) == AT_ONCE
@@ -165,7 +167,7 @@ def test_what_arrives_although_a_lane_is_closed_for_its_failures_opens_it(hours:
 def test_a_pause_that_was_asked_for_lasts_whatever_was_on_its_way_before(
     hours: Hours, status: int, on_its_way: MessageOutcome
 ) -> None:
-    lane = lane_with(AT_ONCE)
+    lane = lane_with(hours, AT_ONCE)
     assert lane.record_result(ended(Answered(status, "120", None)))
     assert not lane.record_result(on_its_way)
     hours.now += 119.0
@@ -180,7 +182,7 @@ def test_a_pause_that_was_asked_for_lasts_whatever_was_on_its_way_before(
 def test_a_wish_that_comes_while_a_lane_is_closed_is_heard_and_outlasts_an_answer(
     hours: Hours,
 ) -> None:
-    lane = closed_by_failures()
+    lane = closed_by_failures(hours)
     lane.record_result(ended(Answered(429, "120", None)))
     assert lane.reopens_in == 120.0
     lane.record_result(
@@ -193,7 +195,7 @@ def test_a_wish_that_comes_while_a_lane_is_closed_is_heard_and_outlasts_an_answe
 def test_an_answer_ends_what_a_lane_is_closed_for_beyond_the_pause_that_was_asked_for(
     hours: Hours,
 ) -> None:
-    lane = lane_with()
+    lane = lane_with(hours)
     for _ in range(9):
         for _ in range(UNHEALTHY_AFTER):
             lane.record_result(BAD)
@@ -209,7 +211,7 @@ def test_an_answer_ends_what_a_lane_is_closed_for_beyond_the_pause_that_was_aske
 def test_an_answer_about_one_message_closes_nothing(
     hours: Hours, status: int, retry_after: str | None
 ) -> None:
-    lane = lane_with(1)
+    lane = lane_with(hours, 1)
     for _ in range(2 * UNHEALTHY_AFTER):
         assert not lane.record_result(ended(Answered(status, retry_after, None)))
     assert started(lane) == 1
@@ -223,7 +225,7 @@ def test_an_answer_about_one_message_closes_nothing(
 def test_what_was_never_sent_tells_nothing_of_a_destination(
     hours: Hours, never_sent: MessageOutcome
 ) -> None:
-    lane = lane_with()
+    lane = lane_with(hours)
     for _ in range(2 * UNHEALTHY_AFTER):
         assert not lane.record_result(never_sent)
     for _ in range(UNHEALTHY_AFTER - 1):
@@ -235,17 +237,17 @@ def test_what_was_never_sent_tells_nothing_of_a_destination(
 
 
 def test_a_lane_is_forgotten_when_nothing_is_left_to_know_of_it(hours: Hours) -> None:
-    assert lane_with().forgettable
-    assert not lane_with(1).forgettable
-    lane = lane_with()
+    assert lane_with(hours).forgettable
+    assert not lane_with(hours, 1).forgettable
+    lane = lane_with(hours)
     lane.restart_scan()
     assert not lane.forgettable  # there may be more to send
-    lane = lane_with()
+    lane = lane_with(hours)
     lane.record_result(BAD)
     assert not lane.forgettable
     hours.now += FIVE_MINUTES
     assert lane.forgettable
-    lane = closed_by_failures()
+    lane = closed_by_failures(hours)
     hours.now += lane.reopens_in
     assert not lane.forgettable  # the next step would be the first again
     hours.now += FIVE_MINUTES
@@ -257,7 +259,7 @@ async def test_a_relay_forgets_destinations_that_failed_and_have_nothing_more_to
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = duly.Backoff(first=timedelta(seconds=0.1), factor=1, cap=timedelta(seconds=0.1))
-    monkeypatch.setattr(destination, "CLOSED", short)
+    monkeypatch.setattr(settings, "PAUSES", RelayPauses(closed=short))
 
     async def gone(message: Message) -> None:
         raise ConnectionError("nobody is there")

@@ -1,29 +1,18 @@
-"""A module that a planted bug, the simulation or a setting names by a text is there."""
+"""A module that a planted bug or a setting names by a text is there."""
 
 import ast
 import re
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 from verification.mutation.shelf import Mutant, shelf
-from verification.simulation import swaps
 
 from tests.repo.render_outside import SNAPSHOTS, SOURCES
 
 ROOT = SOURCES.parent
-SWAPPED = [
-    *((module, name) for module, name, _ in swaps.PAUSES),
-    *((m, "") for m in swaps.THREADED),
-]
 DOTTED = re.compile(r"duly(\.[a-z_0-9]+){2,}")
 LOGGERS = set(SNAPSHOTS["loggers"]())
 NAMING = ("src", "tests", "verification", "benchmarks")
-
-
-@pytest.mark.parametrize(("module", "name"), SWAPPED)
-def test_what_the_simulation_swaps_is_there(module: str, name: str) -> None:
-    assert hasattr(import_module(module), name or "__name__")
 
 
 @pytest.mark.parametrize("mutant", shelf(), ids=lambda mutant: mutant.name)

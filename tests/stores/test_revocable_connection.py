@@ -14,7 +14,7 @@ import duly
 from duly.core.defaults import WAIT
 from duly.core.onestep import finish
 from duly.stores.revocable_connection import RevocableConnection
-from duly.stores.sqlite.connect import connect
+from duly.stores.sqlite.connection import connect
 from tests.stores.join.places import Place
 from tests.support.processes.forked import run_forked
 from tests.support.processes.leading import PATIENCE, ROOT

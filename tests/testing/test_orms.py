@@ -85,7 +85,7 @@ async def test_the_same_holds_for_sessions_that_are_awaited(
         assert (await trial.run_jobs.aio()).done == ["write_awaited"]
         async with engine.begin() as connection:
             assert len((await connection.execute(text("SELECT id FROM payments"))).all()) == 2
-        await app.release_loop()
+        await app.process.release_loop()
     assert not (tmp_path / "real.db").exists()
 
 

@@ -70,7 +70,7 @@ async def application(app: duly.Duly) -> None:
     assert_type(app.store, duly.types.Store)
     assert_type(app.forget("shop", "evt_1"), duly.types.Forgotten)
     assert_type(await app.aio.forget("shop", "evt_1"), duly.types.Forgotten)
-    app.source("shop", secret="a", tenant=lambda verified: verified.id, keep=None)
+    app.source("shop", secret="a", tenant=lambda verified: verified.id, window=None)
     duly.Duly(begin=duly.django())
 
 

@@ -218,6 +218,7 @@ def strace() -> str:
     return found
 
 
+@pytest.mark.promise("power cut", "I1")
 @pytest.mark.slow
 def test_nothing_that_sqlite_acknowledged_is_lost_in_a_power_cut(strace: str) -> None:
     done = ran("sqlite", "--every", EVERY, "--json")
@@ -228,13 +229,14 @@ def test_nothing_that_sqlite_acknowledged_is_lost_in_a_power_cut(strace: str) ->
     assert told["recovered"] > 4
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_a_store_that_does_not_sync_each_commit_is_caught(strace: str, tmp_path: Path) -> None:
     """As every lane must: the same with a defect planted in a copy."""
     for name in ("src", "verification", "tests/support/servers"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "tests" / "__init__.py").touch()
-    connect = tmp_path / "src" / "duly" / "stores" / "sqlite" / "connect.py"
+    connect = tmp_path / "src" / "duly" / "stores" / "sqlite" / "connection.py"
     assert FULL in connect.read_text()
     connect.write_text(connect.read_text().replace(FULL, NORMAL))
     done = ran("sqlite", "--every", FEW, "--json", cwd=tmp_path, path=(tmp_path / "src",))

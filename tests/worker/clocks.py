@@ -1,5 +1,6 @@
 """What tests of a desk are made of: a clock that is turned by hand, and a handler of nothing."""
 
+from duly.core.host import Host
 from duly.jobs.handlers import Handler
 
 NOTHING = Handler("nothing", print, frozenset(), "sync")
@@ -11,5 +12,7 @@ class Seconds:
     def __init__(self) -> None:
         self.now = 1000.0
 
-    def monotonic(self) -> float:
-        return self.now
+    @property
+    def host(self) -> Host:
+        """The machine that has this clock."""
+        return Host(monotonic=lambda: self.now)

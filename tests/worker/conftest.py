@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.worker import execution, quarantine, slots
 from tests.stores.join.sqlite_handles import path_of
 from tests.support.servers import database, through
+from tests.support.sizes import mostly_wide
 from tests.worker.clocks import Seconds
 from tests.worker.records import WORKINGS, Records, settled_file
 from tests.worker.subjects import BOUNCED, WOVEN, Case, DatabaseOf, cases
@@ -26,15 +26,12 @@ def named(case: Case) -> str:
 
 
 @pytest.fixture
-def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
-    """The clock of everything on a desk."""
-    clock = Seconds()
-    for module in (quarantine, slots, execution):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
+def seconds() -> Seconds:
+    """The clock of everything in the slots."""
+    return Seconds()
 
 
-@pytest.fixture(params=cases(), ids=named)
+@pytest.fixture(params=mostly_wide(cases(), shown=WOVEN.__contains__), ids=named)
 def case(request: pytest.FixtureRequest) -> Case:
     """Every store, colour and kind of handler."""
     found: Case = request.param

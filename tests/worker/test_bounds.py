@@ -12,8 +12,8 @@ import pytest
 
 from duly.service.completer import Completer
 from duly.worker import executor, fetcher
-from duly.worker.fetcher import LATEST, SOONEST, Fetcher
-from duly.worker.settings import WorkerSettings
+from duly.worker.fetcher import Fetcher
+from duly.worker.settings import PAUSES, WorkerSettings
 from duly.worker.slots import Slots
 from tests.worker.lingering import Lingering, came_back
 from tests.worker.subjects import Case, cases, seen, working
@@ -81,8 +81,8 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 async def growing(naps: list[float]) -> None:
     """Until the pauses are as long as they get, or there were too many of them."""
     naps.clear()
-    await seen(lambda: max(naps, default=0) >= LATEST or len(naps) > 20)
-    assert max(naps) >= LATEST > SOONEST
+    await seen(lambda: max(naps, default=0) >= PAUSES.latest or len(naps) > 20)
+    assert max(naps) >= PAUSES.latest > PAUSES.soonest
 
 
 @pytest.mark.parametrize("case", AWAITED, ids=lambda case: case.name)
@@ -125,7 +125,7 @@ async def test_a_slot_is_kept_free_for_a_rescued_job_in_its_own_queue_alone(
     works = Lingering()
     async with case.open(place) as subject:
         subject.job(works)
-        worker = subject.app.worker(WorkerSettings({"a": 1, "b": 1}, grace=timedelta(0)))
+        worker = subject.app.process.worker(WorkerSettings({"a": 1, "b": 1}, grace=timedelta(0)))
         running = asyncio.ensure_future(worker.run())
         for queue in ("a", "b"):
             await subject.enqueue(payload=queue, queue=queue)

@@ -10,6 +10,8 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from duly.core.defaults import WAIT
 from duly.core.ids import new_id
 from duly.core.onestep import finish
@@ -21,8 +23,7 @@ from tests.worker.moving import take
 from tests.worker.subjects import seen, working
 
 if TYPE_CHECKING:
-    import pytest
-
+    from duly.core.retry import Backoff
     from duly.core.session import Session
     from duly.jobs.workers import WorkerIdentity
     from tests.conftest import HandClock
@@ -48,6 +49,7 @@ async def lose_worker(subject: Subject) -> None:
     assert await asyncio.to_thread(finish, taking)
 
 
+@pytest.mark.promise("I6")
 async def test_a_job_whose_worker_was_lost_is_tried_again_later_at_no_attempts_cost(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -75,6 +77,7 @@ async def test_a_job_whose_worker_was_lost_is_tried_again_later_at_no_attempts_c
         assert subject.records.notes() == ["done"]
 
 
+@pytest.mark.promise("I9")
 async def test_a_job_that_loses_its_worker_every_time_is_dead_and_its_neighbour_is_not(
     woven: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -102,9 +105,9 @@ async def test_a_worker_that_ends_when_idle_looks_for_lost_leases_once(
     look = rescue.take_back
     looks: list[str] = []
 
-    async def counted(session: Session, worker: WorkerIdentity) -> Any:
+    async def counted(session: Session, worker: WorkerIdentity, backoff: Backoff) -> Any:
         looks.append(worker.id)
-        return await look(session, worker)
+        return await look(session, worker, backoff)
 
     monkeypatch.setattr(rescue, "take_back", counted)
     async with woven.open(place) as subject:
@@ -132,11 +135,12 @@ async def test_a_retry_keeps_the_count_of_rescues_and_the_other_way_round(
         assert subject.records.counted(id) == ("ready", 0, 2)
         clock.advance(BACK)
         worked = await subject.work()
-        assert (worked.again, worked.dead) == (2, 1)
+        assert (worked.retried, worked.dead) == (2, 1)
         assert ran == [(1, 2), (2, 2), (3, 2)]
         assert subject.records.counted(id) == ("dead", 3, 2)
 
 
+@pytest.mark.promise("I12")
 async def test_a_worker_that_is_told_to_end_now_gives_back_what_ran_and_what_never_began(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

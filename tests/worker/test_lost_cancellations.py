@@ -21,7 +21,7 @@ PATIENCE = 30.0
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shielding, "AGAIN", 0.01)
+    monkeypatch.setattr(shielding, "CANCEL_AGAIN", 0.01)
 
 
 async def deaf(*_: object, **__: object) -> None:
@@ -44,7 +44,7 @@ def test_a_task_that_did_not_hear_it_is_cancelled_again(caplog: pytest.LogCaptur
         raise ValueError("before anybody cancelled it")
 
     assert asyncio.run(ended()) == [True, False]
-    assert "goes on although it was cancelled" in caplog.text
+    assert "goes on after its cancellation" in caplog.text
 
 
 @pytest.mark.parametrize(

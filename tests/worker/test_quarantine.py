@@ -9,9 +9,10 @@ import pytest
 from duly.jobs.lease import POISON_RESCUES, LeasedJob
 from duly.jobs.outcome import DONE
 from duly.ledger.lease import Lease
-from duly.worker import quarantine, worker
+from duly.worker import quarantine, settings
 from duly.worker.execution import Execution
 from duly.worker.quarantine import DRAIN_SECONDS, SUSPECT_SECONDS, Quarantine, has_isolated_job
+from duly.worker.settings import WorkerPauses
 from duly.worker.slots import Slots
 from tests.worker.clocks import NOTHING, Seconds
 from tests.worker.lingering import Lingering, came_back
@@ -30,36 +31,37 @@ def leased(queue: str, rescues: int = 0) -> LeasedJob:
 
 def run_on(subject: Slots, queue: str, rescues: int = 0) -> Execution:
     """A job that runs, and has begun."""
-    run = Execution(leased(queue, rescues), NOTHING, None)
+    run = Execution(leased(queue, rescues), NOTHING, None, subject._host)
     subject.occupy(run)
     run.handler_started_at = run.leased_at
     return run
 
 
-def two_queues() -> Slots:
-    return Slots({"a": 2, "b": 2})
+def two_queues(seconds: Seconds) -> Slots:
+    return Slots({"a": 2, "b": 2}, seconds.host)
 
 
-@pytest.mark.usefixtures("seconds")
-def test_a_worker_without_work_takes_one_that_must_run_alone_or_else_anything() -> None:
-    assert [(want.alone, want.fresh > 0, want.turns.lone) for want in two_queues().wants()] == [
-        (True, True, True)
-    ] * 2
+def test_a_worker_without_work_takes_one_that_must_run_alone_or_else_anything(
+    seconds: Seconds,
+) -> None:
+    assert [
+        (want.alone, want.fresh > 0, want.turns.lone) for want in two_queues(seconds).wants()
+    ] == [(True, True, True)] * 2
 
 
 @pytest.mark.parametrize("rescues", range(POISON_RESCUES))
 def test_nobody_makes_way_for_a_job_that_came_back_less_often(
     seconds: Seconds, rescues: int
 ) -> None:
-    way = Quarantine()
+    way = Quarantine(seconds.host)
     assert not way.observe_due(rescues)
     assert (way.is_due, way.is_draining) == (False, False)
 
 
 def test_nothing_begins_while_way_is_made_for_a_job_that_must_run_alone(seconds: Seconds) -> None:
-    subject = two_queues()
+    subject = two_queues(seconds)
     run_on(subject, "a")
-    subject.put(Execution(leased("b"), NOTHING, None))
+    subject.put(Execution(leased("b"), NOTHING, None, seconds.host))
     assert subject.quarantine.observe_due(POISON_RESCUES)
     assert not subject.quarantine.observe_due(POISON_RESCUES), (
         "way is made once, and not anew with each look"
@@ -70,7 +72,7 @@ def test_nothing_begins_while_way_is_made_for_a_job_that_must_run_alone(seconds:
 
 
 def test_a_worker_that_does_not_become_free_takes_it_all_the_same(seconds: Seconds) -> None:
-    subject = two_queues()
+    subject = two_queues(seconds)
     run_on(subject, "a")
     subject.quarantine.observe_due(POISON_RESCUES)
     seconds.now += DRAIN_SECONDS - 1
@@ -84,7 +86,7 @@ def test_a_worker_that_does_not_become_free_takes_it_all_the_same(seconds: Secon
 
 
 def test_way_is_no_longer_made_when_another_worker_has_the_job(seconds: Seconds) -> None:
-    subject = two_queues()
+    subject = two_queues(seconds)
     run_on(subject, "a")
     subject.quarantine.observe_due(POISON_RESCUES)
     assert subject.wants() == []
@@ -95,9 +97,9 @@ def test_way_is_no_longer_made_when_another_worker_has_the_job(seconds: Seconds)
 def test_nothing_begins_in_any_queue_beside_a_job_that_must_run_alone_until_it_has_lasted(
     seconds: Seconds,
 ) -> None:
-    subject = two_queues()
+    subject = two_queues(seconds)
     grave = run_on(subject, "a", POISON_RESCUES)
-    waits = Execution(leased("b"), NOTHING, None)
+    waits = Execution(leased("b"), NOTHING, None, seconds.host)
     subject.put(waits)
     seconds.now += SUSPECT_SECONDS - 0.01
     assert subject.wants() == []
@@ -109,21 +111,20 @@ def test_nothing_begins_in_any_queue_beside_a_job_that_must_run_alone_until_it_h
 
 
 def test_one_that_has_not_begun_or_has_ended_is_told_apart(seconds: Seconds) -> None:
-    waits = Execution(leased("a", POISON_RESCUES), NOTHING, None)
+    waits = Execution(leased("a", POISON_RESCUES), NOTHING, None, seconds.host)
     seconds.now += 2 * SUSPECT_SECONDS
     assert has_isolated_job([waits]), "it has run for no time at all"
     waits.ended = DONE
     assert not has_isolated_job([waits]), "only its commit is waited for"
 
 
-@pytest.mark.usefixtures("seconds")
 @pytest.mark.parametrize(
     ("beside", "rescued", "lone"), [(0, True, True), (1, True, False), (2, False, False)]
 )
 def test_jobs_that_came_back_keep_apart_from_each_other_across_queues(
-    beside: int, rescued: bool, lone: bool
+    seconds: Seconds, beside: int, rescued: bool, lone: bool
 ) -> None:
-    subject = two_queues()
+    subject = two_queues(seconds)
     run_on(subject, "a", beside)
     [other] = [want for want in subject.wants() if want.queue == "b"]
     assert (other.turns.rescued > 0, other.turns.lone, other.alone) == (rescued, lone, False)
@@ -134,12 +135,12 @@ def test_jobs_that_came_back_keep_apart_from_each_other_across_queues(
 async def test_a_job_that_must_run_alone_stops_no_queue_for_long(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name, seconds in (
+    for module, name, value in (
         (quarantine, "DRAIN_SECONDS", 0.2),
         (quarantine, "SUSPECT_SECONDS", 0.3),
-        (worker, "ROOM", 0.05),
+        (settings, "PAUSES", WorkerPauses(rescued=0.05)),
     ):
-        monkeypatch.setattr(module, name, seconds)
+        monkeypatch.setattr(module, name, value)
     works = Lingering()
     async with case.open(place) as subject:
         subject.job(works)
@@ -159,7 +160,7 @@ async def test_a_job_that_must_run_alone_stops_no_queue_for_long(
 async def test_a_job_that_must_run_alone_does_where_what_runs_ends_in_time(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "ROOM", 0.05)
+    monkeypatch.setattr(settings, "PAUSES", WorkerPauses(rescued=0.05))
     monkeypatch.setattr(quarantine, "DRAIN_SECONDS", 60.0)  # in time, however busy the machine is
     works = Lingering()
     async with case.open(place) as subject:

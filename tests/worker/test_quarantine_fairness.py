@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from duly.core.host import Host
 from duly.jobs.lease import NO_RESCUE_QUOTA, LeasedJob
 from duly.jobs.outcome import DONE
 from duly.ledger.lease import Lease
-from duly.worker import fetcher, quarantine, worker
+from duly.worker import fetcher, quarantine, settings
 from duly.worker.execution import Execution
 from duly.worker.quarantine import SUSPECT_SECONDS
+from duly.worker.settings import WorkerPauses
 from duly.worker.slots import Slots
 from tests.support.processes.leading import PATIENCE
 from tests.worker.clocks import NOTHING, Seconds
@@ -28,14 +30,10 @@ if TYPE_CHECKING:
 AWAITED = cases(kinds=["sqlite", "postgres"], colours=["async"], ways=["leased"])
 
 
-class JustStarted:
-    """The clock of a machine that was started when this was made."""
-
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-
-    def monotonic(self) -> float:
-        return time.monotonic() - self._started
+def just_started() -> Host:
+    """A machine that was started now."""
+    started = time.monotonic()
+    return Host(monotonic=lambda: time.monotonic() - started)
 
 
 class Counted:
@@ -54,8 +52,8 @@ class Counted:
 class Rounds:
     """A desk of two slots, and rounds in which it is given what it asks for of those due."""
 
-    def __init__(self) -> None:
-        self.desk = Slots({"a": 2})
+    def __init__(self, seconds: Seconds) -> None:
+        self.desk = Slots({"a": 2}, seconds.host)
         self.queue = self.desk.queues["a"]
         self.order: list[int] = []
         self._given = 0
@@ -89,15 +87,17 @@ class Rounds:
             LeasedJob(Lease(id, b"", 1), "", "nothing", "a", None, None, 0, rescues, 1, 0),
             NOTHING,
             None,
+            self.desk._host,
         )
         self.desk.occupy(run)
         run.handler_started_at = run.leased_at
         return run
 
 
-@pytest.mark.usefixtures("seconds")
-def test_of_those_that_came_back_neither_kind_keeps_the_other_waiting() -> None:
-    rounds = Rounds()
+def test_of_those_that_came_back_neither_kind_keeps_the_other_waiting(
+    seconds: Seconds,
+) -> None:
+    rounds = Rounds(seconds)
     rounds.queue.reserve_for_due(2)
     running: list[Execution] = []
     for _ in range(30):
@@ -106,9 +106,10 @@ def test_of_those_that_came_back_neither_kind_keeps_the_other_waiting() -> None:
     assert rounds.order[:9] == [1, 1, 2, 1, 1, 2, 1, 1, 2]
 
 
-@pytest.mark.usefixtures("seconds")
-def test_those_that_came_back_once_wait_for_nobody_where_none_did_twice() -> None:
-    rounds = Rounds()
+def test_those_that_came_back_once_wait_for_nobody_where_none_did_twice(
+    seconds: Seconds,
+) -> None:
+    rounds = Rounds(seconds)
     rounds.queue.reserve_for_due(2)
     first, second = rounds.give(1)
     assert not rounds.turns().rescued
@@ -120,7 +121,7 @@ def test_those_that_came_back_once_wait_for_nobody_where_none_did_twice() -> Non
 
 
 def test_one_that_has_run_for_long_keeps_no_other_waiting(seconds: Seconds) -> None:
-    rounds = Rounds()
+    rounds = Rounds(seconds)
     first, _ = rounds.give(1)
     rounds.end(first)
     assert not rounds.turns().lone
@@ -132,7 +133,7 @@ def test_one_that_has_run_for_long_keeps_no_other_waiting(seconds: Seconds) -> N
 async def test_a_job_that_came_back_twice_is_not_kept_waiting_by_those_that_did_once(
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "ROOM", 0.05)
+    monkeypatch.setattr(settings, "PAUSES", WorkerPauses(rescued=0.05))
     monkeypatch.setattr(
         quarantine, "SUSPECT_SECONDS", 10 * PATIENCE
     )  # "once" is suspected however slow it is
@@ -163,11 +164,11 @@ async def test_many_that_came_back_twice_do_not_wait_for_the_next_look_one_by_on
     case: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetcher, "STAGE", 3600.0)
-    monkeypatch.setattr(fetcher, "time", JustStarted())
     works = Lingering()
     names = [f"fresh {number}" for number in range(400)]
     works.let_go("twice", *names)
     async with case.open(place) as subject:
+        monkeypatch.setattr(subject.app, "_host", just_started())
         subject.job(works)
         for name in names:
             await subject.enqueue(payload=name)

@@ -18,7 +18,7 @@ NAP = 0.8
 def test_what_cannot_be_taken_away_in_time_does_not_spoil_the_connection(
     colour: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user_transactions, "OBEYING", NAP / 8)
+    monkeypatch.setattr(user_transactions, "REVOKE_SECONDS", NAP / 8)
     app = duly.Duly(sqlite_url)
     with app.transaction() as tx:
         tx.execute("CREATE TABLE notes (note TEXT NOT NULL)")

@@ -13,8 +13,10 @@ import psycopg
 import pytest
 
 import duly
+from duly.core.host import HOST
 from duly.jobs.lease import POISON_RESCUES
 from duly.worker import fetcher
+from duly.worker.settings import PAUSES
 from duly.worker.slots import Slots
 from tests.support.processes.leading import PATIENCE
 from tests.worker.subjects import BOUNCED, Case, cases, seen, working
@@ -89,8 +91,10 @@ async def told_at_each_round(rung: list[bool], *, urgent: bool = False) -> list[
     store = SimpleNamespace(async_runner=None, listen=None)
     desk = Slots({"default": 1})
     desk.quarantine.observe_due(POISON_RESCUES if urgent else 0)
-    parts = SimpleNamespace(store=store, jobs=SimpleNamespace(all=list))
-    taker = fetcher.Fetcher(parts, SimpleNamespace(slots=desk), None)  # type: ignore[arg-type]
+    parts = SimpleNamespace(
+        store=store, many_writers=True, jobs=SimpleNamespace(all=list), host=HOST
+    )
+    taker = fetcher.Fetcher(parts, SimpleNamespace(slots=desk), None, PAUSES)  # type: ignore[arg-type]
     ears: list[Callable[[], None]] = []
 
     async def listen(heard: Callable[[], None]) -> bool:
@@ -153,7 +157,7 @@ async def test_everything_works_by_way_of_pgbouncer(bounced: Case, place: Databa
         for payload in ("done", "parent", "fails", "dies", *"abcdefgh"):
             await subject.enqueue(payload=payload)
         worked = await subject.work()
-        assert (worked.done, worked.again, worked.dead, worked.lost) == (12, 1, 1, 0)
+        assert (worked.done, worked.retried, worked.dead, worked.lost) == (12, 1, 1, 0)
         kept = [] if bounced.way == "tx" else ["dies1", "fails1"]
         told = ["child1", "done1", "fails2", "parent1", *(f"{letter}1" for letter in "abcdefgh")]
         assert sorted(subject.records.notes()) == sorted([*told, *kept])

@@ -219,7 +219,7 @@ async def stopping(bench: Bench, place: Place) -> None:
 
 async def stopped(bench: Bench) -> None:
     """Work, and stop as soon as the first job runs."""
-    worker = bench.app.worker(worker_settings(1, ["default"], LEASE, GRACE))
+    worker = bench.app.process.worker(worker_settings(1, ["default"], LEASE, GRACE))
     running = asyncio.create_task(worker.run("stopped"))
     try:
         while not running.done() and not bench.terms.journal.of("call"):  # noqa: ASYNC110  # a file
@@ -230,7 +230,7 @@ async def stopped(bench: Bench) -> None:
     finally:
         TOLD_TO_END.set()
         if bench.is_sync:
-            await bench.app.release_loop()
+            await bench.app.process.release_loop()
 
 
 async def three_slow(bench: Bench, place: Place) -> None:

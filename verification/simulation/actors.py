@@ -15,6 +15,7 @@ from duly.core.errors import DulyError
 from duly.receiver.receiver import Database, Receiver
 from duly.receiver.request import Request as Posted
 from duly.relay.dependencies import RelayDependencies
+from duly.relay.heartbeat import RelayHeartbeat
 from duly.relay.relay import Relay
 from duly.relay.sender import Sender
 from duly.relay.settings import RelaySettings
@@ -25,6 +26,7 @@ from duly.worker.run_job import ExecutionContext
 from duly.worker.settings import WorkerSettings
 from duly.worker.worker import Worker
 from verification.simulation.application import application
+from verification.simulation.hosts import HOST, RECEIVER_PAUSE, RELAY_PAUSES, THREADS, WORKER_PAUSES
 from verification.simulation.stores import SimulatedStore
 
 if TYPE_CHECKING:
@@ -154,17 +156,21 @@ class WorkerActor(Actor):
         place = ExecutionContext(
             store.async_runner,
             store.async_runner,
-            app.registry,
+            app.registries,
             store.clock,
             (),
-            app._callers,
+            app.clients,
             wakeup,
+            host=HOST,
+            rescue_backoff=WORKER_PAUSES.rescue,
         )
         parts = WorkerDependencies(
-            store, app.registry, app.site.routes, wakeup, place, place,
-            {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules,
+            store, app.registries, app.site.routes, wakeup, place, place,
+            {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules, HOST, THREADS,
         )  # fmt: skip
-        self.worker = Worker(parts, WorkerSettings({"default": SLOTS}, LEASE, GRACE))
+        self.worker = Worker(
+            parts, WorkerSettings({"default": SLOTS}, LEASE, GRACE, pauses=WORKER_PAUSES)
+        )
         self.run(self.worker.run())
 
     def end(self, *, hurried: bool) -> None:
@@ -191,6 +197,19 @@ class QuietSender(Sender):
         """There is nothing to load."""
 
 
+class SilentHeartbeat(RelayHeartbeat):
+    """A relay's heartbeat, which no promise depends on: left out, as idle looks are."""
+
+    def __init__(self) -> None:
+        """It has no row."""
+
+    async def run(self) -> None:
+        """Nothing."""
+
+    async def end(self) -> None:
+        """Nothing."""
+
+
 class RelayActor(Actor):
     """A relay."""
 
@@ -200,9 +219,10 @@ class RelayActor(Actor):
     def begin(self) -> None:
         """Begin to send."""
         app = application()
-        parts = RelayDependencies(self.store, app.registry.outgoing, Wakeup(), ())
-        settings = RelaySettings(3, 2, MESSAGE_LEASE, GRACE)
-        self.relay = Relay(parts, settings, QuietSender(app.registry.outgoing))
+        parts = RelayDependencies(self.store, app.registries.outbox, Wakeup(), (), HOST)
+        settings = RelaySettings(3, 2, MESSAGE_LEASE, GRACE, RELAY_PAUSES)
+        self.relay = Relay(parts, settings, QuietSender(app.registries.outbox))
+        self.relay._heartbeat = SilentHeartbeat()
         self.run(self.relay.run())
 
     def end(self, *, hurried: bool) -> None:
@@ -227,7 +247,10 @@ class ReceiverActor(Actor):
         """Begin to listen."""
         store = self.store
         database = Database(store.sync_runner, store.async_runner, None, store.aclose, 10)
-        self.receiver = Receiver(database, clock=store.clock, deadline=DEADLINE, queue=100)
+        self.receiver = Receiver(
+            database, clock=store.clock, deadline=DEADLINE, queue=100,
+            counters_pause=RECEIVER_PAUSE,
+        )  # fmt: skip
 
     def post(
         self,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly import Backoff, Duly, Provider
 from duly.webhooks.schemes.hmac import Hmac
+from verification.simulation.hosts import HOST, Unwatched
 from verification.simulation.running import here
 from verification.simulation.scene import Declined
 
@@ -47,14 +48,21 @@ def scene() -> Scene:
     return here().world.scene
 
 
+class SimulatedDuly(Duly):
+    """An application that takes ids and time from the schedule that plays."""
+
+    _host = HOST
+
+
 @lru_cache(maxsize=1)
 def application() -> Duly:
     """The application, built once: a crash of a process does not change a program's text."""
-    app = Duly("sqlite:///simulation.db")  # the file is never opened
+    app = SimulatedDuly("sqlite:///simulation.db")  # the file is never opened
+    app.registries.outbox.relay_liveness = Unwatched(HOST)
     app.source("shop", provider=SIGNED, secret=SECRET)
     app.source("hook", provider=UNSIGNED, secret=SECRET)
     app.source("till", provider=SIGNED, secret=SECRET, inline=True)
-    app.source("brief", provider=SIGNED, secret=SECRET, keep=BRIEF, bodies=BRIEF)
+    app.source("brief", provider=SIGNED, secret=SECRET, window=BRIEF, body_retention=BRIEF)
     for pattern in ("paid", "both"):
         app.on("shop", pattern, name="pay", timeout=LOCKING, backoff=SOON, refetch=look_up)(pay)
     for pattern in ("told", "both"):

@@ -15,7 +15,6 @@ from verification.simulation.application import application
 from verification.simulation.database import Database
 from verification.simulation.errors import Violation
 from verification.simulation.schedules import played, silenced
-from verification.simulation.swaps import swapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -102,10 +101,10 @@ NOTHING = Tally(0, 0, Counter(), Counter(), ())
 
 @contextmanager
 def theatre() -> Iterator[Database]:
-    """A database that schedules are played on, with duly's clocks and dice swapped."""
+    """A database that schedules are played on."""
     application()
     database = database_of(os.getpid())
-    with swapped(), silenced():
+    with silenced():
         yield database
 
 

@@ -1,12 +1,11 @@
 """Threads of a simulated process, as greenlets: each runs until it waits, and nobody meanwhile.
 
-These stand in for `threading` and `queue` in those modules of duly that start threads. What a
+These stand in for those of `threading` and `queue` where duly starts threads. What a
 thread waits for is a request to the world, an event, a queue or a time; then the world goes on.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -156,13 +155,3 @@ class SimpleQueue:
             self._waiting.append(self._process.running_strand())
             wait()
         return self._things.popleft()
-
-
-class Threading:
-    """The module `threading`, for the modules of duly that start threads."""
-
-    Thread = Thread
-    Event = Event
-    # Nobody waits for these: a strand never gives way while it holds one.
-    Lock = staticmethod(threading.Lock)
-    get_ident = staticmethod(threading.get_ident)

@@ -117,5 +117,5 @@ def forgotten_text(source: str, done: Forgotten, *, handlers_known: bool) -> str
         again = "the handlers that the application has for it"
     lines.append(f"when it is delivered again, it runs: {again}")
     if done.too_old and not done.handlers:
-        lines.append("it was too old, and will be again unless keep= of the source reaches back")
+        lines.append("it was too old, and will be again unless window= of the source reaches back")
     return "\n".join(lines)

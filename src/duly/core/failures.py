@@ -32,6 +32,8 @@ MOST_NOTES = 5
 MACHINERY = frozenset({"duly", "asyncio", "concurrent", "contextlib", "threading"})
 BECAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 MEANWHILE = "\nDuring handling of the above exception, another exception occurred:\n\n"
+# Where public classes are imported from; others of duly's are named as if from its root.
+PUBLIC_MODULES = frozenset({"duly.errors", "duly.types"})
 # Characters of a message, and of its cause, on one line of the log.
 LOG_LENGTH = 300
 # Types of failures that say nothing to a person beside their message.
@@ -240,8 +242,7 @@ def name_of(problem: BaseException) -> str:
         module, name = clean_text(kind.__module__), clean_text(kind.__qualname__)
     except Exception:  # a class can put anything there
         return clean_text(type.__dict__["__name__"].__get__(kind))
-    root = module.partition(".")[0]
-    if root == "duly":
+    if module.partition(".")[0] == "duly" and module not in PUBLIC_MODULES:
         return f"duly.{name}"
     return name if module == "builtins" else f"{module}.{name}"
 

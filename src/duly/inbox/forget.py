@@ -27,7 +27,8 @@ class Forgotten:
     handlers: tuple[str, ...]
     # How many dead jobs of the event were discarded with it.
     discarded: int
-    # Whether it was parked because of its age: it is again, unless the source's keep= reaches back.
+    # Whether it was parked because of its age: it is again, unless window= of its source reaches
+    # back.
     too_old: bool = False
 
 

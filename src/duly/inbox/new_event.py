@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from duly.core.clock import from_microseconds, to_microseconds
-from duly.core.ids import new_id
 from duly.core.keys import (
     Key,
     as_bytes,
@@ -156,7 +155,7 @@ def build_new_events(
     route: Route, verified: VerifiedDelivery, tenant: str | None, remote: str | None, now: float
 ) -> list[NewEvent]:
     """Build the record of every event of a verified delivery; ``now`` is seconds since 1970."""
-    source = route.source
+    source, host = route.source, route.registries.jobs.host
     scope = source.name if tenant is None else route.scope(tenant)
     headers, batch = stored_headers(route, verified), verified.provider.items is not None
     built: list[NewEvent] = []
@@ -170,13 +169,13 @@ def build_new_events(
             time = None if fields.time is None else to_microseconds(fields.time.astimezone(UTC))
         except OverflowError:  # beyond the calendar, seen from Greenwich
             time = None
-        identifier = new_id()
+        identifier = host.new_id()
         key_text = readable_text(as_bytes(fields.id))
         event_type = fields.type
         if event_type and not (event_type.isprintable() and len(event_type) <= TYPE_LENGTH):
             event_type = readable_text(as_bytes(event_type))  # which every store can take
         handlers = () if reason else route.handlers.matching(fields.type)
-        status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.keep, route.bodies
+        status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.window, route.body_retention
         if reason:  # it waits for a person, who may take any time
             status, flag, keep, bodies = Status.TOO_OLD, Flag.TOO_OLD, None, None
         elif not handlers:
@@ -201,7 +200,7 @@ def build_new_events(
             body_ttl=bodies,
             secret=verified.secret,
             remote=remote and remote[:REMOTE_LENGTH],
-            jobs=() if route.inline else tuple([job_for(handler) for handler in handlers]),
+            jobs=() if route.inline else tuple([job_for(one, host) for one in handlers]),
             reason=reason,
         )
         if route.inline:
@@ -236,9 +235,9 @@ def too_old_reason(
     route: Route, verified: VerifiedDelivery, fields: EventFields, now: float
 ) -> str:
     """Why an event from before the ledger's memory is parked; empty where it is not so old."""
-    if route.keep is None:
+    if route.window is None:
         return ""
-    oldest = now - route.keep / 1_000_000
+    oldest = now - route.window / 1_000_000
     if verified.sent is not None and verified.sent < oldest:
         age = f"it was signed at {format_time(verified.sent_at)}"
     elif (
@@ -249,10 +248,10 @@ def too_old_reason(
         age = f"its event time is {format_time(fields.time)}"
     else:
         return ""
-    memory = str(timedelta(microseconds=route.keep)).removesuffix(", 0:00:00")
+    memory = str(timedelta(microseconds=route.window)).removesuffix(", 0:00:00")
     return (
         f"{age}, and the ledger remembers {memory}: it is stored and not processed, because the "
-        "ledger cannot tell whether it was handled before. To process it, raise keep= of the "
+        "ledger cannot tell whether it was handled before. To process it, raise window= of the "
         "source, `duly forget` the event and have it sent again"
     )
 

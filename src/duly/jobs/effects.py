@@ -7,7 +7,6 @@ a worker that lost it writes nothing and is told `LeaseLost`.
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -22,6 +21,7 @@ from duly.jobs.lease import lease_lost_error
 from duly.jobs.statements import EFFECTS_INTEND, EFFECTS_READ, EFFECTS_UNDO, EFFECTS_WRITE
 
 if TYPE_CHECKING:
+    from duly.core.host import Deadline
     from duly.core.json_bytes import Json
     from duly.core.session import Operation, Row, Runner, Session, Value
     from duly.jobs.lease import LeasedJob
@@ -61,8 +61,8 @@ class EffectStep(NamedTuple):
     digest: bytes
     name: str
     key: str
-    # When the time of its handler is over, by a clock that never jumps.
-    until: float
+    # When the time of its handler is over.
+    deadline: Deadline
 
     def name_values(self) -> dict[str, Value]:
         """The parameters that name it."""
@@ -211,7 +211,7 @@ async def record_intent(runner: Runner, step: EffectStep) -> Row | None:
 
     The other half is for whatever comes after it: a run that took too long would be an error.
     """
-    left = step.until - time.monotonic()
+    left = step.deadline.seconds_left()
     return await run_waiting_for_lock(runner, step, IntentWriter(step), min(left / 2, BEFORE))
 
 
@@ -223,7 +223,7 @@ async def write_with_retries(runner: Runner, step: EffectStep, operation: Operat
     for left in reversed(range(TRIES)):
         try:
             await run_waiting_for_lock(
-                runner, step, operation, max(step.until - time.monotonic(), AFTER)
+                runner, step, operation, max(step.deadline.seconds_left(), AFTER)
             )
         except StoreUnavailable:
             if not left:
@@ -236,13 +236,13 @@ async def run_waiting_for_lock(
     runner: Runner, step: EffectStep, operation: Operation[T], seconds: float
 ) -> T:
     """Wait for the lock, then write; after that time raise `InProgress` with the job's lease."""
-    until = time.monotonic() + seconds
+    deadline = step.deadline.after(seconds)
     while True:
-        wait = min(WAIT, timedelta(seconds=max(until - time.monotonic(), 0.0)))
+        wait = min(WAIT, timedelta(seconds=max(deadline.seconds_left(), 0.0)))
         try:
             return await runner.run(operation, wait=wait)
         except InProgress as problem:
-            if time.monotonic() >= until:
+            if deadline.seconds_left() <= 0:
                 problem.lease = step.leased.lease
                 raise
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.core.exports import export_type
-from duly.core.ids import new_id
+from duly.core.host import HOST
 from duly.jobs.statements import JOBS_INSERT, KEYS_RETAKE
 from duly.ledger.insert_if_new import KeyedRow, insert_if_new
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.core.host import Host
     from duly.core.keys import Key
     from duly.core.session import Session, Value
     from duly.jobs.handlers import Handler
@@ -63,9 +64,9 @@ def job_scope(name: str) -> str:
     return f"job:{name}"
 
 
-def job_for(handler: Handler) -> EventJob:
+def job_for(handler: Handler, host: Host = HOST) -> EventJob:
     """A new job; its id is chosen before the first statement."""
-    return EventJob(new_id(), handler.name, handler.queue, handler.attempts)
+    return EventJob(host.new_id(), handler.name, handler.queue, handler.attempts)
 
 
 def job_row(scope: str, event: str, job: EventJob) -> dict[str, Value]:
@@ -104,16 +105,15 @@ def plain_row(job: NewJob) -> dict[str, Value]:
 
 async def enqueue(session: Session, job: NewJob) -> Enqueued:
     """Enqueue one job in the open transaction, or find the one that its key led to before."""
-
-    async def insert() -> None:
-        await session.rows(JOBS_INSERT, **plain_row(job))
-        session.new_work.add("jobs")
-
+    row, found = plain_row(job), job.id
     if job.key is None:
-        await insert()
-        return Enqueued(job.id, first=True)
-    keyed = KeyedRow(job.key, job.id, job.window, KEYS_RETAKE, f"job {job.name}")
-    found = await insert_if_new(session, keyed, insert)
+        await session.rows(JOBS_INSERT, **row)
+    else:
+        what = f"job {job.name}"
+        keyed = KeyedRow(job.key, job.id, job.window, JOBS_INSERT, row, KEYS_RETAKE, what)
+        found = await insert_if_new(session, keyed)
+    if found == job.id:
+        session.new_work.add("jobs")
     return Enqueued(found, first=found == job.id)
 
 

@@ -58,10 +58,6 @@ class Handler:
     order: Order | None = None
     refetch: Callable[..., Any] | None = None
 
-    def arguments(self, **offered: object) -> dict[str, object]:
-        """What the function asked for, of what there is."""
-        return {name: value for name, value in offered.items() if name in self.wants}
-
 
 def handler_of(call: Any, name: str | None) -> Handler:
     """Check a function that is to handle events; the message says what to write instead."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from duly.core.clock import from_microseconds
 from duly.core.errors import UsageError
 from duly.core.exports import export
+from duly.core.host import HOST
 from duly.core.keys import as_bytes, digest
 from duly.core.onestep import finish
 from duly.core.validation import checked_scope, kind
@@ -20,13 +20,14 @@ from duly.jobs.effects import (
     owner_parts,
     perform,
 )
-from duly.jobs.tx_guard import refuse_inside
+from duly.jobs.tx import refuse_inside
 from duly.jobs.unawaited import AwaitTracker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from datetime import datetime
 
+    from duly.core.host import Deadline
     from duly.core.json_bytes import Stored
     from duly.core.session import Runner
     from duly.jobs.effects import Choice
@@ -50,11 +51,11 @@ class BaseJob:
         runner: Runner,
         caller: Callable[[Any], Any] | None = None,
         *,
-        until: float | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         self._leased = leased
-        # When the time of the handler is over, by a clock that never jumps.
-        self._until = time.monotonic() + UNBOUNDED if until is None else until
+        # When the time of the handler is over.
+        self._deadline = deadline or HOST.deadline_in(UNBOUNDED)
         self._handler = handler
         self._runner = runner
         self._caller = caller
@@ -104,7 +105,8 @@ class BaseJob:
             "tx.enqueue, or a handler without tx",
         )
         key = self.key(name)
-        return EffectStep(self._leased, effects_digest(*self._effect_owner), name, key, self._until)
+        owner = effects_digest(*self._effect_owner)
+        return EffectStep(self._leased, owner, name, key, self._deadline)
 
     def refuse_unkept(self) -> None:
         """Refuse a handler that forgot an ``await``; what blocks cannot be forgotten."""
@@ -155,9 +157,9 @@ class AsyncJob(BaseJob):
         runner: Runner,
         caller: Callable[[Any], Any] | None = None,
         *,
-        until: float | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
-        super().__init__(leased, handler, event_id, runner, caller, until=until)
+        super().__init__(leased, handler, event_id, runner, caller, deadline=deadline)
         self._promises = AwaitTracker()
 
     @property

@@ -105,10 +105,6 @@ class FetchRequest(NamedTuple):
     wants: Sequence[QueueDemand]
     stage: bool
 
-    def shared_values(self, want: QueueDemand) -> dict[str, Value]:
-        """The parameters of every statement that takes for a queue."""
-        return {"queue": want.queue, "worker": self.worker, "hold": self.hold}
-
 
 async def take(session: Session, asked: FetchRequest) -> list[LeasedJob]:
     """Lease what there is of what is wanted."""
@@ -119,7 +115,7 @@ async def take(session: Session, asked: FetchRequest) -> list[LeasedJob]:
                 return found
     taken: list[LeasedJob] = []
     for want in asked.wants:
-        shared = asked.shared_values(want)
+        shared: dict[str, Value] = {"queue": want.queue, "worker": asked.worker, "hold": asked.hold}
         if asked.stage:  # they are few, and in no hurry
             taken += await take_rescued(session, want, shared)
         if want.fresh:
@@ -155,7 +151,9 @@ async def take_alone(session: Session, asked: FetchRequest, want: QueueDemand) -
         limit=1,
         least=POISON_RESCUES,
         most=ANY_RESCUES,
-        **asked.shared_values(want),
+        queue=want.queue,
+        worker=asked.worker,
+        hold=asked.hold,
     )
     return list(map(leased_from, rows))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from duly.core.clock import MICROSECOND
 from duly.core.errors import InProgress, LeaseLost, StoreUnavailable, UsageError
 from duly.core.failures import exception_record, reason_record
-from duly.core.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Dead, NotYet, Outcome, Retry
+from duly.core.retry import RESCUE_BACKOFF, RESCUE_LIMIT, Backoff, Dead, NotYet, Outcome, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +55,7 @@ class RunContext(NamedTuple):
     now: int
     draw: float
     secrets: Sequence[str] = ()
+    rescue_backoff: Backoff = RESCUE_BACKOFF
 
 
 def outcome_of_run(
@@ -74,7 +75,7 @@ def outcome_of_run(
     nobodys = isinstance(problem, StoreUnavailable) or is_locked_out(leased, problem)
     if nobodys or is_serialization_failure(handler, problem):
         return outcome_of_interruption(
-            leased, exception_record(problem, leased.attempts + 1, at.secrets), at.draw
+            leased, exception_record(problem, leased.attempts + 1, at.secrets), at
         )
     return outcome_of_failure(leased, handler, problem, at)
 
@@ -124,11 +125,11 @@ def outcome_of_not_yet(leased: LeasedJob, outcome: NotYet, at: RunContext) -> Jo
     return JobOutcome("again", delay=outcome.after // MICROSECOND)
 
 
-def outcome_of_interruption(leased: LeasedJob, error: bytes, draw: float) -> JobOutcome:
+def outcome_of_interruption(leased: LeasedJob, error: bytes, at: RunContext) -> JobOutcome:
     """The run was ended from outside and may have been half-way: that counts as a rescue."""
     if leased.rescues + 1 >= RESCUE_LIMIT:
         return JobOutcome("dead", rescued=1, error=error)
-    delay = RESCUE_BACKOFF.delay(leased.rescues + 1, draw)
+    delay = at.rescue_backoff.delay(leased.rescues + 1, at.draw)
     return JobOutcome("again", delay=delay, rescued=1, error=error)
 
 

@@ -29,6 +29,7 @@ from duly.ledger.lease import Lease
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.core.retry import Backoff
     from duly.core.session import Row, Runner, Session
 
 # A lease lost with its worker; small enough that the statement holds its locks for a moment.
@@ -41,6 +42,7 @@ LOST_WORKER = (
     "the lease was lost: its worker crashed, was stopped, or was not seen for too long while the "
     "job was leased"
 )
+LOST_WORKER_RECORD = reason_record(LOST_WORKER, 0, "duly.errors.LeaseLost")
 
 
 class WorkerIdentity(NamedTuple):
@@ -70,7 +72,7 @@ async def remove_worker(session: Session, worker: str) -> None:
     await session.rows(WORKERS_LEAVE, id=worker)
 
 
-async def rescue(session: Session, worker: str) -> Sequence[Row]:
+async def rescue(session: Session, worker: str, backoff: Backoff = RESCUE_BACKOFF) -> Sequence[Row]:
     """Take back leases whose worker is lost; each row is a job that was, and its new state.
 
     A worker that was paused is not lost to itself: it knows what it runs.
@@ -81,8 +83,8 @@ async def rescue(session: Session, worker: str) -> Sequence[Row]:
         worker=worker,
         limit=RESCUED_AT_ONCE,
         most=RESCUE_LIMIT,
-        waits=json.dumps([RESCUE_BACKOFF.delay(n + 1, 1.0) for n in range(RESCUE_LIMIT)]),
-        error=reason_record(LOST_WORKER, 0, "duly.errors.LeaseLost"),
+        waits=json.dumps([backoff.delay(n + 1, 1.0) for n in range(RESCUE_LIMIT)]),
+        error=LOST_WORKER_RECORD,
     )
 
 

@@ -27,6 +27,7 @@ from duly.outbox.statements import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from duly.core.retry import Backoff
     from duly.core.session import Row, Session, Value
     from duly.outbox.outcome import MessageOutcome
 
@@ -41,6 +42,7 @@ LOST_RELAY = (
     "the lease ran out: the relay crashed, was stopped, or stalled while it had this message. It "
     "may have been sent; each further attempt carries the same id"
 )
+LOST_RELAY_RECORD = reason_record(LOST_RELAY, 0, "duly.errors.LeaseLost")
 
 
 class LeasedMessage(NamedTuple):
@@ -195,14 +197,14 @@ def error_text(one: MessageSettlement) -> str:
     return "" if one.ended.error is None else one.ended.error.decode()
 
 
-async def rescue(session: Session) -> Sequence[Row]:
+async def rescue(session: Session, backoff: Backoff = RESCUE_BACKOFF) -> Sequence[Row]:
     """Take back leases that ran out; each row is a message that was, and its new state."""
     return await session.rows(
         OUTBOX_RESCUE,
         limit=RESCUED_AT_ONCE,
         most=MOST_RESCUES,
-        waits=json.dumps([RESCUE_BACKOFF.delay(n + 1, 1.0) for n in range(MOST_RESCUES)]),
-        error=reason_record(LOST_RELAY, 0, "duly.errors.LeaseLost"),
+        waits=json.dumps([backoff.delay(n + 1, 1.0) for n in range(MOST_RESCUES)]),
+        error=LOST_RELAY_RECORD,
     )
 
 

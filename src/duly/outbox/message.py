@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from duly.core import json_bytes as results
+from duly.core import json_bytes
 from duly.core.clock import from_microseconds
 from duly.core.errors import UsageError
 from duly.core.exports import export_type
@@ -173,8 +173,6 @@ def checked_header(name: object, value: object) -> tuple[str, str]:
 
 def checked_headers(headers: object) -> dict[str, str]:
     """The headers of a message."""
-    if headers is None:
-        return {}
     if not isinstance(headers, Mapping):
         raise UsageError(f"headers must be a mapping from names to text, not {kind(headers)}")
     pairs = [checked_header(name, value) for name, value in headers.items()]
@@ -188,7 +186,7 @@ def checked_content(json_value: object, data: object) -> tuple[bytes | None, str
     if data is None:
         if json_value is None:
             return None, None
-        return json_bytes(json_value), "application/json"
+        return json_bytes.encode(json_value, "json"), "application/json"
     if json_value is not None:
         raise UsageError("give json= or data=, not both")
     if isinstance(data, bytes | bytearray | memoryview):
@@ -217,11 +215,6 @@ def checked_form(data: Mapping[Any, Any]) -> dict[str, list[str]]:
             )
         fields[name] = [str(one) for one in values]
     return fields
-
-
-def json_bytes(value: object) -> bytes:
-    """A body of JSON; refused if it would come back as something else."""
-    return results.encode(value, "json")
 
 
 def checked_size(body: bytes) -> bytes:

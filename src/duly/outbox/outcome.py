@@ -12,7 +12,7 @@ from duly.core.clock import MICROSECOND
 from duly.core.errors import EgressRefused, UsageError
 from duly.core.failures import exception_record, reason_record
 from duly.core.retry import Dead, Outcome, Retry
-from duly.outbox.lease import LOST_RELAY, MOST_RESCUES
+from duly.outbox.lease import LOST_RELAY_RECORD, MOST_RESCUES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,9 +154,7 @@ def outcome_of_interruption(leased: LeasedMessage) -> MessageOutcome:
     """It was on its way when its relay had to stop, and may have arrived: that is a rescue."""
     if leased.rescues + 1 < MOST_RESCUES:
         return MessageOutcome("again", rescued=1)
-    return MessageOutcome(
-        "dead", rescued=1, error=reason_record(LOST_RELAY, 0, "duly.errors.LeaseLost")
-    )
+    return MessageOutcome("dead", rescued=1, error=LOST_RELAY_RECORD)
 
 
 def is_destination_failure(problem: BaseException) -> bool:

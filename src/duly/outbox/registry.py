@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.core.errors import UsageError
 from duly.core.functions import mode_of, requested_parameters
-from duly.core.ids import new_id
+from duly.core.host import HOST, Host
 from duly.core.keys import Key, as_bytes, digest
 from duly.core.retry import Backoff
 from duly.core.validation import checked_count, checked_duration, checked_key, checked_start, kind
@@ -78,11 +78,12 @@ class Transport:
 class OutboxRegistry:
     """The transports and signers of an application by name, and its egress guard."""
 
-    def __init__(self) -> None:
-        self.egress = Egress()
+    def __init__(self, egress: Egress = Egress(), host: Host = HOST) -> None:  # noqa: B008
+        self._host = host
+        self.egress = egress
         self.transports: dict[str, Transport] = {}
         self.signers: dict[str, Signer] = {}
-        self.relay_liveness = RelayLiveness()
+        self.relay_liveness = RelayLiveness(host)
 
     @property
     def is_configured(self) -> bool:
@@ -124,30 +125,30 @@ class OutboxRegistry:
         """A message to stage, checked; nothing has been written when this raises."""
         destination = self.destination(url)
         assert isinstance(url, str)  # noqa: S101  # that was looked at just now
+        body, content = checked_content(json, data)
         length = checked_duration("window", window)
+        wait, moment = checked_start(delay, at)
         if key is None and window != WINDOW:
             raise UsageError(
                 "window= is how long key= is known: give key= as well, or leave it out"
             )
-        wait, moment = checked_start(delay, at)
-        body, content = checked_content(json, data)
-        told = checked_headers(headers)
-        if content is not None and "content-type" not in {name.lower() for name in told}:
-            told = {"Content-Type": content, **told}
-        message = new_id()
+        sent = {} if headers is None else checked_headers(headers)
+        if content is not None and "content-type" not in {name.lower() for name in sent}:
+            sent = {"Content-Type": content, **sent}
+        message = self._host.new_id()
         self.relay_liveness.note_staged()
         claim = None if key is None else claim_of(url, key)
+        transport = self.transports.get(destination)
+        usual = ATTEMPTS if transport is None else transport.attempts
         return NewMessage(
             message,
             destination,
-            request_bytes(checked_method(method), url, told),
+            request_bytes(checked_method(method), url, sent),
             body,
-            self.signer_named(sign, destination),
+            None if sign is None else self.signer_named(sign, destination),
             wait,
             moment,
-            self.attempts(destination)
-            if attempts is None
-            else checked_count("attempts", attempts, most=MOST_ATTEMPTS),
+            usual if attempts is None else checked_count("attempts", attempts, most=MOST_ATTEMPTS),
             claim,
             length,
         )
@@ -179,20 +180,13 @@ class OutboxRegistry:
             raise UsageError("the address of a message must be printable and without spaces")
         return scheme
 
-    def attempts(self, destination: str) -> int:
-        """How often a message may fail."""
-        transport = self.transports.get(destination)
-        return ATTEMPTS if transport is None else transport.attempts
-
     def backoff(self, destination: str) -> Backoff:
         """How long a message waits after an error."""
         transport = self.transports.get(destination)
         return BACKOFF if transport is None else transport.backoff
 
-    def signer_named(self, sign: object, destination: str) -> str | None:
-        """The signer of a message, by its name."""
-        if sign is None:
-            return None
+    def signer_named(self, sign: object, destination: str) -> str:
+        """The name of a signer that is registered."""
         if not isinstance(sign, str) or sign not in self.signers:
             known = ", ".join(sorted(self.signers)) or "none yet"
             named = isinstance(sign, str) and NAME.fullmatch(sign) is not None

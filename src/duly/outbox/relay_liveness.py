@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING
 
+from duly.core.host import HOST
 from duly.outbox.statements import OUTBOX_UNATTENDED
 
 if TYPE_CHECKING:
+    from duly.core.host import Host
     from duly.core.session import Session
 
 logger = logging.getLogger("duly")
@@ -26,7 +27,8 @@ SETTLE = 1.0
 class RelayLiveness:
     """What one process knows of the relays that send its messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host = HOST) -> None:
+        self._monotonic = host.monotonic
         # When the first message since the last look was staged.
         self._staged: float | None = None
         self._next = 0.0
@@ -34,16 +36,16 @@ class RelayLiveness:
     def note_staged(self) -> None:
         """A message is being staged; whether it is committed, the database knows."""
         if self._staged is None:
-            self._staged = time.monotonic()
+            self._staged = self._monotonic()
 
     def wants_check(self) -> bool:
         """Whether messages were staged, and the last look was long enough ago."""
-        return self._staged is not None and time.monotonic() >= self._next
+        return self._staged is not None and self._monotonic() >= self._next
 
     def is_check_due(self) -> bool:
         """The same, once those messages have had time to be committed and sent."""
         staged = self._staged
-        now = time.monotonic()
+        now = self._monotonic()
         return staged is not None and now >= self._next and now >= staged + SETTLE
 
     async def is_unattended(self, session: Session) -> bool:
@@ -54,6 +56,6 @@ class RelayLiveness:
     def warn_if_unattended(self, *, unattended: bool) -> None:
         """Warn of what a look found, with the remedy."""
         self._staged = None
-        self._next = time.monotonic() + (WARN if unattended else LOOK)
+        self._next = self._monotonic() + (WARN if unattended else LOOK)
         if unattended:
             logger.warning(NO_RELAY)

@@ -274,7 +274,7 @@ async def run_until_idle(
         if await asyncio.to_thread(store.staged):
             await app.aio.relay(lease=LEASE)
         report.done += worked.done
-        report.failed += worked.again
+        report.failed += worked.retried
         if not act.aging or all(one.state == "dead" for one in await asyncio.to_thread(store.left)):
             return
         await asyncio.to_thread(store.age, app.store.clock)

@@ -22,7 +22,7 @@ REFUSALS = {
     "duplicate": "the database knows it already; begin with one that does not, or give --id",
     "ignored": "no handler of the source matches its type; is it the right event?",
     "too_old": "seen from the latest event its own time is before what its source remembers "
-    "(keep=); choose events that are closer together",
+    "(window=); choose events that are closer together",
     "conflict": "the database knows its body under another id; give another one",
 }
 

@@ -117,7 +117,7 @@ async def receive_delivery(router: Router, route: Route, scope: Scope, receive: 
         refuse_encoding(request.encoding, decompress=route.decompress)
     try:
         body = await with_lazy_timeout(
-            read_body(receive, route.limit, request.declared, router), router.body_deadline
+            read_body(receive, route.max_body, request.declared, router), router.body_deadline
         )
     except TimeoutError:
         raise refusal_error(Fault.TOO_SLOW, "the body did not arrive in time") from None

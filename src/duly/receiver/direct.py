@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 def check_direct_delivery(
-    route: Route, headers: Headers, body: bytes, *, method: str, url: str | None, remote: str | None
+    route: Route,
+    headers: Headers,
+    body: bytes,
+    *,
+    method: str = "POST",
+    url: str | None = None,
+    remote: str | None = None,
 ) -> tuple[Request, bytes] | Reply:
     """Check what the receiver checks of a request it read; return the reply of a refusal."""
     given: dict[str, object] = {"method": method, "url": url, "remote": remote}
@@ -34,8 +40,8 @@ def check_direct_delivery(
             return method_not_allowed(route)
         if "content-encoding" in fields:
             refuse_encoding(encoding or "several", decompress=route.decompress)
-        if len(raw) > route.limit:
-            raise too_large(route.limit)
+        if len(raw) > route.max_body:
+            raise too_large(route.max_body)
     except RequestRefused as problem:
         return problem.reply
     return Request(method, headers, url or "", remote, encoding, len(raw)), raw

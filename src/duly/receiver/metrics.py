@@ -41,8 +41,13 @@ class Metrics:
     """Counts the outcomes of this process and writes the sums every two seconds."""
 
     def __init__(
-        self, sync_runner: Runner, async_runner: Runner, attendance: RelayLiveness
+        self,
+        sync_runner: Runner,
+        async_runner: Runner,
+        attendance: RelayLiveness,
+        pause: float | None = None,
     ) -> None:
+        self._given_pause = pause
         self._attendance = attendance
         self._sync_runner = sync_runner
         self._async_runner = async_runner
@@ -57,6 +62,11 @@ class Metrics:
         self._warned: set[str] = set()
         # Whether jobs were enqueued since no worker was looked for; None once one was.
         self._enqueued: bool | None = False
+
+    @property
+    def _pause(self) -> float:
+        """Seconds between two flushes."""
+        return PAUSE if self._given_pause is None else self._given_pause
 
     def count_refusal(self, route: Route, reply: Reply) -> None:
         """Count a delivery that was refused; nothing else is written of it."""
@@ -89,12 +99,12 @@ class Metrics:
         """Have the sums written by the running event loop."""
         loop = asyncio.get_running_loop()
         if self._due is None or self._owner is not loop:
-            self._due, self._owner = loop.call_later(PAUSE, self._begin_flush, loop), loop
+            self._due, self._owner = loop.call_later(self._pause, self._begin_flush, loop), loop
 
     def flush_soon_blocking(self) -> None:
         """Have the sums written by a thread."""
         if self._due is None or self._owner != os.getpid():
-            self._due, self._owner = threading.Timer(PAUSE, self._flush_on_timer), os.getpid()
+            self._due, self._owner = threading.Timer(self._pause, self._flush_on_timer), os.getpid()
             self._due.daemon = True
             self._due.start()
 

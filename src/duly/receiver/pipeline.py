@@ -60,7 +60,11 @@ def verify_request(
     """
     source = route.source
     url = request.url if source.url is None else url_called(source.url, request.url)
-    raw = body if request.encoding is None else decompress_body(body, request.encoding, route.limit)
+    raw = (
+        body
+        if request.encoding is None
+        else decompress_body(body, request.encoding, route.max_body)
+    )
     delivery = Delivery(fields_of(request.headers), raw, url, request.method, now)
     try:
         if route.answers_handshakes:

@@ -66,6 +66,7 @@ class Receiver:
         on_enqueued: Callable[[], None] = lambda: None,
         sources: Callable[[], Iterable[Source]] = tuple,
         attendance: RelayLiveness | None = None,
+        counters_pause: float | None = None,
     ) -> None:
         # Called after a commit that holds jobs: a worker of this process need not look for them.
         self._on_enqueued = on_enqueued
@@ -90,7 +91,10 @@ class Receiver:
             deadline=self._deadline,
         )
         self.metrics = Metrics(
-            database.sync_runner, database.async_runner, attendance or RelayLiveness()
+            database.sync_runner,
+            database.async_runner,
+            attendance or RelayLiveness(),
+            counters_pause,
         )
         self.rejections = Rejections(sources)
         self.readiness = Readiness(database.sync_runner, database.async_runner, self._inline)
@@ -111,7 +115,7 @@ class Receiver:
                 events = verify_request(route, request, body, now, note)
             if route.inline:
                 mode = self._inline_mode(route)
-                outcomes = await self._inline.receive(events, mode, route.jobs)
+                outcomes = await self._inline.receive(events, mode, route.registries)
             else:
                 outcomes = await self.group_commit().receive(events)
         except Exception as problem:
@@ -129,7 +133,7 @@ class Receiver:
             events = verify_request(route, request, body, now, self.rejections.note)
             if route.inline:
                 mode = self._inline_mode(route)
-                outcomes = self._inline.receive_blocking(events, mode, route.jobs)
+                outcomes = self._inline.receive_blocking(events, mode, route.registries)
             else:
                 outcomes = self.thread_group_commit().receive(events)
         except Exception as problem:

@@ -7,6 +7,8 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from duly.core.defaults import WAIT
+from duly.core.errors import UsageError
+from duly.core.validation import kind
 from duly.receiver.commit_queue import RETRY_AFTER
 from duly.receiver.metrics import count_live_workers
 from duly.receiver.responses import Fault, Reply, refusal_error
@@ -44,10 +46,16 @@ class Router:
         self._async_runner = async_runner
         self.draining = False
 
-    def find_route(self, path: str) -> Route | None:
-        """The source that is served at a path, with or without a slash at its end."""
-        found = self.routes.get(path)
-        return self.routes.get(path.rstrip("/")) if found is None else found
+    def route_named(self, source: object) -> Route:
+        """A source by its name; the error says which there are."""
+        found = self.routes.get(f"/{source}") if isinstance(source, str) else None
+        if found is None:
+            known = ", ".join(path[1:] for path in self.routes) or "none yet"
+            asked = repr(source[:60]) if isinstance(source, str) else kind(source)
+            raise UsageError(
+                f"there is no source {asked}: call app.source(…) before this (there is {known})"
+            )
+        return found
 
     def take_memory(self, size: int, total: int) -> None:
         """Count more bytes of a body that has ``total`` now, or refuse: too many are held."""

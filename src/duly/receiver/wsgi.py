@@ -77,7 +77,7 @@ def receive_delivery(
     request = request_of(environ) if request is None else request
     refuse_encoding(request.encoding, decompress=route.decompress)
     refuse_unreadable_body(environ, request)
-    body = read_body(environ, route.limit, request.declared, router)
+    body = read_body(environ, route.max_body, request.declared, router)
     try:
         refuse_lost_body(request, body, route.name)
         return router.receiver.receive_blocking(route, request, body)

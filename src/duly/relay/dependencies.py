@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from duly.core.host import HOST, Host
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,6 +21,7 @@ class RelayDependencies(NamedTuple):
     outgoing: OutboxRegistry
     wakeup: Wakeup
     secrets: Sequence[str]
+    host: Host = HOST
 
     @property
     def many_writers(self) -> bool:

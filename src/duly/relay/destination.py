@@ -8,25 +8,23 @@ to what was on its way before says that the destination is there, not that it wa
 
 from __future__ import annotations
 
-import random
-import time
 from collections import deque
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duly.core.clock import MICROSECOND
-from duly.core.retry import Backoff
+from duly.core.host import HOST
 from duly.outbox.lease import DestinationDemand
+from duly.relay.settings import CLOSED
 
 if TYPE_CHECKING:
+    from duly.core.host import Host
+    from duly.core.retry import Backoff
     from duly.outbox.lease import LeasedMessage
     from duly.outbox.outcome import MessageOutcome
     from duly.relay.in_flight import InFlight
 
 # Failures in a row that are no accident.
 UNHEALTHY_AFTER = 5
-CLOSED = Backoff(first=timedelta(seconds=2), factor=2, cap=timedelta(minutes=5))
-LONGEST = CLOSED.cap // MICROSECOND
 NEVER = float("-inf")
 KEEPS_FAILING, ASKED = "keeps failing", "asked for a pause (Retry-After)"
 # Messages that are held for each that may be on its way, so that none waits for the database.
@@ -36,8 +34,10 @@ AHEAD = 3
 class Destination:
     """One destination."""
 
-    def __init__(self, name: str, most: int) -> None:
+    def __init__(self, name: str, most: int, host: Host = HOST, closed: Backoff = CLOSED) -> None:
         self.name = name
+        self._host = host
+        self._backoff = closed
         self._most = most
         self.waiting: deque[InFlight] = deque()
         self.running: set[InFlight] = set()
@@ -62,12 +62,12 @@ class Destination:
     @property
     def closed(self) -> bool:
         """Whether nothing may be sent there now."""
-        return time.monotonic() < self._closed_until
+        return self._host.monotonic() < self._closed_until
 
     @property
     def reopens_in(self) -> float:
         """Seconds until it may be tried again."""
-        return max(self._closed_until - time.monotonic(), 0.0)
+        return max(self._closed_until - self._host.monotonic(), 0.0)
 
     @property
     def leased_count(self) -> int:
@@ -77,7 +77,7 @@ class Destination:
     @property
     def forgettable(self) -> bool:
         """Whether nothing is lost if the relay forgets this lane."""
-        recent = time.monotonic() - self._failed_at < CLOSED.cap.total_seconds()
+        recent = self._host.monotonic() - self._failed_at < self._backoff.cap.total_seconds()
         return not self.leased_count and not self.more and not recent and not self.closed
 
     @property
@@ -125,7 +125,7 @@ class Destination:
             self._probing = self.closed
         if not ended.unhealthy:
             return False
-        self._failed_at = time.monotonic()
+        self._failed_at = self._host.monotonic()
         if self.closed:  # it was on its way before that: only a wish of its own is new
             self._apply_retry_after(ended)
             return False
@@ -138,8 +138,8 @@ class Destination:
     def _apply_retry_after(self, ended: MessageOutcome) -> None:
         """Leave the destination alone for as long as it asks, whatever is known of it."""
         # A message waits as long as it was asked to; the others are tried before tomorrow.
-        if pause := min(ended.pause or 0, LONGEST):
-            until = time.monotonic() + pause / 1_000_000
+        if pause := min(ended.pause or 0, self._backoff.cap // MICROSECOND):
+            until = self._host.monotonic() + pause / 1_000_000
             self._asked_until = max(self._asked_until, until)
             self._close_until(self._asked_until)
 
@@ -148,9 +148,9 @@ class Destination:
         self._failures += 1
         if self._probing or self._failures >= UNHEALTHY_AFTER:
             self._closings += 1
-            draw = 0.5 + random.random() / 2  # noqa: S311
-            pause = CLOSED.delay(self._closings, draw)
-            self._close_until(time.monotonic() + pause / 1_000_000)
+            draw = 0.5 + self._host.random.random() / 2
+            pause = self._backoff.delay(self._closings, draw)
+            self._close_until(self._host.monotonic() + pause / 1_000_000)
 
     def _close_until(self, moment: float) -> None:
         """Close it until then, or for as long as it is closed already."""

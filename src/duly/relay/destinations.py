@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING
 
 from duly.relay.destination import AHEAD, Destination
@@ -11,6 +10,7 @@ from duly.relay.in_flight import InFlight
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from duly.core.host import Host
     from duly.outbox.lease import DestinationDemand, LeasedMessage
     from duly.outbox.registry import Transport
     from duly.relay.settings import RelaySettings
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 class Destinations:
     """All lanes of a relay, and how much is in them."""
 
-    def __init__(self, transports: Mapping[str, Transport], settings: RelaySettings) -> None:
+    def __init__(
+        self, transports: Mapping[str, Transport], settings: RelaySettings, host: Host
+    ) -> None:
+        self._host = host
         self._transports = transports
         self._settings = settings
         self.by_name: dict[str, Destination] = {}
@@ -49,7 +52,9 @@ class Destinations:
         if lane is None:
             transport = self._transports.get(name)
             most = self._settings.per_destination if transport is None else transport.concurrency
-            lane = self.by_name[name] = Destination(name, most)
+            lane = self.by_name[name] = Destination(
+                name, most, self._host, self._settings.pauses.closed
+            )
         return lane
 
     def forget_idle(self) -> None:
@@ -62,7 +67,7 @@ class Destinations:
         """What to ask the database for."""
         left = self.room
         lanes = [lane for lane in self.by_name.values() if lane.needs_fetch]
-        random.shuffle(lanes)
+        self._host.random.shuffle(lanes)
         wants: list[DestinationDemand] = []
         for place, lane in enumerate(lanes):
             share = -(-left // (len(lanes) - place))  # an even share of what is left, rounded up
@@ -83,7 +88,7 @@ class Destinations:
             lane, mine = self.by_name[want.destination], found.get(want.destination, [])
             lane.record_batch(want.room, mine)
             if mine:
-                lane.waiting.extend(InFlight(leased, asked_at) for leased in mine)
+                lane.waiting.extend(InFlight(leased, asked_at, self._host) for leased in mine)
                 self._with_waiting[lane.name] = lane
         self._waiting += len(leases)
 

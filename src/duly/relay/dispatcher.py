@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import time
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
@@ -68,15 +66,21 @@ class Dispatcher:
         stop: Callable[[], None],
     ) -> None:
         self._dependencies = dependencies
+        self._host = host = dependencies.host
         self._sender = sender
         self._on_progress = on_progress
         self._stop = stop
         self._most_unsettled = UNSETTLED * settings.concurrency
-        self.destinations = Destinations(dependencies.outgoing.transports, settings)
-        self.lease_clock = lease_clock_of(settings, dependencies.outgoing)
+        self.destinations = Destinations(dependencies.outgoing.transports, settings, host)
+        self.lease_clock = lease_clock_of(settings, dependencies.outgoing, host)
         self.relayed = Relayed()
         self._completer: Completer[InFlight, MessageSettlement] = Completer(
-            dependencies.store.async_runner, settle, dead_settlement, self._on_settled, on_progress
+            dependencies.store.async_runner,
+            settle,
+            dead_settlement,
+            self._on_settled,
+            on_progress,
+            host.random,
         )
 
     @property
@@ -119,7 +123,7 @@ class Dispatcher:
 
     def _start_sending(self, destination: Destination, in_flight: InFlight) -> None:
         self.destinations.mark_sending(destination, in_flight)
-        in_flight.started_at = time.monotonic()
+        in_flight.started_at = self._host.monotonic()
         self.relayed.begin(in_flight)
         in_flight.task = asyncio.get_running_loop().create_task(self._send(destination, in_flight))
 
@@ -154,10 +158,10 @@ class Dispatcher:
 
     def _outcome_of_error(self, in_flight: InFlight, problem: BaseException) -> MessageOutcome:
         leased = in_flight.leased
-        passed = int((time.monotonic() - in_flight.lease_asked_at) * 1_000_000)
+        passed = int((self._host.monotonic() - in_flight.lease_asked_at) * 1_000_000)
         clock = self._dependencies.store.clock
         now = leased.taken_at + passed if clock is None else host_time(clock)
-        at = AttemptContext(now, random.random(), self._dependencies.secrets)  # noqa: S311
+        at = AttemptContext(now, self._host.random.random(), self._dependencies.secrets)
         return outcome_of_attempt(
             leased, self._dependencies.outgoing.backoff(leased.destination), problem, at
         )

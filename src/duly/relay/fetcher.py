@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from duly.core.clock import MICROSECOND
@@ -20,18 +19,21 @@ if TYPE_CHECKING:
     from duly.relay.dependencies import RelayDependencies
     from duly.relay.dispatcher import Dispatcher
     from duly.relay.poller import Poller
+    from duly.relay.settings import RelayPauses
     from duly.service.service_thread import Until
 
 logger = logging.getLogger("duly")
-# Seconds between two looks where nothing wakes the relay: short at first, longer while idle.
-SOONEST, LATEST = 0.02, 0.5
 
 
 class MessageFetcher:
     """Takes messages for as long as there is room, and something to send."""
 
     def __init__(
-        self, dependencies: RelayDependencies, poller: Poller, dispatcher: Dispatcher
+        self,
+        dependencies: RelayDependencies,
+        poller: Poller,
+        dispatcher: Dispatcher,
+        pauses: RelayPauses,
     ) -> None:
         self._dependencies = dependencies
         self._runner = dependencies.store.async_runner
@@ -41,7 +43,8 @@ class MessageFetcher:
         self._lease = dispatcher.lease_clock.length // MICROSECOND
         self.wake_event = asyncio.Event()
         self.stopping = asyncio.Event()
-        self._pause = SOONEST
+        self._pauses = pauses
+        self._pause = pauses.soonest
 
     async def run(self, until: Until) -> None:
         """Take messages until told to stop, or until there are none."""
@@ -49,16 +52,16 @@ class MessageFetcher:
             self.wake_event.clear()
             try:
                 if self._dispatcher.full:
-                    await self.sleep_until_woken(LATEST)
+                    await self.sleep_until_woken(self._pauses.latest)
                 elif await self._fetch_and_start():
-                    self._pause = SOONEST
+                    self._pause = self._pauses.soonest
                 elif await self._wait_for_work(until):
                     return
             except DulyError as problem:
                 # InProgress: another process is writing to SQLite, which is how it works.
                 told = logger.debug if isinstance(problem, InProgress) else logger.warning
                 told("no messages could be taken, trying again: %s", problem)
-                await self.sleep_until_woken(LATEST)
+                await self.sleep_until_woken(self._pauses.latest)
 
     async def _fetch_and_start(self) -> int:
         """Take messages and begin to send them; how many."""
@@ -74,7 +77,7 @@ class MessageFetcher:
         return begun + self._dispatcher.start()
 
     async def _fetch_batch(self, wants: Sequence[DestinationDemand]) -> int:
-        length, asked = self._lease, time.monotonic()
+        length, asked = self._lease, self._dependencies.host.monotonic()
         run = self._runner.run_autocommit if self._dependencies.many_writers else self._runner.run
         leases = await run(lambda session: take(session, wants, length), wait=WAIT)
         self._destinations.record_batch(wants, leases, asked)
@@ -85,11 +88,11 @@ class MessageFetcher:
         busy, looked = self._dispatcher.busy, self._poller
         if until == "idle" and looked.found_nothing and not busy and not self.wake_event.is_set():
             return True
-        pause, self._pause = self._pause, min(2 * self._pause, LATEST)
+        pause, self._pause = self._pause, min(2 * self._pause, self._pauses.latest)
         if busy:
-            pause = LATEST
+            pause = self._pauses.latest
         if looked.next_in is not None:
-            pause = min(pause, max(looked.next_in / 1_000_000, SOONEST))
+            pause = min(pause, max(looked.next_in / 1_000_000, self._pauses.soonest))
         if not await self.sleep_until_woken(looked.pause_between_polls(pause)) or not busy:
             looked.poll_next_round()
         return False

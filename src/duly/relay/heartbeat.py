@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError
-from duly.core.ids import new_id
 from duly.jobs.statements import WORKERS_BEAT, WORKERS_LEAVE
 
 if TYPE_CHECKING:
+    from duly.core.host import Host
     from duly.core.session import Runner, Session
 
 logger = logging.getLogger("duly")
-# Seconds between two beats, and after one that could not be written.
-PAUSE, AGAIN = 15.0, 1.0
+# Seconds before another try of a beat that could not be written.
+AGAIN = 1.0
 # Seconds for which to believe one: three may be missed.
 BELIEVED = 60.0
 
@@ -30,9 +30,10 @@ BELIEVED = 60.0
 class RelayHeartbeat:
     """Says that one relay is alive."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, host: Host, pause: float) -> None:
         self._runner = runner
-        self._id = new_id()
+        self._id = host.new_id()
+        self._pause = pause
         self._has_beaten = False
 
     async def run(self) -> None:
@@ -45,7 +46,7 @@ class RelayHeartbeat:
                 await asyncio.sleep(AGAIN)
             else:
                 self._has_beaten = True
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(self._pause)
 
     async def end(self) -> None:
         """Say that the relay ends; nothing where it never began."""

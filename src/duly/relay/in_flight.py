@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from duly.core.host import HOST
 from duly.outbox.lease import MessageSettlement
 
 if TYPE_CHECKING:
     import asyncio
 
+    from duly.core.host import Host
     from duly.outbox.lease import LeasedMessage
     from duly.outbox.outcome import MessageOutcome
 
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 class InFlight:
     """What this process knows of a message that it leased."""
 
-    __slots__ = ("ended", "lease_asked_at", "leased", "started_at", "task")
+    __slots__ = ("_host", "ended", "lease_asked_at", "leased", "started_at", "task")
 
-    def __init__(self, leased: LeasedMessage, lease_asked_at: float) -> None:
+    def __init__(self, leased: LeasedMessage, lease_asked_at: float, host: Host = HOST) -> None:
+        self._host = host
         self.leased = leased
         # When the lease was asked for, by a clock that never jumps: it began later, or then.
         self.lease_asked_at = lease_asked_at
@@ -31,9 +33,9 @@ class InFlight:
     @property
     def elapsed(self) -> int:
         """For how many microseconds it has been on its way."""
-        return (
-            0 if self.started_at is None else int((time.monotonic() - self.started_at) * 1_000_000)
-        )
+        if self.started_at is None:
+            return 0
+        return int((self._host.monotonic() - self.started_at) * 1_000_000)
 
     def settlement(self, ended: MessageOutcome) -> MessageSettlement:
         """The end of its lease, to be written."""

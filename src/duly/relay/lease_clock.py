@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from duly.relay.settings import SLACK
@@ -10,6 +9,7 @@ from duly.relay.settings import SLACK
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from duly.core.host import Host
     from duly.outbox.registry import OutboxRegistry
     from duly.relay.in_flight import InFlight
     from duly.relay.settings import RelaySettings
@@ -21,7 +21,8 @@ MARGIN = 1.0
 class LeaseClock:
     """How long each lease of one relay lasts."""
 
-    def __init__(self, length: timedelta) -> None:
+    def __init__(self, length: timedelta, host: Host) -> None:
+        self._host = host
         self.length = length
         self.seconds = length.total_seconds()
 
@@ -35,7 +36,7 @@ class LeaseClock:
 
     def _seconds_left(self, in_flight: InFlight) -> float:
         """How many seconds are left of a lease."""
-        return in_flight.lease_asked_at + self.seconds - time.monotonic()
+        return in_flight.lease_asked_at + self.seconds - self._host.monotonic()
 
     @property
     def _margin(self) -> float:
@@ -43,9 +44,9 @@ class LeaseClock:
         return min(MARGIN, self.seconds / 4)
 
 
-def lease_clock_of(settings: RelaySettings, outgoing: OutboxRegistry) -> LeaseClock:
+def lease_clock_of(settings: RelaySettings, outgoing: OutboxRegistry, host: Host) -> LeaseClock:
     """As long as was asked for, else the longest call and some slack."""
     if settings.lease is not None:
-        return LeaseClock(settings.lease)
+        return LeaseClock(settings.lease, host)
     calls = [outgoing.egress.deadline, *(one.timeout for one in outgoing.transports.values())]
-    return LeaseClock(max(calls) + SLACK)
+    return LeaseClock(max(calls) + SLACK, host)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
@@ -35,6 +34,7 @@ class Poller:
         destinations: Destinations,
         rescuer: Rescuer,
     ) -> None:
+        self._monotonic = dependencies.host.monotonic
         self._runner = dependencies.store.async_runner
         self._transports = dependencies.outgoing.transports
         self._at_once = 2 * settings.concurrency
@@ -71,18 +71,18 @@ class Poller:
     async def poll_if_due(self) -> bool:
         """Find the next destinations, if it is time to; False where a look found none."""
         self.found_nothing = False
-        due = self.notified or time.monotonic() - self._polled_at > self.pause_between_polls(
+        due = self.notified or self._monotonic() - self._polled_at > self.pause_between_polls(
             POLL_INTERVAL
         )
         return not due or await self._poll()
 
     async def _poll(self) -> bool:
         """Find the next destinations that have something to send; whether there are any."""
-        begun, self.notified = time.monotonic(), False
+        begun, self.notified = self._monotonic(), False
         try:
             return await self._poll_outbox()
         finally:
-            self._poll_seconds = time.monotonic() - begun
+            self._poll_seconds = self._monotonic() - begun
 
     async def _poll_outbox(self) -> bool:
         seen = await self._runner.run_autocommit(peek_outbox, wait=WAIT)
@@ -114,7 +114,7 @@ class Poller:
         found = [one for one in named if self._can_send_to(one)]
         self._after = named[-1] if len(named) >= most else ""
         # Those before the first of these may have something, too: then the next round looks.
-        self._polled_at = NEVER if after and not self._after else time.monotonic()
+        self._polled_at = NEVER if after and not self._after else self._monotonic()
         if not found and after:
             return await self._find_destinations()
         return found

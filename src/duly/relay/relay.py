@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import DulyError, InProgress, StoreUnavailable
 from duly.relay.dispatcher import Dispatcher
-from duly.relay.fetcher import LATEST, MessageFetcher
+from duly.relay.fetcher import MessageFetcher
 from duly.relay.heartbeat import RelayHeartbeat
 from duly.relay.poller import Poller
 from duly.relay.rescue import Rescuer
@@ -41,6 +40,8 @@ class Relay:
         self, dependencies: RelayDependencies, settings: RelaySettings, sender: Sender | None = None
     ) -> None:
         self._runner = dependencies.store.async_runner
+        self._host = host = dependencies.host
+        self._pauses = pauses = settings.pauses
         self._wakeup = dependencies.wakeup
         self._grace = settings.grace.total_seconds()
         # Tests have one that only remembers what it was given.
@@ -48,10 +49,10 @@ class Relay:
         self._dispatcher = Dispatcher(
             dependencies, settings, self._sender, on_progress=self._wake_fetcher, stop=self._stop
         )
-        self._rescuer = Rescuer(self._runner, self.relayed)
+        self._rescuer = Rescuer(self._runner, self.relayed, pauses.rescue, host.random)
         self._poller = Poller(dependencies, settings, self._dispatcher.destinations, self._rescuer)
-        self._fetcher = MessageFetcher(dependencies, self._poller, self._dispatcher)
-        self._heartbeat = RelayHeartbeat(self._runner)
+        self._fetcher = MessageFetcher(dependencies, self._poller, self._dispatcher, pauses)
+        self._heartbeat = RelayHeartbeat(self._runner, host, pauses.heartbeat)
         self._stopping_now = False
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -125,8 +126,8 @@ class Relay:
         return [
             *([self._heartbeat.run()] if until == "stopped" else []),
             self._rescuer.run(lambda: self._poller.pause_between_polls(pause)),
-            flush_counters_periodically(self._runner, self.relayed),
-            prune_periodically(self._runner),
+            flush_counters_periodically(self._runner, self.relayed, self._pauses.counters),
+            prune_periodically(self._runner, self._host.random),
         ]
 
     def _on_helper_done(self, helper: asyncio.Task[None]) -> None:
@@ -142,33 +143,33 @@ class Relay:
 
         Returns whether it has begun: one that is told to stop before that owes nothing to anybody.
         """
-        until = time.monotonic() + STARTING
+        until = self._host.monotonic() + STARTING
         while True:
             try:
                 await self._rescuer.rescue_now()
             except (InProgress, StoreUnavailable) as problem:
                 if self._fetcher.stopping.is_set():
                     return False
-                if time.monotonic() > until:
+                if self._host.monotonic() > until:
                     raise
                 logger.warning("the relay cannot begin yet, trying again: %s", problem)
-                await self._fetcher.sleep_until_woken(LATEST)
+                await self._fetcher.sleep_until_woken(self._pauses.latest)
             else:
                 return True
 
     async def _drain(self) -> None:
         """Release what was not begun, let the rest arrive, and give that back when time is up."""
-        until = time.monotonic() + self._grace
+        until = self._host.monotonic() + self._grace
         dispatcher = self._dispatcher
         dispatcher.release_unstarted()
         while (
             dispatcher.destinations.list_running()
             and not self._stopping_now
-            and time.monotonic() < until
+            and self._host.monotonic() < until
         ):
             self._fetcher.wake_event.clear()
             await self._fetcher.sleep_until_woken(WATCH)
-        left = 0.0 if self._stopping_now else max(until - time.monotonic(), 0.0)
+        left = 0.0 if self._stopping_now else max(until - self._host.monotonic(), 0.0)
         await dispatcher.abandon(left)
 
     async def _end(self, helpers: Sequence[asyncio.Task[None]]) -> None:

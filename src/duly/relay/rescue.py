@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
@@ -13,7 +12,9 @@ from duly.outbox.lease import RESCUED_AT_ONCE, rescue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
 
+    from duly.core.retry import Backoff
     from duly.core.session import Runner
     from duly.relay.stats import Relayed
 
@@ -23,14 +24,18 @@ logger = logging.getLogger("duly")
 class Rescuer:
     """Looks for leases that have run out."""
 
-    def __init__(self, runner: Runner, relayed: Relayed) -> None:
+    def __init__(self, runner: Runner, relayed: Relayed, backoff: Backoff, dice: Random) -> None:
         self._runner = runner
         self._relayed = relayed
+        self._backoff = backoff
+        self._random = dice
 
     async def rescue_now(self) -> None:
         """Take back every lease that has run out."""
         while True:
-            rows = await self._runner.run_autocommit(rescue, wait=WAIT)
+            rows = await self._runner.run_autocommit(
+                lambda session: rescue(session, self._backoff), wait=WAIT
+            )
             for row in rows:
                 self._relayed.count_rescued(row["destination"])
                 told = logger.error if row["state"] == "dead" else logger.warning
@@ -47,7 +52,7 @@ class Rescuer:
     async def run(self, pause: Callable[[], float]) -> None:
         """Look for them for as long as the relay works; ``pause`` says how many seconds apart."""
         while True:
-            await asyncio.sleep(pause() * (0.75 + random.random() / 2))  # noqa: S311
+            await asyncio.sleep(pause() * (0.75 + self._random.random() / 2))
             try:
                 await self.rescue_now()
             except DulyError as problem:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -44,6 +45,7 @@ READING = 2.0
 MOST_ADDRESSES = 256
 
 
+@cache
 def user_agent() -> str:
     """How the relay introduces itself."""
     try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from duly.core.errors import UsageError
+from duly.core.retry import RESCUE_BACKOFF, Backoff
 from duly.core.validation import checked_count, checked_duration
+from duly.service.maintenance import COUNTERS_FLUSH
 
 # Sending is mostly waiting: enough that a few slow destinations do not hold up the others, and few
 # enough for one process's sockets.
@@ -19,6 +21,34 @@ GRACE = timedelta(seconds=25)
 # Beside the time of the call itself: for the wait before it, and for its end to be written.
 SLACK = timedelta(seconds=30)
 SHORTEST_LEASE = timedelta(milliseconds=100)
+
+
+# How long a destination that keeps failing is left alone.
+CLOSED = Backoff(first=timedelta(seconds=2), factor=2, cap=timedelta(minutes=5))
+
+
+@dataclass(frozen=True, slots=True)
+class RelayPauses:
+    """How long a relay waits between two looks, in seconds.
+
+    Args:
+        soonest: for messages, where nothing wakes it: at first.
+        latest: the same while it is idle, and after an error.
+        heartbeat: between two heartbeats.
+        counters: until counters are written.
+        closed: how long a destination that keeps failing is left alone.
+        rescue: how long a rescued message waits before it is sent again.
+    """
+
+    soonest: float = 0.02
+    latest: float = 0.5
+    heartbeat: float = 15.0
+    counters: float = COUNTERS_FLUSH
+    closed: Backoff = CLOSED
+    rescue: Backoff = RESCUE_BACKOFF
+
+
+PAUSES = RelayPauses()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +66,7 @@ class RelaySettings:
     per_destination: int = PER_DESTINATION
     lease: timedelta | None = None
     grace: timedelta = GRACE
+    pauses: RelayPauses = field(default_factory=lambda: PAUSES)
 
 
 def relay_settings(

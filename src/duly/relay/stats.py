@@ -28,7 +28,7 @@ class Relayed:
     Args:
         sent: arrived, as far as the receiver said so.
         resent: attempts at messages that may have arrived before; each carried the same id.
-        again: to be tried again later.
+        retried: to be tried again later.
         dead: out of attempts, or refused by their receiver.
         lost: taken over by another relay before the end was written here.
         rescued: taken back from relays that were lost.
@@ -37,7 +37,7 @@ class Relayed:
 
     sent: int = 0
     resent: int = 0
-    again: int = 0
+    retried: int = 0
     dead: int = 0
     lost: int = 0
     rescued: int = 0
@@ -81,7 +81,7 @@ class Relayed:
                 failure_reason(ended.error),
             )
         else:
-            self.again += 1
+            self.retried += 1
             if ended.error is not None and not ended.attempts_used:
                 logger.warning(
                     "message %s to %s cannot be sent from here, again in %.1f s: %s",

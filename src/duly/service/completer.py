@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from duly.core.errors import DulyError, InProgress, StoreRefused
+from duly.core.host import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
+    from random import Random
 
     from duly.core.session import Runner, Session
     from duly.ledger.lease import Lease
@@ -67,6 +68,7 @@ class Completer(Generic[Owner, End]):
         refused: what to write instead where the database never takes an end.
         on_settled: called for each once that is committed.
         after: called once for all of a batch.
+        dice: for the pause before another try.
     """
 
     def __init__(
@@ -76,12 +78,14 @@ class Completer(Generic[Owner, End]):
         refused: Callable[[End, StoreRefused], End],
         on_settled: OnSettled[Owner],
         after: Callable[[], None],
+        dice: Random = HOST.random,
     ) -> None:
         self._runner = runner
         self._settle = write
         self._refused = refused
         self._on_settled = on_settled
         self._after = after
+        self._random = dice
         self._waiting: list[tuple[Owner, End]] = []
         # How many ends are not written yet.
         self.pending = 0
@@ -113,7 +117,7 @@ class Completer(Generic[Owner, End]):
         unsure, first = False, True
         while not isinstance(held := await self._try_write(ends, first=first), set):
             unsure, first = unsure or held is Later.UNSURE, False
-            await asyncio.sleep(AGAIN * (0.5 + random.random()))  # noqa: S311
+            await asyncio.sleep(AGAIN * (0.5 + self._random.random()))
         self.pending -= len(batch)
         for run, settled in batch:
             # An earlier try may have been committed: then this one finds nothing to settle.

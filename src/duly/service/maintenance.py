@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from typing import TYPE_CHECKING, Protocol
 
 from duly.core.defaults import PRUNE_CHUNK, WAIT
@@ -14,6 +13,8 @@ from duly.jobs.workers import prune_effects, prune_history, prune_workers
 from duly.ledger.prune import prune_committed
 
 if TYPE_CHECKING:
+    from random import Random
+
     from duly.core.session import Runner
     from duly.outbox.relay_liveness import RelayLiveness
 
@@ -21,7 +22,7 @@ logger = logging.getLogger("duly")
 # Seconds between two looks at what is old; each worker has its own moment.
 PRUNING = 60.0
 # Seconds between two flushes of the counters: what a killed process may forget to have counted.
-COUNTING = 2.0
+COUNTERS_FLUSH = 2.0
 # A chunk holds its locks for milliseconds; so many in a row, then the others have their turn.
 CHUNKS = 20
 PRUNERS = (
@@ -42,20 +43,20 @@ class Counters(Protocol):
         """Write what was counted since the last time."""
 
 
-async def flush_counters_periodically(runner: Runner, counters: Counters) -> None:
+async def flush_counters_periodically(runner: Runner, counters: Counters, pause: float) -> None:
     """Write the counters for as long as the worker or the relay works."""
     while True:
-        await asyncio.sleep(COUNTING)
+        await asyncio.sleep(pause)
         try:
             await counters.flush(runner)
         except DulyError as problem:
             logger.debug("counters could not be written, they are kept: %s", problem)
 
 
-async def watch_relays(runner: Runner, attendance: RelayLiveness) -> None:
+async def watch_relays(runner: Runner, attendance: RelayLiveness, pause: float) -> None:
     """Say that no relay is alive if handlers stage messages, for as long as the worker works."""
     while True:
-        await asyncio.sleep(COUNTING)
+        await asyncio.sleep(pause)
         if attendance.is_check_due():
             try:
                 unattended = await runner.run_autocommit(attendance.is_unattended, wait=WAIT)
@@ -65,10 +66,10 @@ async def watch_relays(runner: Runner, attendance: RelayLiveness) -> None:
                 attendance.warn_if_unattended(unattended=unattended)
 
 
-async def prune_periodically(runner: Runner) -> None:
+async def prune_periodically(runner: Runner, dice: Random) -> None:
     """Remove what is old for as long as the worker or the relay works."""
     while True:
-        await asyncio.sleep(PRUNING * (0.5 + random.random()))  # noqa: S311
+        await asyncio.sleep(PRUNING * (0.5 + dice.random()))
         try:
             for prune in PRUNERS:
                 for _ in range(CHUNKS):

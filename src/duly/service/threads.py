@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+
+
+class Threads(NamedTuple):
+    """How a worker makes threads; the simulation hands it its own."""
+
+    thread: Callable[..., threading.Thread] = threading.Thread
+    event: Callable[[], threading.Event] = threading.Event
+    queue: Callable[[], SimpleQueue[Any]] = SimpleQueue
+
+
+THREADS = Threads()
 
 
 async def run_on_thread(call: Callable[[], T]) -> T:

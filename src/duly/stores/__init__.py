@@ -1,1 +1,1 @@
-"""Where it is kept: the databases behind the ledger, duly's own connections and yours."""
+"""PostgreSQL and SQLite behind the ledger, through duly's own connections and the caller's."""

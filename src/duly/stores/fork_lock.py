@@ -1,4 +1,4 @@
-"""Locks that a forked child does not inherit locked."""
+"""A lock that a forked child does not inherit locked."""
 
 from __future__ import annotations
 

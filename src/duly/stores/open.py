@@ -1,4 +1,4 @@
-"""``duly.store(url)``: one address, one store."""
+"""``duly.store(url)``: the store for an address."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def urlsplit_or_refuse(url: str) -> str:
 
 
 def open_memory(url: str, where: Names, clock: Clock | None) -> Store:
-    """A temporary store that ends with the process."""
+    """A temporary store, deleted at the end of the process."""
     from duly.stores.sqlite.store import MemoryStore
 
     if url != "memory:":

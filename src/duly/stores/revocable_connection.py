@@ -1,7 +1,7 @@
-"""Taking a connection from code that does not let go of it, and from nobody else.
+"""Take a connection away from a handler that does not return, and from no other code.
 
-Whoever gives it up may be late: the code has ended meanwhile, and the connection serves another.
-So a revocation belongs to one use of a connection and is over with it.
+The revocation may come late, when the handler has ended and the connection serves other code. So
+it belongs to one use of a connection, and does nothing after that use.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 class RevocableConnection:
     """One use of a connection, from BEGIN to its return; ``revoke`` works in between only.
 
-    ``exclusive`` keeps the use from ending while it is revoked. Where that may take long, whoever
-    lends looks at ``revoked`` instead, and does not lend such a connection again.
+    ``exclusive`` keeps the use from ending while it is revoked. Where that may take long, the owner
+    of the connection looks at ``revoked`` instead, and does not use such a connection again.
     """
 
-    def __init__(self, take_away: Callable[[], None], *, exclusive: bool) -> None:
-        self._on_revoke = take_away
+    def __init__(self, on_revoke: Callable[[], None], *, exclusive: bool) -> None:
+        self._on_revoke = on_revoke
         self._exclusive = exclusive
         self._lock = threading.Lock()
         self._is_over = False

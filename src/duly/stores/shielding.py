@@ -1,4 +1,4 @@
-"""Carrying something to its end, however often the caller is cancelled meanwhile."""
+"""Await work to its end, however often the caller is cancelled meanwhile."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger("duly")
 # Seconds until a task that goes on is cancelled once more.
-AGAIN = 1.0
+CANCEL_AGAIN = 1.0
 
 
 async def shield_to_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
-    """Await the work to its end; a caller that was cancelled raises so afterwards itself.
+    """Await the work to its end; return its result even to a caller that was cancelled.
 
-    Cancel scopes cancel again at every await, and what must be undone must not be left half-way.
+    The caller must raise its own cancellation afterwards. Cancel scopes cancel again at every
+    await, and work such as a rollback must not be left half-way.
     """
     task = asyncio.ensure_future(work)
     while True:
@@ -30,7 +31,7 @@ async def shield_to_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
 
 
 async def shield_then_cancel(work: Coroutine[Any, Any, T]) -> T:
-    """Await the work to its end, and raise only then that the caller was cancelled meanwhile."""
+    """Await the work to its end; then raise the cancellation of the caller, if there was one."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -38,10 +39,10 @@ async def shield_then_cancel(work: Coroutine[Any, Any, T]) -> T:
             await asyncio.shield(task)
         except asyncio.CancelledError as problem:
             cancelled = problem
-        except Exception:  # it is raised below
+        except Exception:  # raised by result() below
             break
     if cancelled is not None and not task.cancelled():
-        task.exception()  # it was seen
+        task.exception()  # or asyncio logs it as never retrieved
         raise cancelled
     return task.result()
 
@@ -49,16 +50,16 @@ async def shield_then_cancel(work: Coroutine[Any, Any, T]) -> T:
 async def cancel_until_done(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks, and again until every one has ended.
 
-    A cancellation can be lost on its way: before Python 3.12 `asyncio.wait_for` returns instead of
-    raising it where what it waits for is done in the same moment, and pools of connections wait so.
+    A cancellation can be lost: before Python 3.12 `asyncio.wait_for` returns instead of raising it
+    where its task is done in the same moment, and connection pools use it.
     """
     left = set(tasks)
     while left:
         for task in left:
             task.cancel()
-        done, left = await asyncio.wait(left, timeout=AGAIN)
-        for task in left:  # whoever waits for an end at night wants to know for what
-            logger.warning("%r goes on although it was cancelled: it is cancelled again", task)
+        done, left = await asyncio.wait(left, timeout=CANCEL_AGAIN)
+        for task in left:  # an operator who waits for a stop wants to know for what
+            logger.warning("%r goes on after its cancellation: cancelling it again", task)
         for task in done:
             if not task.cancelled():
-                task.exception()  # it was seen
+                task.exception()  # or asyncio logs it as never retrieved

@@ -1,4 +1,4 @@
-"""What a store is to its caller: a database that runs operations in transactions of its own."""
+"""`Store`: a database that runs operations in transactions of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What differs by nature between stores; tests skip by these and by nothing else."""
+    """What a store can do; tests skip by these and by nothing else."""
 
     # Two transactions can write at the same time.
     concurrent_writers: bool
@@ -54,11 +54,11 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections of the blocking colour."""
+        """Close the connections of the sync runner."""
 
     @abstractmethod
     async def aclose_loop(self) -> None:
-        """Give back the connections of the running event loop, before it ends."""
+        """Close the connections of the running event loop, before it ends."""
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -66,10 +66,10 @@ class Store(ABC):
 
     @abstractmethod
     def apart(self) -> Store:
-        """Another store on the same database, with a connection of its own; close it apart."""
+        """Another store on the same database, with connections of its own to close."""
 
     async def listen(self, heard: Callable[[], None]) -> bool:  # noqa: ARG002
-        """Call ``heard`` whenever somebody enqueues; False at once where nobody can be heard."""
+        """Call ``heard`` at each notification of a new job; return False where there are none."""
         return False
 
     @abstractmethod

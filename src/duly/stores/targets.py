@@ -1,4 +1,4 @@
-"""What a verb was pointed at: duly's store, the user's transaction, or a store of theirs."""
+"""What a verb is called with: a duly store, the caller's transaction, or the caller's own store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_OPTIONS = JoinOptions()
 
 
 def join_transaction(target: object, where: JoinOptions, *, mode: Mode, verb: str) -> Session:
-    """A session in the user's transaction."""
+    """A session in the caller's transaction."""
     if isinstance(target, Store):
         raise UsageError(
             f"{verb}(store, ...) needs lease=...: without one, pass the connection whose "
@@ -62,13 +62,13 @@ def require_store(target: object, verb: str) -> Store:
 
 
 def leased_store(target: object, where: JoinOptions) -> Store:
-    """The store for a leased turn, which never takes a transaction."""
+    """The store for ``once(lease=…)``, which never takes a transaction."""
     store = as_store(target, where)
     return store if store is not None else require_store(target, "once(lease=...)")
 
 
 def session_for_mark(tx: object, store: Store, *, mode: Mode, verb: str) -> Session | None:
-    """The user's final transaction for a mark, read with the names of the store; None for none."""
+    """A session in the transaction that marks a claim done, by the store's names; None for none."""
     if tx is None:
         return None
     return join(tx, store.names, store.clock, mode=mode, verb=verb)
@@ -83,7 +83,7 @@ def custom_record(target: object) -> Callable[[bytes, timedelta | None], Any] | 
 
 
 def custom_answer(recorded: object) -> Answer:
-    """What the user's store said, as an answer."""
+    """The result of the user's ``record`` as an answer."""
     if recorded is True:
         return First(first_seen=None)
     if recorded is False:

@@ -132,14 +132,15 @@ def refuse_elsewhere(url: str, told: str) -> None:
 
 def refuse_begin(app: Duly, begin: object, url: str) -> None:
     """Refuse an ORM that leads elsewhere: the handlers would work on its database."""
-    given = app._given_begin if begin is None else begin
+    given = app.process.given_begin if begin is None else begin
     if given is None:
         return
     found = begin_of(given, app.store.names, app.store.clock)
-    if app._begin is None or found.mode != app._begin.mode:
+    own = app.process.begin
+    if own is None or found.mode != own.mode:
         raise UsageError(
             f"duly_begin opens {found.mode} transactions, and this app was made "
-            f"{'without begin=' if app._begin is None else f'for {app._begin.mode} ones'}: its "
+            f"{'without begin=' if own is None else f'for {own.mode} ones'}: its "
             "handlers could not work in them"
         )
     if database_identity(found.url()) != database_identity(url):

@@ -7,7 +7,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
-from duly.app.checks import checked_switch, loop_is_running
+from duly.app.options import checked_switch
+from duly.app.sync import loop_is_running
 from duly.core.errors import UsageError
 from duly.core.validation import checked_count
 from duly.testing.answers import Answer, Answers
@@ -130,7 +131,7 @@ class Deliver:
 
     def _build_delivery(self, name: str, wanted: DeliveryRequest) -> RequestedDelivery:
         refuse_foreign(self._app)
-        source, now = self._app._route(name).source, self._now()
+        source, now = self._app.site.route_named(name).source, self._now()
         given = wanted.secret
         signer = self._keys.signing_secret(source, now) if given is None else secrets_of(given)[0]
         scheme = fitting_scheme(source.provider.schemes, signer)
@@ -181,7 +182,7 @@ class Deliver:
             return await self._deliver_async(target, parcel, count, at_once=at_once)
         finally:
             await self._app.receiver.metrics.aclose()
-            await self._app.release_loop()
+            await self._app.process.release_loop()
 
     def close(self) -> None:
         """Have the sources forget the keys that they were lent."""

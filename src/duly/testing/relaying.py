@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from duly.app.checks import loop_is_running
+from duly.app.sync import loop_is_running
 from duly.core.defaults import WAIT
 from duly.core.errors import SyncAsyncMismatch, UsageError
 from duly.core.validation import kind
@@ -129,13 +129,13 @@ class RunRelay:
         try:
             return await self.aio(answer=answer, until=until, send=send)
         finally:
-            await self._app.release_loop()
+            await self._app.process.release_loop()
 
     async def _relay_once(self, answer: Reply, send: Send) -> None:
         """One pass, whose messages are told in the order in which they were staged."""
         now: list[Message] = []
-        recorder = RecordingSender(self._app.registry.outgoing, answer, send, now)
-        relay = self._app.relaying(relay_settings(1, 1, None, GRACE), recorder)
+        recorder = RecordingSender(self._app.registries.outbox, answer, send, now)
+        relay = self._app.process.relay(relay_settings(1, 1, None, GRACE), recorder)
         try:
             await relay.run("idle")
         finally:

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, get_args
 
-from duly.app.checks import loop_is_running
+from duly.app.sync import loop_is_running
 from duly.core.defaults import WAIT
 from duly.core.errors import SyncAsyncMismatch, UsageError
 from duly.core.validation import checked_count
@@ -60,7 +60,7 @@ class RunJobs:
         try:
             return await self.aio(until=until, times=times)
         finally:
-            await self._app.release_loop()
+            await self._app.process.release_loop()
 
 
 class JobPass:
@@ -70,7 +70,7 @@ class JobPass:
         self._app = app
         self._left = times
         self._runs: list[Ran] = []
-        self._queues = [*worker_settings(1, app._queues(None), LEASE, GRACE).queues]
+        self._queues = [*worker_settings(1, app.process.queues(None), LEASE, GRACE).queues]
 
     async def run_until_idle(self) -> Runs:
         """Go through the queues, one at a time, until none of them has anything to do."""
@@ -98,7 +98,7 @@ class JobPass:
     async def _run_queue(self, queue: str) -> None:
         if self._limit_reached:
             return
-        worker = self._app.worker(worker_settings(1, [queue], LEASE, GRACE))
+        worker = self._app.process.worker(worker_settings(1, [queue], LEASE, GRACE))
 
         def note(run: Ran) -> None:
             self._runs.append(run)

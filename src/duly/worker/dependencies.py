@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from duly.core.host import HOST, Host
+from duly.service.threads import THREADS, Threads
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.inbox.route import Route
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import Registries
     from duly.jobs.schedule import Schedules
     from duly.service.wakeup import Wakeup
     from duly.stores.store import Store
@@ -19,7 +22,7 @@ class WorkerDependencies(NamedTuple):
     """The store, the handlers, and where their transactions are opened."""
 
     store: Store
-    jobs: Registry
+    registries: Registries
     routes: Mapping[str, Route]
     wakeup: Wakeup
     sync_context: ExecutionContext
@@ -27,6 +30,8 @@ class WorkerDependencies(NamedTuple):
     # How many transactions of handlers may be open, by colour; under "any" where there is one lane.
     transactions: Mapping[str, int]
     schedules: Schedules
+    host: Host = HOST
+    threads: Threads = THREADS
 
     @property
     def many_writers(self) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
+from duly.core.host import HOST
 from duly.jobs.lease import JobSettlement
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from duly.core.host import Host
     from duly.jobs.handlers import Handler
     from duly.jobs.lease import LeasedJob
     from duly.jobs.outcome import JobOutcome
@@ -21,16 +22,18 @@ class Execution:
 
     __slots__ = (
         *("duration", "ended", "event", "handler", "handler_started_at", "launched_at", "leased"),
-        *("leased_at", "revoke", "task"),
+        *("host", "id", "leased_at", "revoke", "task"),
     )
 
-    def __init__(self, leased: LeasedJob, handler: Handler, event: Any) -> None:
+    def __init__(self, leased: LeasedJob, handler: Handler, event: Any, host: Host = HOST) -> None:
+        self.host = host
+        self.id = leased.lease.id
         self.leased = leased
         self.handler = handler
         self.event = event
         # When it was leased, given to a task or thread, and when its handler may have begun: by a
         # clock that never jumps. In between it may wait for a connection.
-        self.leased_at = time.monotonic()
+        self.leased_at = self.host.monotonic()
         self.launched_at: float | None = None
         self.handler_started_at: float | None = None
         # How it ended, once somebody has decided so: the handler, a timeout, a lost lease.
@@ -47,7 +50,7 @@ class Execution:
         return (
             0
             if self.handler_started_at is None
-            else int((time.monotonic() - self.handler_started_at) * 1_000_000)
+            else int((self.host.monotonic() - self.handler_started_at) * 1_000_000)
         )
 
     def settlement(self, ended: JobOutcome) -> JobSettlement:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import threading
-import time
 from collections import Counter, deque
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -61,15 +58,23 @@ class Executor:
     ) -> None:
         self._dependencies = dependencies
         self._on_progress = on_progress
-        self.slots = Slots(queues)
+        self._host = dependencies.host
+        self.slots = Slots(queues, self._host)
         self.worked = Worked()
         self.completer = Completer(
-            dependencies.store.async_runner, settle, dead_settlement, self._on_settled, self.start
+            dependencies.store.async_runner,
+            settle,
+            dead_settlement,
+            self._on_settled,
+            self.start,
+            self._host.random,
         )
         self.version_completer = VersionCompleter(
-            dependencies.store.async_runner, self._on_version_recorded
+            dependencies.store.async_runner, self._on_version_recorded, self._host.random
         )
-        self.thread_pool = ThreadPool(dependencies.sync_context, self._on_handler_end)
+        self.thread_pool = ThreadPool(
+            dependencies.sync_context, self._on_handler_end, dependencies.threads
+        )
         # Transactions of handlers that are open, by colour, and the runs that wait for one.
         self._transactions: Counter[str] = Counter()
         self._queued_for_transaction: dict[str, deque[Execution]] = {}
@@ -109,7 +114,7 @@ class Executor:
         return run.handler.mode if self._dependencies.many_writers else "any"
 
     def _launch(self, run: Execution) -> None:
-        run.launched_at = time.monotonic()
+        run.launched_at = self._host.monotonic()
         if run.handler.mode == "sync":
             self.thread_pool.submit(run)
         else:
@@ -185,7 +190,7 @@ class Executor:
 
     def enforce_time_limits(self) -> None:
         """Give up handlers that took too long, and give back jobs that were held too long."""
-        now = time.monotonic()
+        now = self._host.monotonic()
         for run in self.slots.list_running():
             if run.is_overdue(now):
                 limit = run.handler.timeout / 1_000_000
@@ -193,7 +198,7 @@ class Executor:
                     "handler %s ran longer than its timeout of %g s, in job %s",
                     run.handler.name,
                     limit,
-                    run.leased.id,
+                    run.id,
                 )
                 at = self._dependencies.async_context.circumstances(run)
                 self._abort(run, outcome_of_timeout(run.leased, run.handler, at))
@@ -212,7 +217,7 @@ class Executor:
         The new lease is given back: two runs of one job must not be in one process at a time. One
         whose handler is through does not count: its end is committed, and the answer on its way.
         """
-        old = self.slots.find_running(run.leased)
+        old = self.slots.queues[run.leased.queue].running.get(run.id)
         if old is None or self._is_over(old):
             return False
         self.abandon_lost([old])
@@ -238,7 +243,7 @@ class Executor:
         """End a run that does not end by itself; its lease is settled, or lost already."""
         self._set_outcome(run, ended)
         if run.task is None:
-            self._abandoned_threads[run] = time.monotonic()
+            self._abandoned_threads[run] = self._host.monotonic()
             self._revoke(run)
             return
         run.task.cancel()
@@ -254,12 +259,14 @@ class Executor:
 
     def _revoke(self, run: Execution) -> None:
         if run.revoke is not None:  # it may wait for a server; nobody waits for it
-            threading.Thread(target=run.revoke, name="duly-revoke", daemon=True).start()
+            self._dependencies.threads.thread(
+                target=run.revoke, name="duly-revoke", daemon=True
+            ).start()
 
     @property
     def stuck_threads(self) -> int:
         """How many threads have not come back for long after their handlers were given up."""
-        now = time.monotonic()
+        now = self._host.monotonic()
         return sum(now - since > ENDING for since in self._abandoned_threads.values())
 
     def _drop(self, run: Execution) -> None:
@@ -283,7 +290,7 @@ class Executor:
     def describe_running(self) -> str:
         """What runs, for a person."""
         return ", ".join(
-            f"{run.leased.name} {run.leased.id} (for {run.elapsed / 1_000_000:.0f} s)"
+            f"{run.leased.name} {run.id} (for {run.elapsed / 1_000_000:.0f} s)"
             for run in self.slots.list_running()
             if run.ended is None
         )
@@ -294,7 +301,8 @@ class Executor:
             if run.ended is None and (threads or run.task is not None):
                 attempt = run.leased.attempts + 1
                 why = reason_record("its worker was stopped while it ran", attempt, "duly.Stopped")
-                self._abort(run, outcome_of_interruption(run.leased, why, random.random()))  # noqa: S311
+                at = self._dependencies.async_context.circumstances(run)
+                self._abort(run, outcome_of_interruption(run.leased, why, at))
 
     async def close(self, patience: float) -> None:
         """Wait for what was decided to be written, and for what was cancelled to end."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import time
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, InProgress
-from duly.inbox.read import event_from, read_events
+from duly.inbox.read import event_from, take_with_events
 from duly.jobs.handlers import Handler
-from duly.jobs.lease import FetchRequest, take
+from duly.jobs.lease import FetchRequest
 from duly.jobs.outcome import outcome_of_unknown_handler
 from duly.jobs.workers import QueueOutlook, peek_queues, set_idle
 from duly.worker.execution import Execution
@@ -20,17 +18,16 @@ from duly.worker.execution import Execution
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly.core.session import Row, Session
+    from duly.core.session import Row
     from duly.jobs.lease import LeasedJob, QueueDemand
     from duly.jobs.workers import WorkerIdentity
     from duly.service.service_thread import Until
     from duly.worker.dependencies import WorkerDependencies
     from duly.worker.executor import Executor
+    from duly.worker.settings import WorkerPauses
 
 logger = logging.getLogger("duly")
-# Seconds between two looks where nothing wakes the worker: short at first, longer while idle.
-SOONEST, LATEST = 0.02, 0.5
-# The same where notifications come through: polling is only the net below them.
+# Seconds between two looks where notifications come through: polling is only the net below them.
 LISTENING = 1.0
 # Seconds between two looks for jobs that come due, while there is other work.
 STAGE = 0.25
@@ -46,17 +43,26 @@ class Fetcher:
     """Takes jobs for as long as there is room and work."""
 
     def __init__(
-        self, dependencies: WorkerDependencies, executor: Executor, worker: WorkerIdentity
+        self,
+        dependencies: WorkerDependencies,
+        executor: Executor,
+        worker: WorkerIdentity,
+        pauses: WorkerPauses,
     ) -> None:
         self._dependencies = dependencies
         self._executor = executor
+        self._host = dependencies.host
+        self._pauses = pauses
         self._worker = worker
         self._runner = dependencies.store.async_runner
+        self._many_writers = dependencies.many_writers
         self.wake_event = asyncio.Event()
         self.stopping = asyncio.Event()
         # A batch is on its way: what the database has leased is not on the desk yet.
         self.fetching = False
-        longest = max((handler.timeout for handler in dependencies.jobs.all()), default=0)
+        longest = max(
+            (handler.timeout for handler in dependencies.registries.jobs.all()), default=0
+        )
         self._hold = longest + SLACK
         self._listening = False
         self._idle = False
@@ -64,7 +70,7 @@ class Fetcher:
         self._notified = False
         self._stage_postponed = False
         self._last_staged = LONG_AGO
-        self._pause = SOONEST
+        self._pause = self._pauses.soonest
         self._unknown: set[str] = set()
 
     async def run(self, until: Until) -> None:
@@ -74,7 +80,7 @@ class Fetcher:
             if not self._executor.heartbeat_is_fresh():
                 # Too long since the last beat: others would take back at once what it takes, and
                 # count that as a rescue.
-                await self.sleep_until_woken(LATEST)
+                await self.sleep_until_woken(self._pauses.latest)
                 continue
             wants = self._executor.slots.wants()
             try:
@@ -89,23 +95,23 @@ class Fetcher:
                 # InProgress: another process is writing to SQLite, which is how it works.
                 told = logger.debug if isinstance(problem, InProgress) else logger.warning
                 told("no jobs could be taken, trying again: %s", problem)
-                await self.sleep_until_woken(LATEST)
+                await self.sleep_until_woken(self._pauses.latest)
 
     async def _start_fetched(self, taken: int, wants: Sequence[QueueDemand]) -> None:
         self._executor.start()
-        self._pause = SOONEST
+        self._pause = self._pauses.soonest
         if taken >= sum(want.fresh for want in wants) > 1:
             await self._announce_idle(wanted=False)
 
     async def _fetch_batch(self, wants: Sequence[QueueDemand]) -> int:
         """One round: lease what there is, and put it on the desk."""
-        if not self._dependencies.many_writers:
+        if not self._many_writers:
             # A look costs SQLite nothing; taking would make every other process wait.
             seen = await self._peek([want.queue for want in wants])
             if not seen.due and (seen.next_in is None or seen.next_in > 0):
                 return 0
         asked = FetchRequest(self._worker.id, self._hold, wants, self._should_stage(wants))
-        run = self._runner.run_autocommit if self._dependencies.many_writers else self._runner.run
+        run = self._runner.run_autocommit if self._many_writers else self._runner.run
         self.fetching = True
         try:
             leases, events = await run(lambda session: take_with_events(session, asked), wait=WAIT)
@@ -124,28 +130,31 @@ class Fetcher:
         The round after a notification is for the job that it told of; the next one looks, however
         many are told of meanwhile.
         """
-        rung, self._notified = self._notified, False
-        urgent = self._executor.slots.quarantine.is_due
-        more = self._executor.slots.expects_rescued(wants)
-        if not urgent and not more and time.monotonic() - self._last_staged <= STAGE:
+        notified, self._notified = self._notified, False
+        slots = self._executor.slots
+        urgent = slots.quarantine.is_due
+        recent = self._host.monotonic() - self._last_staged <= STAGE
+        if recent and not urgent and not slots.expects_rescued(wants):
             return False
-        self._stage_postponed = rung and not self._stage_postponed and not urgent
+        self._stage_postponed = notified and not self._stage_postponed and not urgent
         if not self._stage_postponed:
-            self._last_staged = time.monotonic()
+            self._last_staged = self._host.monotonic()
         return not self._stage_postponed
 
     def _accept_lease(self, leased: LeasedJob, events: Mapping[str, Row]) -> None:
         row = None if leased.event is None else events.get(leased.event)
-        handler = self._dependencies.jobs.find(None if row is None else row["source"], leased.name)
+        handler = self._dependencies.registries.jobs.find(
+            None if row is None else row["source"], leased.name
+        )
         if handler is None or (leased.event is not None and row is None):
             self._park(leased)
             return
-        run = Execution(leased, handler, None)
         try:
-            run.event = None if row is None else event_from(row, self._dependencies.routes)
+            event = None if row is None else event_from(row, self._dependencies.routes)
         except Exception as problem:
-            self._executor.refuse(run, problem)
+            self._executor.refuse(Execution(leased, handler, None, self._host), problem)
             return
+        run = Execution(leased, handler, event, self._host)
         if not self._executor.replace_earlier_run(run):
             self._executor.slots.put(run)
 
@@ -158,8 +167,9 @@ class Fetcher:
                 "starts that has one",
                 leased.name,
             )
-        run = Execution(leased, UNKNOWN_HANDLER, None)
-        self._executor.settle_unstarted(run, outcome_of_unknown_handler(random.random()))  # noqa: S311
+        run = Execution(leased, UNKNOWN_HANDLER, None, self._host)
+        draw = self._host.random.random()
+        self._executor.settle_unstarted(run, outcome_of_unknown_handler(draw))
 
     async def _peek(self, queues: Sequence[str]) -> QueueOutlook:
         """What there is to take in some queues, without taking it."""
@@ -171,7 +181,7 @@ class Fetcher:
         """Nothing could be taken: wait for a sign of work; whether the worker may end."""
         await self._announce_idle(wanted=True)
         seen = await self._peek([want.queue for want in wants])  # those that have room
-        pause, self._pause = self._pause, min(2 * self._pause, LATEST)
+        pause, self._pause = self._pause, min(2 * self._pause, self._pauses.latest)
         soon = seen.next_in is not None and seen.next_in <= 0
         if seen.due or soon:
             # It has come due since the last look, or others have it, or it must not run just now.
@@ -223,11 +233,3 @@ class Fetcher:
 
         if not await self._dependencies.store.listen(on_notification):
             self._listening = False
-
-
-async def take_with_events(
-    session: Session, asked: FetchRequest
-) -> tuple[list[LeasedJob], dict[str, Row]]:
-    """Lease jobs, and read the events that they are about."""
-    leases = await take(session, asked)
-    return leases, await read_events(session, leases)

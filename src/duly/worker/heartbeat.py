@@ -7,9 +7,6 @@ must not keep its own for ever. So this thread waits for nobody.
 from __future__ import annotations
 
 import logging
-import random
-import threading
-import time
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     from duly.jobs.outcome import JobOutcome
     from duly.jobs.workers import WorkerIdentity
     from duly.ledger.lease import Lease
-    from duly.stores.store import Store
+    from duly.worker.dependencies import WorkerDependencies
     from duly.worker.execution import Execution
     from duly.worker.slots import Slots
 
@@ -43,21 +40,22 @@ class Heartbeat:
 
     def __init__(
         self,
-        store: Store,
+        dependencies: WorkerDependencies,
         worker: WorkerIdentity,
         slots: Slots,
         *,
         on_lost: Callable[[Sequence[Execution]], None],
         fetching: Callable[[], bool],
     ) -> None:
-        self._store = store.apart()
+        self._store = dependencies.store.apart()
+        self._host, threads = dependencies.host, dependencies.threads
         self._worker = worker
         self._slots = slots
         self._on_lost = on_lost
         self._fetching = fetching
         self._pause = worker.lease / 1_000_000 / BEATS
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(
+        self._stopped = threads.event()
+        self._thread = threads.thread(
             target=self._beat_until_stopped, name="duly-heart", daemon=True
         )
         # What looked lost, and what looked forgotten, at the last beat: nothing is done at once,
@@ -75,11 +73,11 @@ class Heartbeat:
 
     def is_fresh(self) -> bool:
         """Whether no lease can be lost yet: the last beat is younger than a lease."""
-        return time.monotonic() - self._confirmed_at < self._worker.lease / 1_000_000
+        return self._host.monotonic() - self._confirmed_at < self._worker.lease / 1_000_000
 
     def _write_beat(self) -> set[Lease]:
         """One beat; what comes back are the leases that the database knows of."""
-        self._beat_started_at = time.monotonic()
+        self._beat_started_at = self._host.monotonic()
         return finish(self._store.sync_runner.run_autocommit(self._beat, wait=WAIT))
 
     def confirm(self) -> None:
@@ -101,7 +99,7 @@ class Heartbeat:
         return await record_heartbeat(session, self._worker)
 
     def _beat_until_stopped(self) -> None:
-        while not self._stopped.wait(self._pause * (0.9 + 0.2 * random.random())):  # noqa: S311
+        while not self._stopped.wait(self._pause * (0.9 + 0.2 * self._host.random.random())):
             try:
                 self._beat_once()
             except DulyError as problem:
@@ -147,7 +145,7 @@ class Heartbeat:
 
     def _end_overdue(self) -> None:
         """End runs that the event loop should have ended: it is blocked, or its thread is."""
-        now = time.monotonic()
+        now = self._host.monotonic()
         overdue = {
             run.leased.lease: run
             for run in self._slots.list_running()
@@ -169,5 +167,5 @@ class Heartbeat:
             self._ended_overdue |= {run.leased.lease for run in new}
 
     def _outcome_of_timeout(self, run: Execution) -> JobOutcome:
-        at = RunContext(host_time(self._store.clock), random.random())  # noqa: S311
+        at = RunContext(host_time(self._store.clock), self._host.random.random())
         return outcome_of_timeout(run.leased, run.handler, at)

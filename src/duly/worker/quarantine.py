@@ -7,14 +7,15 @@ and one that has run for a while is no longer suspected of ending its process at
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from duly.core.host import HOST
 from duly.jobs.lease import POISON_RESCUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from duly.core.host import Host
     from duly.worker.execution import Execution
 
 # Seconds for what runs to end before such a job is taken beside it.
@@ -26,7 +27,8 @@ SUSPECT_SECONDS = 20.0
 class Quarantine:
     """Whether this worker begins nothing because such a job is due."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host = HOST) -> None:
+        self._host = host
         self._since: float | None = None
 
     def observe_due(self, rescued: int) -> bool:
@@ -35,7 +37,7 @@ class Quarantine:
             self._since = None
             return False
         begins = self._since is None
-        self._since = self._since or time.monotonic()
+        self._since = self._since or self._host.monotonic()
         return begins
 
     def end(self) -> None:
@@ -50,7 +52,7 @@ class Quarantine:
     @property
     def is_draining(self) -> bool:
         """Whether nothing may begin until what runs has ended."""
-        return self._since is not None and time.monotonic() - self._since < DRAIN_SECONDS
+        return self._since is not None and self._host.monotonic() - self._since < DRAIN_SECONDS
 
 
 def has_isolated_job(runs: Iterable[Execution]) -> bool:
@@ -60,11 +62,8 @@ def has_isolated_job(runs: Iterable[Execution]) -> bool:
 
 def rescues_of_suspects(runs: Iterable[Execution]) -> list[int]:
     """How often those came back that may yet end their process: who ran for long will not now."""
-    now = time.monotonic()
     return [
         run.leased.rescues
         for run in runs
-        if run.leased.rescues
-        and run.ended is None
-        and (run.handler_started_at is None or now - run.handler_started_at < SUSPECT_SECONDS)
+        if run.leased.rescues and run.ended is None and run.elapsed < SUSPECT_SECONDS * 1_000_000
     ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from duly.core.clock import from_microseconds
@@ -20,23 +19,26 @@ if TYPE_CHECKING:
     from duly.worker.dependencies import WorkerDependencies
 
 logger = logging.getLogger("duly")
-# Seconds between two looks: the clock that counts is the database's, and may be set or cranked.
-SOONEST, LATEST = 0.02, 1.0
+# Seconds between two looks at least, where a slot is at hand.
+SOONEST = 0.02
 
 
 class Scheduler:
     """One worker's look at the schedules of its application."""
 
-    def __init__(self, dependencies: WorkerDependencies) -> None:
+    def __init__(self, dependencies: WorkerDependencies, pause: float) -> None:
+        # Seconds between two looks at most: the database's clock counts, and may be set.
+        self._longest = pause
+        self._monotonic = dependencies.host.monotonic
         self._runner = dependencies.store.async_runner
         self._schedules = dependencies.schedules
-        self._jobs = dependencies.jobs
+        self._jobs = dependencies.registries.jobs
         self._wakeup = dependencies.wakeup
 
     async def run(self) -> None:
         """Look for as long as the worker works."""
         while True:
-            pause = LATEST
+            pause = self._longest
             try:
                 pause = await self.tick()
             except DulyError as problem:
@@ -46,13 +48,13 @@ class Scheduler:
     async def tick(self) -> float:
         """Fire what is due; in how many seconds to look again."""
         if not list(self._schedules):
-            return LATEST
-        began = time.monotonic()
+            return self._longest
+        began = self._monotonic()
         known = await self._runner.run_autocommit(read_state, wait=WAIT)
         for schedule in self._schedules:
             if due_step(schedule, known) is not None:
                 await self._fire(schedule)
-        return max(self._pause(known) - (time.monotonic() - began), SOONEST)
+        return max(self._pause(known) - (self._monotonic() - began), SOONEST)
 
     async def _fire(self, schedule: Schedule) -> None:
         """Fire one schedule; whatever happens to it, the others have their turn."""
@@ -79,6 +81,6 @@ class Scheduler:
 
     def _pause(self, known: ScheduleState) -> float:
         """The seconds from a look until the next slot of any schedule, or the longest pause."""
-        horizon = known.now + int(LATEST * 1_000_000)
+        horizon = known.now + int(self._longest * 1_000_000)
         coming = [next(schedule.slots(known.now, horizon), horizon) for schedule in self._schedules]
         return (min(coming, default=horizon) - known.now) / 1_000_000

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from duly.core.errors import UsageError
+from duly.core.retry import RESCUE_BACKOFF, Backoff
 from duly.core.validation import checked_count, checked_duration
 from duly.jobs.handlers import QUEUE, checked_queue
+from duly.service.maintenance import COUNTERS_FLUSH
 
 # Enough to keep a processor busy with jobs that mostly wait, and few enough for a small database.
 CONCURRENCY = 10
@@ -23,6 +25,32 @@ STUCK = 3
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerPauses:
+    """How long a worker waits between two looks, in seconds.
+
+    Args:
+        soonest: for work, where nothing wakes it: at first.
+        latest: the same while it is idle, and after an error.
+        time_limits: at the clock, for handlers that take too long.
+        rescued: for rescued jobs while every slot is taken.
+        counters: until counters are written.
+        schedules: at the schedules, whose clock is the database's and may be set.
+        rescue: how long a rescued job waits before it runs again.
+    """
+
+    soonest: float = 0.02
+    latest: float = 0.5
+    time_limits: float = 0.1
+    rescued: float = 1.0
+    counters: float = COUNTERS_FLUSH
+    schedules: float = 1.0
+    rescue: Backoff = RESCUE_BACKOFF
+
+
+PAUSES = WorkerPauses()
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """How one worker works."""
 
@@ -30,6 +58,7 @@ class WorkerSettings:
     lease: timedelta = LEASE
     grace: timedelta = GRACE
     stuck: int = STUCK
+    pauses: WorkerPauses = field(default_factory=lambda: PAUSES)
 
     @property
     def at_once(self) -> int:

@@ -6,10 +6,10 @@ whatever the database does.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from duly.core.host import HOST
 from duly.jobs.lease import NO_RESCUE_QUOTA, POISON_RESCUES, QueueDemand
 from duly.worker.quarantine import Quarantine, has_isolated_job, rescues_of_suspects
 from duly.worker.rescue_turns import RescueTurns
@@ -17,6 +17,7 @@ from duly.worker.rescue_turns import RescueTurns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from duly.core.host import Host
     from duly.jobs.lease import LeasedJob, RescueQuota
     from duly.worker.execution import Execution
 
@@ -37,7 +38,8 @@ HELD_TOO_LONG = 30.0
 class QueueSlots:
     """The part of the desk that one queue has."""
 
-    def __init__(self, name: str, slots: int) -> None:
+    def __init__(self, name: str, slots: int, host: Host = HOST) -> None:
+        self._host = host
         self.name = name
         self.slots = slots
         self.prefetched: deque[Execution] = deque()
@@ -47,22 +49,22 @@ class QueueSlots:
         self.rescue_turns = RescueTurns()
         self._done = 0
         self._speed = 0.0
-        self._since = time.monotonic()
+        self._since = self._host.monotonic()
         self._position = FIRST
-        self._scan_restarted_at = time.monotonic()
+        self._scan_restarted_at = self._host.monotonic()
 
     def count_done(self) -> None:
         """One more is done."""
         self._done += 1
-        passed = time.monotonic() - self._since
+        passed = self._host.monotonic() - self._since
         if passed >= MEASURED:
             self._speed = self._done / passed
-            self._done, self._since = 0, time.monotonic()
+            self._done, self._since = 0, self._host.monotonic()
 
     @property
     def prefetch_limit(self) -> int:
         """How many jobs may be held beside those that run."""
-        fresh = self._done / max(time.monotonic() - self._since, 0.05)
+        fresh = self._done / max(self._host.monotonic() - self._since, 0.05)
         return min(MOST_AHEAD, int(max(self._speed, fresh) * AHEAD))
 
     @property
@@ -93,7 +95,7 @@ class QueueSlots:
 
     def _scan_position(self) -> Position:
         """Where to begin to look: where the last batch ended, but now and then at the start."""
-        if time.monotonic() - self._scan_restarted_at > FROM_THE_START:
+        if self._host.monotonic() - self._scan_restarted_at > FROM_THE_START:
             self._restart_scan()
         return self._position
 
@@ -127,22 +129,23 @@ class QueueSlots:
         self.rescue_turns.record_due(rescued)
 
     def _restart_scan(self) -> None:
-        self._position, self._scan_restarted_at = FIRST, time.monotonic()
+        self._position, self._scan_restarted_at = FIRST, self._host.monotonic()
 
     def pop_startable(self) -> Iterator[Execution]:
         """Those that are held and can run now, taken off the pile."""
         while self.prefetched and len(self.running) < self.slots - self.reserved:
             run = self.prefetched.popleft()
-            self.running[run.leased.id] = run
+            self.running[run.id] = run
             yield run
 
 
 class Slots:
     """All queues of a worker."""
 
-    def __init__(self, queues: Mapping[str, int]) -> None:
-        self.queues = {name: QueueSlots(name, slots) for name, slots in queues.items()}
-        self.quarantine = Quarantine()
+    def __init__(self, queues: Mapping[str, int], host: Host = HOST) -> None:
+        self._host = host
+        self.queues = {name: QueueSlots(name, slots, host) for name, slots in queues.items()}
+        self.quarantine = Quarantine(host)
         # Those that came back so often that they may well be what kills a process.
         self._suspects: set[Execution] = set()
 
@@ -151,11 +154,7 @@ class Slots:
 
     def __contains__(self, run: Execution) -> bool:
         queue = self.queues[run.leased.queue]
-        return queue.running.get(run.leased.id) is run or run in queue.prefetched
-
-    def find_running(self, leased: LeasedJob) -> Execution | None:
-        """An earlier run of a job that was leased again."""
-        return self.queues[leased.queue].running.get(leased.id)
+        return queue.running.get(run.id) is run or run in queue.prefetched
 
     def wants(self) -> list[QueueDemand]:
         """What each queue would take."""
@@ -175,7 +174,9 @@ class Slots:
     def _has_isolated_job(self) -> bool:
         """Whether a job runs beside which nothing else may begin yet."""
         return has_isolated_job(
-            run for run in self._suspects if self.find_running(run.leased) is run
+            run
+            for run in self._suspects
+            if self.queues[run.leased.queue].running.get(run.id) is run
         )
 
     def record_batch(
@@ -199,7 +200,8 @@ class Slots:
     def put(self, run: Execution) -> None:
         """A job was leased: in front if it came back from a lost worker, which may not wait."""
         held = self.queues[run.leased.queue].prefetched
-        self._note_suspect(run)
+        if run.leased.rescues >= POISON_RESCUES:
+            self._suspects.add(run)
         if run.leased.rescues:
             self.queues[run.leased.queue].reserved = False
             held.appendleft(run)
@@ -208,12 +210,9 @@ class Slots:
 
     def occupy(self, run: Execution) -> None:
         """Keep a slot for a job that does not run, until its end is committed."""
-        self._note_suspect(run)
-        self.queues[run.leased.queue].running[run.leased.id] = run
-
-    def _note_suspect(self, run: Execution) -> None:
         if run.leased.rescues >= POISON_RESCUES:
             self._suspects.add(run)
+        self.queues[run.leased.queue].running[run.id] = run
 
     def pop_startable(self) -> Iterator[Execution]:
         """Every job that can run now."""
@@ -226,8 +225,8 @@ class Slots:
         """The end of a job is committed, or its lease is gone: its slot is free."""
         queue = self.queues[run.leased.queue]
         self._suspects.discard(run)
-        if queue.running.get(run.leased.id) is run:
-            del queue.running[run.leased.id]
+        if queue.running.get(run.id) is run:
+            del queue.running[run.id]
             queue.count_done()
             if run.leased.rescues:
                 queue.reserve_for_next_rescued(rescues_of_suspects(self.list_running()))
@@ -246,13 +245,13 @@ class Slots:
         """It never began, and somebody else has it."""
         queue = self.queues[run.leased.queue]
         self._suspects.discard(run)
-        queue.running.pop(run.leased.id, None)
+        queue.running.pop(run.id, None)
         if run in queue.prefetched:
             queue.prefetched.remove(run)
 
     def pop_prefetched(self, longer_than: float = 0.0) -> list[Execution]:
         """Those that were held for so many seconds and never began, taken off the pile."""
-        now = time.monotonic()
+        now = self._host.monotonic()
         taken: list[Execution] = []
         for queue in self.queues.values():
             old = [run for run in queue.prefetched if now - run.leased_at >= longer_than]

@@ -27,7 +27,7 @@ def log_execution(run: Execution, ended: JobOutcome, *, held: bool) -> None:
         return
     outcome = ended.outcome if ended.kind == "settled" else ended.kind
     members = {
-        "job": run.leased.id,
+        "job": run.id,
         "name": run.leased.name,
         "outcome": outcome if held else "lost",
         "milliseconds": round(run.duration / 1000, 1),
@@ -64,7 +64,7 @@ class Worked:
     Args:
         done: finished.
         stale: passed over, because a later version of their resource was applied before.
-        again: failed, released or not yet due, and will run again.
+        retried: failed, released or not yet due, and will run again.
         dead: out of attempts or rescues, or given up by their handler.
         lost: taken by somebody else while they ran here; what they wrote was rolled back.
         rescued: taken back from workers that were lost.
@@ -73,7 +73,7 @@ class Worked:
 
     done: int = 0
     stale: int = 0
-    again: int = 0
+    retried: int = 0
     dead: int = 0
     lost: int = 0
     rescued: int = 0
@@ -90,7 +90,7 @@ class Worked:
         elif kind == "stale":
             self.stale += 1
         elif kind == "again":
-            self.again += 1
+            self.retried += 1
             log_retry(leased, ended)
         elif kind == "dead":
             self.dead += 1

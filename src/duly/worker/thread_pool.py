@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from duly.core.onestep import finish
 from duly.jobs.outcome import outcome_of_run
+from duly.service.threads import THREADS
 from duly.worker.run_job import execute_job
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+    from queue import SimpleQueue
 
     from duly.jobs.outcome import JobOutcome
+    from duly.service.threads import Threads
     from duly.worker.execution import Execution
     from duly.worker.run_job import ExecutionContext
 
@@ -28,11 +30,15 @@ class ThreadPool:
     """Runs handlers on threads, and tells the event loop how they ended."""
 
     def __init__(
-        self, context: ExecutionContext, on_done: Callable[[Execution, JobOutcome], None]
+        self,
+        context: ExecutionContext,
+        on_done: Callable[[Execution, JobOutcome], None],
+        threads: Threads = THREADS,
     ) -> None:
+        self._new_thread = threads.thread
         self._context = context
         self._on_done = on_done
-        self._submitted: SimpleQueue[Execution | None] = SimpleQueue()
+        self._submitted: SimpleQueue[Execution | None] = threads.queue()
         self._finished: deque[tuple[Execution, JobOutcome]] = deque()
         self._collect_scheduled = False
         self._lock = threading.Lock()
@@ -51,7 +57,7 @@ class ThreadPool:
                 self._idle -= 1
             else:
                 self._threads += 1
-                threading.Thread(target=self._run_submitted, name="duly-hand", daemon=True).start()
+                self._new_thread(target=self._run_submitted, name="duly-hand", daemon=True).start()
         self._submitted.put(run)
 
     def _run_submitted(self) -> None:

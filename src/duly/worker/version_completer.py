@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
 from duly.core.errors import InProgress, LeaseLost, StoreRefused, StoreUnavailable
+from duly.core.host import HOST
 from duly.jobs.lease import finish_inside
 from duly.ledger import order_guard as guard
 from duly.service.completer import AGAIN, Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
 
     from duly.core.session import Runner, Session
     from duly.ledger.arguments import VersionAdvance
@@ -34,11 +35,16 @@ class VersionCompleter:
     Args:
         runner: where.
         on_recorded: called with each run once that is committed, or with what is wrong with it.
+        dice: for the pause before another try.
     """
 
     def __init__(
-        self, runner: Runner, on_recorded: Callable[[Execution, Exception | None], None]
+        self,
+        runner: Runner,
+        on_recorded: Callable[[Execution, Exception | None], None],
+        dice: Random = HOST.random,
     ) -> None:
+        self._random = dice
         self._runner = runner
         self._on_recorded = on_recorded
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,7 +78,7 @@ class VersionCompleter:
         unsure = False
         while (later := await self._try_write(run, version, unsure=unsure)) is not None:
             unsure = unsure or later is Later.UNSURE
-            await asyncio.sleep(AGAIN * (0.5 + random.random()))  # noqa: S311
+            await asyncio.sleep(AGAIN * (0.5 + self._random.random()))
 
     async def _try_write(
         self, run: Execution, version: VersionAdvance, *, unsure: bool

@@ -6,21 +6,19 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from typing import TYPE_CHECKING, Any
 
 from duly.core.clock import MICROSECOND
 from duly.core.defaults import WAIT
 from duly.core.errors import DulyError, InProgress, StoreUnavailable
-from duly.core.ids import new_id
 from duly.jobs.lease import json_list
 from duly.jobs.workers import WorkerIdentity, remove_worker, unpark
 from duly.service.maintenance import flush_counters_periodically, prune_periodically, watch_relays
 from duly.stores.shielding import cancel_until_done, shield_to_end
 from duly.worker.executor import Executor
-from duly.worker.fetcher import LATEST, Fetcher
+from duly.worker.fetcher import Fetcher
 from duly.worker.heartbeat import Heartbeat
-from duly.worker.rescue import rescue_now, rescue_periodically
+from duly.worker.rescue import JobRescuer
 from duly.worker.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -33,12 +31,8 @@ if TYPE_CHECKING:
     from duly.worker.stats import Worked
 
 logger = logging.getLogger("duly")
-# Seconds between two looks at the clock for handlers that take too long.
-WATCH = 0.1
 # Seconds for a database that is busy or restarting when a worker begins.
 STARTING = 20.0
-# Seconds between two looks for rescued jobs while every slot is taken.
-ROOM = 1.0
 
 
 class Worker:
@@ -47,23 +41,25 @@ class Worker:
     def __init__(self, dependencies: WorkerDependencies, settings: WorkerSettings) -> None:
         self._dependencies = dependencies
         self._settings = settings
+        self._host = dependencies.host
+        self._pauses = pauses = settings.pauses
         self._identity = WorkerIdentity(
-            new_id(),
+            self._host.new_id(),
             socket.gethostname()[:200],
             os.getpid(),
             json_list(list(settings.queues)),
             settings.lease // MICROSECOND + self._longest_lock(),
         )
         self._executor = Executor(dependencies, settings.queues, self._wake_fetcher)
-        self._fetcher = Fetcher(dependencies, self._executor, self._identity)
+        self._fetcher = Fetcher(dependencies, self._executor, self._identity, pauses)
         self._heartbeat = Heartbeat(
-            dependencies.store,
+            dependencies,
             self._identity,
             self._executor.slots,
             on_lost=self._on_lost,
             fetching=lambda: self._fetcher.fetching,
         )
-        self._scheduler = Scheduler(dependencies)
+        self._scheduler = Scheduler(dependencies, pauses.schedules)
         self._executor.heartbeat_is_fresh = self._heartbeat.is_fresh
         self._stopping_now = False
         self._failure: BaseException | None = None
@@ -83,7 +79,9 @@ class Worker:
         """How long a transaction of a handler may keep a heartbeat from being written."""
         if self._dependencies.many_writers:
             return 0
-        locking = [one.timeout for one in self._dependencies.jobs.all() if "tx" in one.wants]
+        locking = [
+            one.timeout for one in self._dependencies.registries.jobs.all() if "tx" in one.wants
+        ]
         return max(locking, default=0)
 
     def stop(self) -> None:
@@ -181,17 +179,17 @@ class Worker:
 
         Returns whether it has begun: one that is told to stop before that owes nothing to anybody.
         """
-        until = time.monotonic() + STARTING
+        until = self._host.monotonic() + STARTING
         while True:
             try:
                 await first()
             except (InProgress, StoreUnavailable) as problem:
                 if self._fetcher.stopping.is_set():
                     return False
-                if time.monotonic() > until:
+                if self._host.monotonic() > until:
                     raise
                 logger.warning("the worker cannot begin yet, trying again: %s", problem)
-                await self._fetcher.sleep_until_woken(LATEST)
+                await self._fetcher.sleep_until_woken(self._pauses.latest)
             else:
                 return True
 
@@ -204,25 +202,37 @@ class Worker:
         return [
             self._watch_clock(),
             self._fetcher.listen(),
-            rescue_periodically(runner, self._identity, self.worked, self.wake, pause),
-            prune_periodically(runner),
-            flush_counters_periodically(runner, self.worked),
-            watch_relays(runner, self._dependencies.jobs.outgoing.relay_liveness),
+            self._rescuer().run(pause),
+            prune_periodically(runner, self._host.random),
+            flush_counters_periodically(runner, self.worked, self._pauses.counters),
+            watch_relays(
+                runner, self._dependencies.registries.outbox.relay_liveness, self._pauses.counters
+            ),
             self._scheduler.run(),
         ]
 
+    def _rescuer(self) -> JobRescuer:
+        return JobRescuer(
+            self._dependencies.store.async_runner,
+            self._identity,
+            self.worked,
+            self.wake,
+            self._pauses.rescue,
+            self._host.random,
+        )
+
     async def _prepare(self) -> None:
-        names = [handler.name for handler in self._dependencies.jobs.all()]
+        names = [handler.name for handler in self._dependencies.registries.jobs.all()]
         runner = self._dependencies.store.async_runner
         await runner.run_autocommit(lambda session: unpark(session, names), wait=WAIT)
-        await rescue_now(runner, self._identity, self.worked, self.wake)
+        await self._rescuer().rescue_now()
         await self._scheduler.tick()
 
     async def _watch_clock(self) -> None:
         """Look at the clock, and see to it that nothing waits for ever."""
-        looked = time.monotonic()
+        looked = self._host.monotonic()
         while True:
-            await asyncio.sleep(WATCH)
+            await asyncio.sleep(self._pauses.time_limits)
             self._executor.enforce_time_limits()
             if self._executor.stuck_threads >= self._settings.stuck and not self.worked.stuck:
                 logger.critical(
@@ -230,8 +240,8 @@ class Worker:
                 )
                 self.worked.stuck = True
                 self._stop()
-            if time.monotonic() - looked > ROOM:
-                looked = time.monotonic()
+            if self._host.monotonic() - looked > self._pauses.rescued:
+                looked = self._host.monotonic()
                 try:
                     await self._fetcher.reserve_for_rescued()
                 except DulyError as problem:
@@ -241,16 +251,16 @@ class Worker:
         """Release what never began, let the rest finish, and release that when time is up."""
         crew = self._executor
         crew.release_unstarted()
-        until = time.monotonic() + self._settings.grace.total_seconds()
-        while crew.is_busy() and not self._stopping_now and time.monotonic() < until:
+        until = self._host.monotonic() + self._settings.grace.total_seconds()
+        while crew.is_busy() and not self._stopping_now and self._host.monotonic() < until:
             self._fetcher.wake_event.clear()
-            await self._fetcher.sleep_until_woken(WATCH)
+            await self._fetcher.sleep_until_woken(self._pauses.time_limits)
         if crew.is_busy():
             logger.warning(
                 "these did not end in time and are given back: %s", crew.describe_running()
             )
         # What is done must not be left leased because the database is busy or restarting.
-        left = 0.0 if self._stopping_now else until - time.monotonic()
+        left = 0.0 if self._stopping_now else until - self._host.monotonic()
         await self._abandon(left + self._longest_lock() / 1_000_000)
 
     async def _end(self, helpers: Sequence[asyncio.Task[None]]) -> None:

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 import duly
 from duly.errors import NotJoinable
-from duly.stores.join.hints import REMEDIES
+from duly.stores.join.recognise import REMEDIES
 
 SQLITE, SQLITE_ASYNC = "sqlite://", "sqlite+aiosqlite://"
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"

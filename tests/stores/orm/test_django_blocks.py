@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -18,7 +19,7 @@ from tests.stores.orm.test_promises import told
 from tests.stores.orm.worlds import WORLDS, WRITE, Hand, World, django_alias, made, post, signed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.stores.join.places import Place
@@ -34,7 +35,7 @@ class RolledBack(Exception):
 
 def alias_of(app: duly.Duly) -> str:
     """The alias that an app's handlers work on."""
-    given: Any = app._given_begin
+    given: Any = app.process.given_begin
     return str(given.alias)
 
 
@@ -370,3 +371,53 @@ def test_what_is_enqueued_in_a_block_of_the_callers_wakes_nothing_before_its_com
             assert rung == []
         assert jobs(place, scope) == 2
         app.close()
+
+
+@contextmanager
+def without_autocommit(alias: str) -> Iterator[None]:
+    """A transaction that the caller opened by hand."""
+    transaction.set_autocommit(False, using=alias)
+    try:
+        yield
+    finally:
+        transaction.rollback(using=alias)
+        transaction.set_autocommit(True, using=alias)
+
+
+@in_django
+@pytest.mark.parametrize("verb", [*VERBS.values()], ids=[*VERBS])
+async def test_a_job_is_refused_in_a_transaction_that_was_opened_by_hand(
+    world: World, place: Place, scope: str, verb: Callable[[duly.Duly, str], object]
+) -> None:
+    """It would be committed on a connection of duly's even if the caller rolls back."""
+    async with opened(world, place.url, scope) as app:
+        with_job(app, scope)
+        with (
+            without_autocommit(alias_of(app)),
+            pytest.raises(duly.errors.UsageError, match=r"set_autocommit.*transaction\.atomic"),
+        ):
+            verb(app, scope)
+        assert jobs(place, scope) == 0
+
+
+ADMIN_VERBS: dict[str, Callable[[duly.Duly, str], object]] = {
+    "forget": lambda app, name: app.forget(name, "evt_1"),
+    "replay a job": lambda app, _: app.jobs.replay(all=True),
+    "discard a job": lambda app, _: app.jobs.discard(str(uuid4())),
+    "replay a message": lambda app, _: app.outbox.replay(all=True),
+    "discard a message": lambda app, _: app.outbox.discard(str(uuid4())),
+}
+
+
+@in_django
+@pytest.mark.parametrize("verb", [*ADMIN_VERBS.values()], ids=[*ADMIN_VERBS])
+async def test_what_commits_by_itself_is_refused_inside_a_block(
+    world: World, place: Place, scope: str, verb: Callable[[duly.Duly, str], object]
+) -> None:
+    """The caller would think that it is undone with the block."""
+    async with opened(world, place.url, scope) as app:
+        with (
+            transaction.atomic(using=alias_of(app)),
+            pytest.raises(duly.errors.UsageError, match=r"outside.*atomic"),
+        ):
+            verb(app, scope)

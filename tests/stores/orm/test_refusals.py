@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.db import connections, transaction
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.ext.asyncio import (
     AsyncSession,
     async_scoped_session,
     async_sessionmaker,
     create_async_engine,
 )
-from sqlalchemy.orm import scoped_session, sessionmaker
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, scoped_session, sessionmaker
 
 import duly
 from tests.stores.join.django_handles import configured
@@ -38,6 +38,60 @@ async def nothing(event: duly.Event, hand: Hand) -> None:
 
 async def ignore(event: duly.Event, tx: duly.aio.Tx) -> None:
     """The same, as a handler."""
+
+
+class Base(DeclarativeBase):
+    """The tables of these tests."""
+
+
+class Elsewhere(Base):
+    """A row in a second database."""
+
+    __tablename__ = "elsewhere"
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+@pytest.mark.parametrize("flushed", [False, True], ids=["flushed by duly", "flushed"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_a_session_that_writes_through_a_second_engine_is_not_committed(
+    mode: str, flushed: bool, scope: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two engines commit one after the other, and the work of one may be lost."""
+    place = settle_in(f"sqlite:///{tmp_path / 'place.db'}")
+    second = create_engine(f"sqlite:///{tmp_path / 'second.db'}")
+    Base.metadata.create_all(second)
+
+    def blocks(event: duly.Event, tx: duly.Tx[Any]) -> None:
+        tx.session.add(Elsewhere(id=1))
+        if flushed:
+            tx.session.flush()
+
+    async def awaits(event: duly.Event, tx: duly.aio.Tx[Any]) -> None:
+        tx.session.add(Elsewhere(id=1))
+        if flushed:
+            await tx.session.flush()
+
+    begin: Any = sessionmaker(create_engine(place.url), binds={Elsewhere: second})
+    engines = [
+        create_async_engine(f"sqlite+aiosqlite:///{tmp_path / name}")
+        for name in ("place.db", "second.db")
+    ]
+    if mode == "async":
+        begin = async_sessionmaker(engines[0], binds={Elsewhere: engines[1]})
+    app = made(begin, scope, place.url)
+    app.on(scope, name="two")(blocks if mode == "sync" else awaits)
+    answer = await post(app, scope, signed(scope), "asgi")
+    await app.aclose()
+    app.close()
+    for engine in engines:
+        await engine.dispose()
+
+    assert answer.status_code == 500
+    assert "through two engines" in caplog.text
+    with second.connect() as connection:
+        assert inspect(connection).get_table_names() == ["elsewhere"]
+        assert connection.execute(text("SELECT id FROM elsewhere")).all() == []
+    assert place.claims(scope) == []
 
 
 @everywhere

@@ -52,8 +52,9 @@ def view(app: Served, name: str) -> View:
             start_timer(),
             request.method or "",
         )  # a request that was made without a server
-        if app._begin is not None:
-            app._begin.refuse_moved()
+        begin = app.process.begin
+        if begin is not None:
+            begin.refuse_moved()
         try:
             asked = request_of(request)
             reply = wsgi.receive_delivery(router, route, environ_of(request, asked, route), asked)

@@ -35,14 +35,22 @@ class Orm(Protocol):
         """Refuse an app whose ORM leads to another database than when the app was made."""
 
 
+class ServedProcess(Protocol):
+    """The process that an app runs in, as far as an adapter knows it."""
+
+    @property
+    def begin(self) -> Orm | None:
+        """Its ``begin=``; None where duly opens its own transactions."""
+
+
 class Served(Protocol):
     """A `duly.Duly`."""
 
     site: Router
 
     @property
-    def _begin(self) -> Orm | None:
-        """Its ``begin=``; None where duly opens its own transactions."""
+    def process(self) -> ServedProcess:
+        """What it runs on."""
 
 
 class ByteStream(Protocol):
@@ -73,14 +81,7 @@ def router_of(app: object) -> Router:
 
 def route_of(app: object, name: object) -> Route:
     """A source by its name."""
-    routes = router_of(app).routes
-    route = routes.get(f"/{name}") if isinstance(name, str) else None
-    if route is None:
-        known = ", ".join(path[1:] for path in routes) or "none yet"
-        raise UsageError(
-            f"there is no source {name!r:.60}: call app.source(…) before this (there is {known})"
-        )
-    return route
+    return router_of(app).route_named(name)
 
 
 def function_name(route: Route) -> str:

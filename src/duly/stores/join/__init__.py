@@ -1,1 +1,1 @@
-"""Frameworks that keep books about a transaction, and so must see it begin and nest."""
+"""Join the caller's open transaction: of a driver, of SQLAlchemy, or of Django."""

@@ -10,8 +10,8 @@ from django.db import connections, transaction
 from duly.core.errors import NotJoinable
 from duly.core.session import ended_transaction_error
 from duly.stores.join.drivers import driver_session, find_driver
-from duly.stores.join.hints import DATABASE, PSYCOPG2
-from duly.stores.join.lazy_session import LazySession
+from duly.stores.join.lazy_session import lazy_session
+from duly.stores.join.recognise import DATABASE, PSYCOPG2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,10 +41,10 @@ def sync_session(target: Any, names: Names, clock: Clock | None) -> Session:
         driver = find_driver(current.connection)
         if driver is None:
             raise NotJoinable(f"this Django connection cannot be joined: {PSYCOPG2}")
-        owner, wire = DjangoOwner(current), driver.adapter(current.connection)
-        return driver_session(driver, wire, names, clock, owner), owner
+        owner, adapter = DjangoOwner(current), driver.adapter(current.connection)
+        return driver_session(driver, adapter, names, clock, owner), owner
 
-    return LazySession(find, names, dialect)
+    return lazy_session(find, names, dialect)
 
 
 class DjangoOwner:
@@ -54,10 +54,10 @@ class DjangoOwner:
         self._connection = connection
 
     async def begin(self) -> None:
-        """Nothing is left to do: ``atomic`` has begun, or the connection was refused."""
+        """Do nothing: ``atomic`` has begun, or the connection was refused."""
 
     def refuse_ended(self) -> None:
-        """Refuse to go on outside ``atomic``; inside, Django itself forbids commit()."""
+        """Raise outside ``atomic``; inside, Django itself forbids commit()."""
         if not self._connection.in_atomic_block:
             raise ended_transaction_error()
 
@@ -67,7 +67,7 @@ class DjangoOwner:
         with transaction.atomic(using=self._connection.alias):
             yield
             if self._connection.needs_rollback:
-                # Django would roll back without a word, and the caller would acknowledge.
+                # Django would roll back silently, and the caller would acknowledge.
                 raise ended_transaction_error()
 
 

@@ -1,4 +1,4 @@
-"""The connections of the drivers themselves: how each is reached, and in which colour.
+"""The drivers whose own connections duly joins: sqlite3, aiosqlite, psycopg and asyncpg.
 
 Types are recognised by name, along the whole inheritance, so that no driver is imported unless
 its connection was passed.
@@ -14,8 +14,6 @@ from duly.core.errors import UsageError
 from duly.stores.sql.statements import statements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from duly.core.clock import Clock
     from duly.core.defaults import Names
     from duly.core.session import Dialect, Owner, Session
@@ -26,61 +24,40 @@ Mode = Literal["sync", "async"]
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """One driver: its colour, its database, how it spells parameters, and the wire to it."""
+    """One driver: sync or async, its database, and how it spells parameters."""
 
     mode: Mode
     dialect: Dialect
     style: Style
-    adapter: Callable[[Any], Any]
 
+    def adapter(self, connection: Any) -> Any:
+        """The adapter for a connection of this driver."""
+        if self.dialect == "sqlite":
+            from duly.stores.sqlite.adapters import AiosqliteAdapter, Sqlite3Adapter
 
-def sqlite3_adapter(connection: Any) -> Any:
-    """A ``sqlite3.Connection``."""
-    from duly.stores.sqlite.adapters import Sqlite3Adapter
+            return (Sqlite3Adapter if self.mode == "sync" else AiosqliteAdapter)(connection)
+        if self.style == "dollar":
+            from duly.stores.postgres.asyncpg_adapter import AsyncpgAdapter
 
-    return Sqlite3Adapter(connection)
+            return AsyncpgAdapter(connection)
+        from duly.stores.postgres.psycopg_adapters import PsycopgAdapter, PsycopgAsyncAdapter
 
-
-def aiosqlite_adapter(connection: Any) -> Any:
-    """An ``aiosqlite.Connection``."""
-    from duly.stores.sqlite.adapters import AiosqliteAdapter
-
-    return AiosqliteAdapter(connection)
-
-
-def psycopg_adapter(connection: Any) -> Any:
-    """A ``psycopg.Connection``."""
-    from duly.stores.postgres.psycopg_adapters import PsycopgAdapter
-
-    return PsycopgAdapter(connection)
-
-
-def psycopg_async_adapter(connection: Any) -> Any:
-    """A ``psycopg.AsyncConnection``."""
-    from duly.stores.postgres.psycopg_adapters import PsycopgAsyncAdapter
-
-    return PsycopgAsyncAdapter(connection)
-
-
-def asyncpg_adapter(connection: Any) -> Any:
-    """An ``asyncpg.Connection``, or the proxy that its pool hands out."""
-    from duly.stores.postgres.asyncpg_adapter import AsyncpgAdapter
-
-    return AsyncpgAdapter(connection)
+        return (PsycopgAdapter if self.mode == "sync" else PsycopgAsyncAdapter)(connection)
 
 
 DRIVERS: dict[str, Driver] = {
-    "sqlite3.Connection": Driver("sync", "sqlite", "named", sqlite3_adapter),
-    "aiosqlite.Connection": Driver("async", "sqlite", "named", aiosqlite_adapter),
-    "psycopg.Connection": Driver("sync", "postgres", "pyformat", psycopg_adapter),
-    "psycopg.AsyncConnection": Driver("async", "postgres", "pyformat", psycopg_async_adapter),
-    "asyncpg.Connection": Driver("async", "postgres", "dollar", asyncpg_adapter),
-    "asyncpg.PoolConnectionProxy": Driver("async", "postgres", "dollar", asyncpg_adapter),
+    "sqlite3.Connection": Driver("sync", "sqlite", "named"),
+    "aiosqlite.Connection": Driver("async", "sqlite", "named"),
+    "psycopg.Connection": Driver("sync", "postgres", "pyformat"),
+    "psycopg.AsyncConnection": Driver("async", "postgres", "pyformat"),
+    "asyncpg.Connection": Driver("async", "postgres", "dollar"),
+    # What asyncpg's pool hands out.
+    "asyncpg.PoolConnectionProxy": Driver("async", "postgres", "dollar"),
 }
 
 
 def type_names(target: object) -> tuple[str, ...]:
-    """The classes of an object, most special first, as package and class name."""
+    """The classes of an object, the most derived first, as package and class name."""
     kind = type(target)
     known = TYPE_NAMES.get(kind)
     if known is None:
@@ -102,7 +79,7 @@ def find_driver(connection: object) -> Driver | None:
 def driver_session(
     driver: Driver, adapter: Any, names: Names, clock: Clock | None, owner: Owner | None = None
 ) -> Session:
-    """A session over the wire to a driver's connection."""
+    """A session over a driver's connection."""
     check_names(names, driver.dialect)
     spelled = statements(driver.dialect, names, driver.style)
     if driver.dialect == "sqlite":

@@ -1,7 +1,9 @@
-"""SQLAlchemy's connections and sessions, both colours: begun by it, nested by ``begin_nested``.
+"""SQLAlchemy's connections and sessions, sync and async: nested by ``begin_nested``.
 
 SQLAlchemy must see the transaction begin, or its own ``commit()`` would find nothing to commit
 and our claim would be lost when the connection returns to its pool.
+
+SQLAlchemy's own error messages may quote statements and their parameters, so they are only chained.
 """
 
 from __future__ import annotations
@@ -10,19 +12,23 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextma
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from duly.core.errors import NotJoinable
+from sqlalchemy.exc import (
+    DBAPIError,
+    InvalidRequestError,
+    MissingGreenlet,
+    PendingRollbackError,
+    ResourceClosedError,
+    UnboundExecutionError,
+)
+
+from duly.core.errors import NotJoinable, SyncAsyncMismatch, UsageError
 from duly.core.session import ended_transaction_error
 from duly.stores.join.drivers import Driver, driver_session, find_driver, type_names
-from duly.stores.join.hints import DATABASE
-from duly.stores.join.lazy_session import LazySession
-from duly.stores.join.sqlalchemy_errors import (
-    translate_connection_errors,
-    translate_sqlalchemy_errors,
-)
-from duly.stores.join.sqlalchemy_run_sync import RunSyncAdapter
+from duly.stores.join.lazy_session import lazy_session
+from duly.stores.join.recognise import DATABASE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Coroutine, Iterator
 
     from sqlalchemy import Connection, Dialect
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -36,9 +42,55 @@ PLAIN_STATEMENT = "SELECT 1"
 DIALECTS: dict[str, kernel.Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
 DRIVERS = frozenset({"pysqlite", "aiosqlite", "psycopg", "psycopg_async", "asyncpg"})
 INSTEAD = {
-    "postgresql": "use postgresql+psycopg://, which serves both colours, or postgresql+asyncpg://",
+    "postgresql": "use postgresql+psycopg://, which serves sync and async, or postgresql+asyncpg://",
     "sqlite": "use sqlite:// or sqlite+aiosqlite://",
 }
+
+IN_FAILED_TRANSACTION = "25P02"
+FAILED = "this SQLAlchemy transaction has failed: roll it back, then run it again"
+REASONS: dict[type[InvalidRequestError], tuple[type[UsageError], str]] = {
+    MissingGreenlet: (
+        SyncAsyncMismatch,
+        "this SQLAlchemy object belongs to an async engine: pass the AsyncConnection or "
+        "AsyncSession to the same verb of duly.aio, or call this one inside its run_sync()",
+    ),
+    PendingRollbackError: (NotJoinable, FAILED),
+    ResourceClosedError: (NotJoinable, "this SQLAlchemy connection is closed: pass an open one"),
+    UnboundExecutionError: (
+        NotJoinable,
+        "this SQLAlchemy session has a different engine for each class: pass the connection of "
+        "the one that duly's tables are in, session.connection(bind_arguments={...})",
+    ),
+}
+
+
+@contextmanager
+def translate_sqlalchemy_errors() -> Iterator[None]:
+    """Turn SQLAlchemy's refusal to begin or nest into an error that says what to do."""
+    try:
+        yield
+    except InvalidRequestError as problem:
+        for kind, (error, reason) in REASONS.items():
+            if isinstance(problem, kind):
+                raise error(reason) from problem
+        raise
+    except DBAPIError as problem:
+        if getattr(problem.orig, "sqlstate", None) == IN_FAILED_TRANSACTION:
+            raise NotJoinable(FAILED) from problem
+        raise
+
+
+@contextmanager
+def translate_connection_errors() -> Iterator[None]:
+    """Turn every refusal to hand out a connection into an error that says so."""
+    try:
+        with translate_sqlalchemy_errors():
+            yield
+    except InvalidRequestError as problem:
+        raise NotJoinable(
+            "SQLAlchemy has no open connection here: pass a connection that is open "
+            "(`async with engine.connect() as connection:`), or a session that may begin"
+        ) from problem
 
 
 def sync_session(target: Any, names: Names, clock: Clock | None) -> kernel.Session:
@@ -60,7 +112,7 @@ def sync_session(target: Any, names: Names, clock: Clock | None) -> kernel.Sessi
         owner = SqlalchemySyncOwner(owned, connection, reached)
         return driver_session(reached.driver, reached.adapter, names, clock, owner), owner
 
-    return LazySession(find, names, dialect)
+    return lazy_session(find, names, dialect)
 
 
 def async_session(target: Any, names: Names, clock: Clock | None) -> kernel.Session:
@@ -78,7 +130,7 @@ def async_session(target: Any, names: Names, clock: Clock | None) -> kernel.Sess
         owner = SqlalchemyAsyncOwner(owned, connection, reached)
         return driver_session(reached.driver, reached.adapter, names, clock, owner), owner
 
-    return LazySession(find, names, dialect)
+    return lazy_session(find, names, dialect)
 
 
 def is_sqlalchemy(target: object, name: str) -> bool:
@@ -87,7 +139,7 @@ def is_sqlalchemy(target: object, name: str) -> bool:
 
 
 def checked_dialect(dialect: Dialect) -> kernel.Dialect:
-    """Which database it is; refuse a driver that duly has no wire to."""
+    """Which database it is; refuse a driver that duly has no adapter for."""
     known = DIALECTS.get(dialect.name)
     if known is None or dialect.driver not in DRIVERS:
         raise NotJoinable(
@@ -138,7 +190,7 @@ def find_driver_connection(dialect: Dialect, connection: Any) -> DriverConnectio
 
 
 class SqlalchemyOwner:
-    """What both colours know of a transaction: who holds it, and its savepoints of ours."""
+    """A transaction of SQLAlchemy's that duly has joined, and duly's savepoints in it."""
 
     def __init__(self, target: Any, connection: Any, reached: DriverConnection) -> None:
         self._target = target
@@ -154,13 +206,13 @@ class SqlalchemyOwner:
         return not self._connection.in_transaction() or self._driver_connection.begins_late()
 
     def refuse_ended(self) -> None:
-        """Refuse to go on where the code inside a savepoint has ended it."""
+        """Raise where the code inside a savepoint has ended the transaction."""
         if not all(savepoint.is_active for savepoint in self._savepoints):
             raise ended_transaction_error()
 
     @contextmanager
     def _track_savepoint(self, savepoint: Any) -> Iterator[None]:
-        """Watch over a savepoint while the caller works in it."""
+        """Watch a savepoint while the caller works in it."""
         self._savepoints.append(savepoint)
         try:
             yield
@@ -211,3 +263,59 @@ class SqlalchemyAsyncOwner(SqlalchemyOwner):
                     await self._target.connection()  # only now does a session say SAVEPOINT
             with self._track_savepoint(savepoint):
                 yield
+
+
+class RunSyncAdapter:
+    """An async driver under SQLAlchemy's ``run_sync``, as Alembic's asynchronous template runs.
+
+    There a sync call works because SQLAlchemy's greenlet waits in its place. This adapter asks for
+    the same through ``run_async`` of SQLAlchemy's own adapter, so that the operation above never
+    waits. Savepoints are the owner's.
+    """
+
+    def __init__(self, inner: Any, dbapi_connection: Any) -> None:
+        self._inner = inner
+        self._dbapi_connection = dbapi_connection
+
+    def refuse_outside_greenlet(self) -> None:
+        """Raise where no greenlet waits, before SQLAlchemy itself fails there."""
+        self._await_in_greenlet(do_nothing())
+
+    async def fetch(self, statement: Any, values: Any) -> Any:
+        """Run one statement and return its rows by column name."""
+        return self._await_in_greenlet(self._inner.fetch(statement, values))
+
+    async def write(self, statement: Any, each: Any) -> None:
+        """Run one statement for many sets of values."""
+        self._await_in_greenlet(self._inner.write(statement, each))
+
+    async def ask(self, statement: Any, values: Any) -> Any:
+        """Run a statement of the user's."""
+        return self._await_in_greenlet(self._inner.ask(statement, values))
+
+    async def plain(self, text: str) -> None:
+        """Run one statement without parameters."""
+        self._await_in_greenlet(self._inner.plain(text))
+
+    async def begin(self) -> None:
+        """Make sure a transaction is open."""
+        self._await_in_greenlet(self._inner.begin())
+
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return bool(self._inner.in_transaction())
+
+    async def commits_by_itself(self) -> bool:
+        """Whether a statement outside BEGIN would be committed at once."""
+        return bool(self._await_in_greenlet(self._inner.commits_by_itself()))
+
+    def _await_in_greenlet(self, step: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            with translate_sqlalchemy_errors():
+                return self._dbapi_connection.run_async(lambda _: step)
+        finally:
+            step.close()  # outside run_sync it was refused and never begun
+
+
+async def do_nothing() -> None:
+    """Something to wait for that is over at once."""

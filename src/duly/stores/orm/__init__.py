@@ -1,1 +1,1 @@
-"""Transactions that the user's own ORM opens for handlers, one module for each ORM."""
+"""Handlers' transactions that SQLAlchemy or Django opens: ``Duly(begin=…)``."""

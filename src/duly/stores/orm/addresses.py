@@ -1,6 +1,6 @@
-"""The address of a database in duly's form, from what an ORM knows about it.
+"""The URL of a database in duly's form, from an ORM's connection parameters.
 
-An ORM's parameters go to its driver; of these, libpq's own are kept and all else is the driver's.
+Of these, libpq's own are kept; the others are the driver's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from duly.core.extras import needs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# asyncpg's names for what libpq calls otherwise.
+# asyncpg's parameter names, and libpq's for the same.
 ASYNCPG = {"database": "dbname", "ssl": "sslmode"}
 
 
@@ -33,7 +33,7 @@ def postgres_address(parameters: Mapping[str, Any]) -> str:
     """The address of a PostgreSQL database, by the parameters that its driver is given."""
     with needs("postgres", "psycopg and psycopg_pool"):
         from psycopg.pq import Conninfo
-    # duly's own connections go by their own name, where somebody looks at who is connected.
+    # duly's own connections have their own name in pg_stat_activity.
     known = {option.keyword.decode() for option in Conninfo.get_defaults()} - {"application_name"}
     named = {ASYNCPG.get(name, name): text_of(value) for name, value in parameters.items()}
     given = {name: value for name, value in named.items() if name in known and value}

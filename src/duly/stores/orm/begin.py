@@ -1,6 +1,6 @@
-"""Transactions opened by the user's own ORM: ``Duly(begin=…)``.
+"""``Duly(begin=…)``: the user's own ORM opens the transactions of handlers.
 
-A handler then works in a session of SQLAlchemy's or in a block of Django's, and the claim of its
+A handler then works in a SQLAlchemy session or in a Django ``atomic`` block, and the claim of its
 event is made on the same connection, in the same transaction.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duly.stores.store import Store
 
 FORMS = "a SQLAlchemy sessionmaker or async_sessionmaker, or duly.django('default')"
-# What people pass instead, and what to pass.
+# What is passed by mistake, and what to pass instead.
 REMEDIES = {
     "sqlalchemy.Engine": "pass sessionmaker(engine)",
     "sqlalchemy.AsyncEngine": "pass async_sessionmaker(engine)",
@@ -43,18 +43,18 @@ REMEDIES = {
     "django.ConnectionProxy": "pass duly.django('default')",
 }
 
-# Seconds for the server to take a request to cancel.
+# Seconds for the server to accept a cancel request.
 CANCEL_TIMEOUT = 2.0
-# What `PRAGMA synchronous` says of FULL; EXTRA is more.
+# The value of `PRAGMA synchronous` for FULL; EXTRA is more.
 FULL = 2
 
 
 class Begin(Protocol):
-    """Who opens the transactions of handlers."""
+    """Opens the transactions of handlers."""
 
     @property
     def mode(self) -> Mode:
-        """The colour of the handlers that can work in them."""
+        """Whether the handlers that work in them are sync or async."""
 
     def url(self) -> str:
         """The address of the database, in duly's form."""
@@ -63,10 +63,10 @@ class Begin(Protocol):
         """Refuse the running event loop where the ORM's pool belongs to another one."""
 
     async def release(self) -> None:
-        """Close what the ORM's pool keeps for the running event loop, which is about to end."""
+        """Close the pooled connections of the running event loop, before it ends."""
 
     def open_transaction(self, bounds: Bounds) -> AbstractAsyncContextManager[OpenedTransaction]:
-        """A transaction, committed at the end of the block; 2xx only after a COMMIT it saw."""
+        """A transaction, committed at the end of the block; raise where no COMMIT was seen."""
 
     def renew_connections(self) -> AbstractContextManager[None]:
         """Renew the thread's ORM connections around a job that opens no `tx`."""
@@ -74,15 +74,18 @@ class Begin(Protocol):
     def surrounding(self) -> Surrounding | None:
         """The transaction that the caller has open around the call, where the ORM knows of one."""
 
+    def refuse_surrounding(self, verb: str) -> None:
+        """Refuse a verb that commits by itself inside a transaction of the caller's."""
+
     def refuse_moved(self) -> None:
         """Refuse an app whose ORM leads to another database than when the app was made."""
 
     def register_app(self, app: Any) -> None:
-        """Called with the app that is bound to this; its ORM's test runner may ask for more."""
+        """Called with the app that is bound to this, for the ORM's test runner."""
 
 
 class Surrounding(Protocol):
-    """A transaction that the caller of the app opened in its own ORM, and ends."""
+    """A transaction that the caller of the app opened, and ends, in its own ORM."""
 
     def join_session(self) -> Session:
         """A session in it."""
@@ -109,7 +112,7 @@ def django(alias: str = "default") -> DjangoAlias:
 
 
 def begin_of(begin: object, names: Names, clock: Clock | None) -> Begin:
-    """Recognise what the user handed over."""
+    """The `Begin` for what the user passed as ``begin=``."""
     found = type_names(begin)
     if isinstance(begin, DjangoAlias):
         from duly.stores.orm.django import DjangoBegin
@@ -128,7 +131,7 @@ def begin_of(begin: object, names: Names, clock: Clock | None) -> Begin:
 
 
 class SameDatabase:
-    """A ``begin`` that was seen to lead to the same installation of duly as the store.
+    """Verifies at its first use that ``begin=`` and the store lead to the same database.
 
     Otherwise the claims of handlers would be made in one database and looked for in another.
     """
@@ -142,16 +145,12 @@ class SameDatabase:
 
     @property
     def in_one_loop(self) -> bool:
-        """Whether all who use it must share one event loop: awaited connections belong to one."""
+        """Whether all its users must share one event loop: async connections belong to one."""
         return self._begin.mode == "async"
 
     def enter_loop(self) -> None:
         """Refuse the running event loop where the ORM's pool belongs to another one."""
         self._begin.enter_loop()
-
-    async def release(self) -> None:
-        """Close what the ORM's pool keeps for the running event loop, which is about to end."""
-        await self._begin.release()
 
     @asynccontextmanager
     async def open_transaction(
@@ -167,20 +166,12 @@ class SameDatabase:
                 await opened.session.execute_raw(
                     f"SET LOCAL idle_in_transaction_session_timeout = {bound}"
                 )
-            # A handler that is awaited is cancelled instead, and its session closed with it.
-            blocks = self._begin.mode == "sync"
+            # An async handler is cancelled instead, and its session closed with it.
             with RevocableConnection(
                 partial(cancel_driver_statement, opened.connection), exclusive=True
-            ) as loan:
-                yield opened._replace(revoke=loan.revoke) if blocks else opened
-
-    def renew_connections(self) -> AbstractContextManager[None]:
-        """Around a job that blocks: let the ORM close the connections that its thread left."""
-        return self._begin.renew_connections()
-
-    def surrounding(self) -> Surrounding | None:
-        """The transaction that the caller has open in its ORM around this call, if any."""
-        return self._begin.surrounding()
+            ) as revocable:
+                is_sync = self._begin.mode == "sync"
+                yield opened._replace(revoke=revocable.revoke) if is_sync else opened
 
     async def join_session(self, around: Surrounding, *, wait: timedelta) -> Session:
         """A session in the caller's transaction."""
@@ -202,7 +193,7 @@ class SameDatabase:
         ours = await self._runner.run_autocommit(installation_id, wait=wait)
         async with self._begin.open_transaction(Bounds(wait, within)) as opened:
             await opened.session.begin(wait)
-            # No tables at all: nobody migrates that database if begin= leads there by mistake.
+            # No tables at all: begin= leads to another database, which is never migrated.
             made = await schema_version(opened.session) > 0
             theirs = await installation_id(opened.session) if made else None
             if self._strict:
@@ -210,7 +201,7 @@ class SameDatabase:
         self._compare_installations(ours, theirs)
 
     async def _verify_in_transaction(self, session: Session, wait: timedelta) -> None:
-        """The same in a transaction of the caller's, in which no statement of ours may fail."""
+        """Verify in the caller's transaction, in which no statement of ours may fail."""
         await session.begin(None)
         if self._verified:
             return
@@ -235,7 +226,7 @@ class SameDatabase:
 async def refuse_unsynced(session: Session) -> None:
     """Refuse a connection whose commits are not on disk when they return.
 
-    What an inline handler does is acknowledged after a commit of the ORM's, and not of duly's.
+    The work of an inline handler is acknowledged after a commit of the ORM's, not of duly's.
     """
     if session.dialect == "sqlite":
         [found] = await session.execute("PRAGMA synchronous", {})
@@ -252,10 +243,10 @@ async def refuse_unsynced(session: Session) -> None:
 
 
 def cancel_driver_statement(connection: Any) -> None:
-    """End the statement that code of the user's waits for, from another thread."""
+    """Cancel the statement that a handler waits for, from another thread."""
     pooled = getattr(connection, "connection", connection)  # SQLAlchemy's around the driver's
     driver = getattr(pooled, "driver_connection", pooled)
-    with suppress(Exception):  # whatever it is, it has ended or it will
+    with suppress(Exception):  # the statement has ended, or its deadline ends it
         if hasattr(driver, "interrupt"):
             driver.interrupt()
         elif hasattr(driver, "cancel_safe"):  # psycopg 3.2: bounded, where the server is silent
@@ -267,8 +258,8 @@ def cancel_driver_statement(connection: Any) -> None:
 async def is_file_of(session: Session, url: str) -> bool:
     """Whether the session is on the SQLite file of that url.
 
-    A connection of duly's own cannot always be asked: where the caller has written, it waits for
-    the caller's lock to be the first that opens the file, which it switches to a write-ahead log.
+    A connection of duly's own cannot always be asked. The first one that opens the file switches it
+    to a write-ahead log, and where the caller has written, that waits for the caller's lock.
     """
     if session.dialect != "sqlite":
         return False
@@ -278,7 +269,7 @@ async def is_file_of(session: Session, url: str) -> bool:
 
 
 def is_same_file(one: str, other: str) -> bool:
-    """Whether two paths lead to one file; one that cannot be looked at is another."""
+    """Whether two paths lead to one file; False where one cannot be read."""
     with suppress(OSError, ValueError):
         return Path(one).samefile(other)
     return False

@@ -1,8 +1,8 @@
-"""How a handler's transaction in an ORM may begin and end, or an error that says whose it is.
+"""Check how a handler's transaction in an ORM begins and ends.
 
-Work and claim are acknowledged together, so nothing may be committed that is not whole. PostgreSQL
-answers COMMIT in a failed transaction with a quiet rollback, and ORMs have calls that end a
-transaction inside its own block; both are looked for before the commit.
+Work and claim are acknowledged together, so a failed transaction must not pass for a committed one.
+PostgreSQL answers COMMIT in a failed transaction with a silent rollback, and ORMs have calls that
+end a transaction inside its own block; both are looked for before the commit.
 
 And a commit is believed only if the driver's connection says so. It must be idle before BEGIN: on
 one that other code left inside a transaction, asyncpg's "transaction" is a savepoint, and its
@@ -22,15 +22,19 @@ from duly.stores.join.drivers import find_driver, type_names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+State = Literal["idle", "open", "failed", "gone"]
+IN_TRANSACTION = ("open", "failed")
+# By psycopg's TransactionStatus; a connection is "gone", too, while a statement runs on it.
+PSYCOPG_STATES: dict[str, State] = {"IDLE": "idle", "INTRANS": "open", "INERROR": "failed"}
 logger = logging.getLogger("duly")
 # 08: connection failures. 57P0x: the server is shutting down, crashed or starting up.
 LOST = ("08", "57P")
-# What only the opening of a transaction can raise: nothing of the user's has run by then.
+# Raised only while a transaction is opened, before the handler runs.
 UNREACHED = frozenset({"builtins.OSError", "sqlalchemy.TimeoutError"})
 
 
 class OrmErrorClassifier:
-    """Stands around a transaction; ``handled`` is set once the code inside it is through."""
+    """Surrounds a handler's transaction; ``handler_done`` is set once the handler has returned."""
 
     def __init__(self) -> None:
         self.handler_done = False
@@ -50,8 +54,8 @@ class OrmErrorClassifier:
             raise Unfinished from problem
 
 
-def transaction_state(connection: Any) -> Literal["idle", "open", "gone"]:
-    """Whether a driver's connection is in a transaction, by what the server said last."""
+def transaction_state(connection: Any) -> State:
+    """Whether a driver's connection is in a transaction, by the server's last answer."""
     driver = find_driver(connection)
     try:
         if driver is None:
@@ -59,22 +63,13 @@ def transaction_state(connection: Any) -> Literal["idle", "open", "gone"]:
         if driver.dialect == "sqlite":
             return "open" if driver.adapter(connection).in_transaction() else "idle"
         if driver.style == "pyformat":
-            return psycopg_state(connection)
+            status: str = connection.info.transaction_status.name
+            return PSYCOPG_STATES.get(status, "gone")
         if connection.is_closed():
             return "gone"
         return "open" if connection.is_in_transaction() else "idle"
     except Exception:  # drivers refuse the question on a closed connection, each in its own way
         return "gone"
-
-
-def psycopg_state(connection: Any) -> Literal["idle", "open", "gone"]:
-    """The same for psycopg, whose connections are also "gone" while they are in an exchange."""
-    from psycopg.pq import TransactionStatus
-
-    status = connection.info.transaction_status
-    if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-        return "open"
-    return "idle" if status == TransactionStatus.IDLE else "gone"
 
 
 def refuse_unseen_commit(connection: Any) -> None:
@@ -88,7 +83,7 @@ def refuse_unseen_commit(connection: Any) -> None:
 
 def refuse_left_open(connection: Any) -> None:
     """Refuse a connection that other code left inside a transaction."""
-    if transaction_state(connection) == "open":
+    if transaction_state(connection) in IN_TRANSACTION:
         raise StoreUnavailable(
             "the pool of begin= handed out a connection that is inside a transaction of other "
             "code, so that COMMIT would end only a part of it: the connection was thrown away and "
@@ -99,37 +94,28 @@ def refuse_left_open(connection: Any) -> None:
 
 
 def must_throw_away(connection: Any) -> bool:
-    """Whether a connection must not serve other code; the log tells of one that still could."""
+    """Whether a connection must not serve other code; one left in a transaction is logged."""
     state = transaction_state(connection)
-    if state == "open":
+    if state in IN_TRANSACTION:
         logger.error(
             "a connection of begin= was still in a transaction after duly had ended its own, and "
-            "was thrown away: other code would have worked in a transaction that never commits"
+            "was closed: other code would have worked in a transaction that never commits"
         )
     return state != "idle"
 
 
 async def refuse_unsound(connection: Any) -> None:
-    """Refuse to commit on a driver's connection that has nothing whole to commit."""
+    """Refuse to commit a failed or ended transaction of a driver's connection."""
     driver = find_driver(connection)
-    if driver is None:  # no session could be joined to it either
-        raise ended_transaction_error()
-    wire = driver.adapter(connection)
-    if driver.dialect == "sqlite":
-        sound = bool(wire.in_transaction())
-    elif driver.style == "pyformat":
-        from psycopg.pq import TransactionStatus
-
-        sound = connection.info.transaction_status == TransactionStatus.INTRANS
-    else:  # asyncpg tells a failed transaction from a good one only by a statement
-        sound = bool(connection.is_in_transaction())
-        await wire.plain("SELECT 1")
-    if not sound:
+    if driver is not None and driver.style == "dollar":
+        # asyncpg tells a failed transaction from a good one only by a statement.
+        await driver.adapter(connection).plain("SELECT 1")
+    if transaction_state(connection) != "open":
         raise ended_transaction_error()
 
 
 def is_connection_lost(problem: BaseException) -> bool:
-    """Whether the database went away, as far as the errors behind this one say."""
+    """Whether the database was lost, by this error and those it was raised from."""
     if UNREACHED.intersection(type_names(problem)):
         return True
     return any(
@@ -152,6 +138,6 @@ def is_disconnect_error(problem: BaseException) -> bool:
     if isinstance(sqlstate, str):
         return sqlstate.startswith(LOST)
     names = type_names(problem)
-    if "asyncpg.InterfaceError" in names:  # its mistakes of use are of this type, too
+    if "asyncpg.InterfaceError" in names:  # raised for wrong use, too
         return "closed" in str(problem)
     return "psycopg.OperationalError" in names

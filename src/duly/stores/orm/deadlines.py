@@ -1,11 +1,11 @@
-"""How long a transaction of the user's ORM may take, in three parts, each with a bound of its own.
+"""Deadlines of a transaction of the user's ORM, in three parts.
 
 Opening it and claiming the event has the time that the sender has left. The handler has its
 timeout. COMMIT has as long as a statement of duly's own. A database that takes a statement and
-never answers would otherwise keep the connection, and the turn of every later delivery, for ever.
+never answers would otherwise keep the connection, and every later delivery waiting, for ever.
 
-An awaited transaction is cancelled at its deadline. A blocking call cannot be cancelled, so the
-line to the server is cut under it and the driver reports a lost connection.
+An async transaction is cancelled at its deadline. A sync call cannot be cancelled, so the socket
+to the server is shut down under it and the driver reports a lost connection.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ logger = logging.getLogger("duly")
 ANSWER = 3.0
 # Seconds for a connection of the ORM's pool where no sender waits: SQLAlchemy itself waits 30.
 CONNECT_SECONDS = 35.0
-# Seconds in any case, however late it is: a database that is well answers in a moment.
+# Seconds at least, however late it is: a healthy database answers within that.
 SHORTEST_WAIT = 0.1
-# Seconds for a cancelled transaction to end by itself, with a word to the server.
+# Seconds for a cancelled transaction to end by itself, with a cancel request to the server.
 CANCEL_GRACE = 1.0
-# Seconds after a handler's timeout: its worker, which counts from the same moment, comes first.
+# Seconds after a handler's timeout: its worker counts from the same moment and acts first.
 SLACK = 3.0
-# After so many alarms those that are not wanted any more are dropped.
+# After so many alarms the stopped ones are dropped.
 ALARMS_PER_CLEANUP = 1024
 
 
@@ -72,7 +72,7 @@ class Bounds(NamedTuple):
 
 
 class TransactionDeadline(ABC):
-    """Which part of the transaction runs, and the error of one that did not end in time."""
+    """Which part of the transaction runs, and the error of a part that took too long."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -87,7 +87,7 @@ class TransactionDeadline(ABC):
         self._handler_started = time.monotonic()
 
     def start_ending(self) -> None:
-        """The handler is through, and COMMIT follows."""
+        """The handler has returned, and COMMIT follows."""
         self._set_deadline(self._bounds.ending)
         self._handler_took = self._handler_elapsed()
         self._in_handler = False
@@ -116,10 +116,10 @@ class TransactionDeadline(ABC):
 
 
 class AsyncDeadline(TransactionDeadline):
-    """Cancels the task of an awaited transaction when its time is over, and then cuts its line.
+    """Cancels the task of an async transaction at its deadline, then cuts its connection.
 
     The cancellation alone is not enough: the block of a savepoint rolls back on its way out, and
-    asyncpg then waits for what a silent server says of the cancellation.
+    asyncpg then waits for a silent server to confirm the cancellation.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -129,7 +129,7 @@ class AsyncDeadline(TransactionDeadline):
         self._cut_timer: asyncio.TimerHandle | None = None
 
     def watch(self, connection: Any) -> None:
-        """Cut the line of this driver's connection where a cancellation does not end the block."""
+        """Cut this driver's connection where a cancellation does not end the block."""
         self._driver = connection
         self._plan_cut(self._timeout.when())
 
@@ -139,7 +139,7 @@ class AsyncDeadline(TransactionDeadline):
         return self._timeout.expired()
 
     def stop(self) -> None:
-        """Cut nothing any more: the connection goes back to its pool, and to other code."""
+        """Stop watching: the connection goes back to its pool, and to other code."""
         self._plan_cut(None)
 
     async def __aenter__(self) -> Self:
@@ -172,7 +172,7 @@ class AsyncDeadline(TransactionDeadline):
 
 
 class SyncDeadline(TransactionDeadline):
-    """Cuts the line to the server when the time of a blocking transaction is over."""
+    """Shuts down the socket to the server at the deadline of a sync transaction."""
 
     def __init__(self, bounds: Bounds) -> None:
         super().__init__(bounds)
@@ -181,7 +181,7 @@ class SyncDeadline(TransactionDeadline):
         self._socket: socket.socket | None = None
 
     def watch(self, connection: Any) -> None:
-        """Bound what the driver's connection waits for, from now on."""
+        """Apply the deadline to this driver's connection from now on."""
         self._socket = socket_of(connection)
         cut = connection.interrupt if self._socket is None else self._cut_connection
         self._revocable = RevocableConnection(cut, exclusive=True)
@@ -189,14 +189,14 @@ class SyncDeadline(TransactionDeadline):
 
     @property
     def is_over(self) -> bool:
-        """True once the line was cut: the connection is of no more use."""
+        """True once the socket was shut down: the connection is of no more use."""
         return self._revocable is not None and self._revocable.revoked
 
     def __enter__(self) -> Self:
         return self
 
     def stop(self) -> None:
-        """Cut nothing any more: the connection goes back to its pool, and to other code."""
+        """Stop watching: the connection goes back to its pool, and to other code."""
         if self._revocable is not None:
             self._revocable.__exit__()
         self._stop_alarm()
@@ -227,31 +227,31 @@ class SyncDeadline(TransactionDeadline):
 
 
 def cut_connection(connection: Any) -> None:
-    """End a driver's awaited connection, on the event loop that uses it."""
+    """End a driver's async connection, on the event loop that uses it."""
     if hasattr(connection, "terminate"):  # asyncpg
         connection.terminate()
-    elif hasattr(connection, "fileno"):  # psycopg; a closed one has no number any more
-        with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as line:
-            shut_down_socket(line)
+    elif hasattr(connection, "fileno"):  # psycopg; a closed one has no descriptor
+        with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as found:
+            shut_down_socket(found)
 
 
-def shut_down_socket(line: socket.socket) -> None:
-    """Have every read and write on a socket end, in any thread."""
+def shut_down_socket(found: socket.socket) -> None:
+    """End every read and write on a socket, in any thread."""
     with suppress(OSError):  # the server has closed it already
-        line.shutdown(socket.SHUT_RDWR)
+        found.shutdown(socket.SHUT_RDWR)
 
 
 def socket_of(connection: Any) -> socket.socket | None:
-    """The socket of a driver's connection under a number of its own; None for a file.
+    """The socket of a driver's connection by a duplicated descriptor; None for a file.
 
-    The driver may close its own number at any time, and the system may give it to another socket.
+    The driver may close its own descriptor at any time, and the system may reuse its number.
     """
     fileno = getattr(connection, "fileno", None)
     return None if fileno is None else socket.socket(fileno=os.dup(fileno()))
 
 
 class Alarm:
-    """One call that is due at a time; ``call`` is None once it is not wanted any more."""
+    """One call that is due at a time; ``call`` is None once it is stopped."""
 
     __slots__ = ("call",)
 
@@ -260,7 +260,7 @@ class Alarm:
 
 
 class Watchdog:
-    """Makes calls when they are due, from one thread for the whole process."""
+    """Makes calls when they are due, on one thread for the whole process."""
 
     def __init__(self) -> None:
         self._process = 0
@@ -273,15 +273,13 @@ class Watchdog:
         self._numbers = count()
 
     def call_after(self, seconds: float, call: Callable[[], None]) -> Alarm:
-        """Call back after so many seconds, unless the alarm's ``call`` is taken away before."""
+        """Call back after so many seconds, unless the alarm is stopped before."""
         if self._process != os.getpid():  # a forked child has none of its parent's threads
             self._start()
         alarm = Alarm(call)
         with self._changed:
             number = next(self._numbers)
-            if (
-                number % ALARMS_PER_CLEANUP == 0
-            ):  # those of long timeouts would pile up behind the first
+            if number % ALARMS_PER_CLEANUP == 0:  # stopped ones would pile up behind the first
                 self._due = [one for one in self._due if one[2].call is not None]
                 heapq.heapify(self._due)
             heapq.heappush(self._due, (time.monotonic() + seconds, number, alarm))
@@ -290,7 +288,7 @@ class Watchdog:
         return alarm
 
     def _start(self) -> None:
-        """Start the thread of this process, once, however many callers are first."""
+        """Start the thread of this process, once, however many callers come first."""
         with self._starting():
             if self._process != os.getpid():
                 self._reset()
@@ -304,7 +302,9 @@ class Watchdog:
                 try:
                     call()
                 except Exception:  # every other transaction needs this thread
-                    logger.exception("a transaction of begin= that is too late was not cut off")
+                    logger.exception(
+                        "could not cut the connection of an overdue transaction of begin="
+                    )
 
     def _next_call(self) -> Callable[[], None] | None:
         """Sleep until the first alarm is due, and take it."""

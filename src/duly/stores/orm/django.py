@@ -1,4 +1,4 @@
-"""Django's databases: each handler's transaction is a block of ``atomic``."""
+"""``begin=`` on Django: each handler's transaction is an ``atomic`` block."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ class DjangoBegin:
             ) from problem
 
     def enter_loop(self) -> None:
-        """Do nothing: Django's connections block, and belong to no event loop."""
+        """Do nothing: Django's connections are sync and belong to no event loop."""
 
     async def release(self) -> None:
-        """Do nothing, likewise."""
+        """Do nothing: Django's connections belong to no event loop."""
 
     @asynccontextmanager
     async def open_transaction(self, bounds: Bounds) -> AsyncIterator[OpenedTransaction]:
-        """A block of ``atomic``, committed at its end."""
+        """An ``atomic`` block, committed at its end."""
         connection, deadline = self._connection(), SyncDeadline(bounds)
         refuse_block_around(connection)
         with renew_old_connections(self._alias):
@@ -100,7 +100,23 @@ class DjangoBegin:
     def surrounding(self) -> DjangoBegin | None:
         """This alias where the caller has an ``atomic`` block open on it in this thread."""
         self.refuse_moved()
-        return self if self._connection().in_atomic_block else None
+        connection = self._connection()
+        if connection.in_atomic_block:
+            return self
+        refuse_autocommit_off(connection)
+        return None
+
+    def refuse_surrounding(self, verb: str) -> None:
+        """Refuse a verb that commits by itself inside ``atomic``, but not that of a TestCase."""
+        connection = self._connection()
+        if connection.in_atomic_block and not connection.atomic_blocks[-1]._from_testcase:
+            raise UsageError(
+                f"{verb} commits by itself, on a connection of duly's, even if the caller's "
+                f"transaction is rolled back: call it outside of transaction.atomic(using="
+                f"{self._alias!r})"
+            )
+        if not connection.in_atomic_block:
+            refuse_autocommit_off(connection)
 
     def refuse_moved(self) -> None:
         """Refuse to write to the real database while Django's tests run on another."""
@@ -114,7 +130,7 @@ class DjangoBegin:
             )
 
     def register_app(self, app: ClosableApp) -> None:
-        """While Django's tests run, let the app's rows and connections end with Django's own."""
+        """In Django's tests, delete the app's rows and close its connections with Django's own."""
         if "django.test.utils" in sys.modules:
             from duly.stores.orm import django_tests
 
@@ -139,7 +155,7 @@ class DjangoBegin:
         block: AbstractContextManager[None],
         deadline: SyncDeadline | None = None,
     ) -> AsyncIterator[OpenedTransaction]:
-        """A session in a new block, which ends only if what is in it is whole."""
+        """A session in a new block, which is committed only if it is sound."""
         with OrmErrorClassifier() as ending, block:
             opened = OpenedTransaction(self.join_session(), connection.connection, connection)
             if deadline is not None:
@@ -182,6 +198,18 @@ def close_old_connections(spared: list[Any]) -> None:
     for connection in connections.all(initialized_only=True):
         if connection not in spared:
             connection.close_if_unusable_or_obsolete()
+
+
+def refuse_autocommit_off(connection: Any) -> None:
+    """Refuse a transaction that the caller opened by hand, which duly cannot join."""
+    is_open = connection.connection is not None
+    if not (connection.autocommit if is_open else connection.settings_dict["AUTOCOMMIT"]):
+        alias = connection.alias
+        raise UsageError(
+            f"the Django database {alias!r} has AUTOCOMMIT off, in its settings or by "
+            "set_autocommit(False), so that duly cannot join its transaction and atomic() commits "
+            f"nothing: leave it on, and use transaction.atomic(using={alias!r})"
+        )
 
 
 def refuse_block_around(connection: Any) -> None:
@@ -230,9 +258,9 @@ def commit_in_time(connection: Any, deadline: SyncDeadline) -> Iterator[None]:
 
 
 class ThreadConnectionCloser:
-    """Goes with its thread, and closes what Django would leave open there: it has no such moment.
+    """A thread-local that closes a connection when its thread ends, which Django does not.
 
-    Handlers run on threads of duly's where the server is asynchronous, and those end with the app.
+    Behind an async server, handlers run on threads of duly's, which end with the app.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -243,7 +271,7 @@ class ThreadConnectionCloser:
 
 
 def close_with_thread(alias: str) -> None:
-    """Have a connection that outlives its request, by CONN_MAX_AGE, not outlive its thread."""
+    """Close a connection kept by CONN_MAX_AGE when its thread ends."""
     connection = connections[alias]
     if connection.connection is None or threading.current_thread() is threading.main_thread():
         return
@@ -252,14 +280,10 @@ def close_with_thread(alias: str) -> None:
 
 
 def durable_atomic(connection: Any) -> Any:
-    """A block of ``atomic`` that commits at its end, or a savepoint in the block of a TestCase."""
+    """An ``atomic`` block that commits at its end, or a savepoint in the block of a TestCase."""
     if not connection.in_atomic_block:
         connection.ensure_connection()
-        if not connection.get_autocommit():
-            raise UsageError(
-                f"the Django database {connection.alias!r} has AUTOCOMMIT off, so that atomic() "
-                "commits nothing: leave it on for the database of duly.django(…)"
-            )
+        refuse_autocommit_off(connection)
     return transaction.atomic(using=connection.alias, durable=True)
 
 

@@ -1,4 +1,4 @@
-"""Django's test databases: duly's rows and connections there end when Django's own do.
+"""Django's test databases: delete duly's rows and close its connections with Django's own.
 
 After each ``TransactionTestCase`` Django flushes the tables of its models, and at the end of a run
 it drops the database. It has no signal for the latter, and knows neither duly's tables nor duly's
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duly.core.session import Session
     from duly.stores.store import Store
 
-# Every table that has rows of work in it; what the installation is stays.
+# Every table with rows of work; duly_meta stays.
 TABLES = (
     *("claims", "counters", "deliveries", "effects", "events", "history", "jobs", "outbox"),
     *("schedules", "versions", "workers"),
@@ -40,7 +40,7 @@ APPS: dict[str, WeakSet[ClosableApp]] = {}
 
 
 class ClosableApp(Protocol):
-    """What is known here of an application."""
+    """What these tests need of an application."""
 
     store: Store
 
@@ -48,7 +48,7 @@ class ClosableApp(Protocol):
         """Close its connections, those of event loops that have ended included."""
 
     def close(self) -> None:
-        """Write what is counted, and close the store."""
+        """Write the counters, and close the store."""
 
 
 def tests_are_running() -> bool:
@@ -60,7 +60,7 @@ def tests_are_running() -> bool:
 def is_test_database(connection: Any) -> bool:
     """Whether Django's test runner has put its test database in the place of the real one.
 
-    Django keeps no note of that. By then the name in the settings is that of the test database,
+    Django keeps no record of that. By then the name in the settings is that of the test database,
     which is ``TEST: NAME``, or begins with ``test_``; parallel runs append a suffix.
     """
     given = connection.settings_dict["TEST"]
@@ -95,7 +95,7 @@ def wrap_method(
     before: Callable[[], None] = lambda: None,
     after: Callable[[], None] = lambda: None,
 ) -> None:
-    """Call something before or after a method of one object; once, however often this is asked."""
+    """Wrap a method of one object with a call before or after it; do nothing if it is wrapped."""
     method = getattr(owner, name)
     if hasattr(method, "__wrapped__"):
         return
@@ -111,7 +111,7 @@ def wrap_method(
 
 
 def empty_tables(alias: str) -> None:
-    """Remove the rows of every app that is used on a test database."""
+    """Delete the rows of every app on a test database."""
     for names in {app.store.names for app in APPS.get(alias, ())}:
         with transaction.atomic(using=alias):
             session = join(connections[alias], names, None, mode="sync", verb="begin")
@@ -119,7 +119,7 @@ def empty_tables(alias: str) -> None:
 
 
 async def delete_rows(session: Session, names: Names) -> None:
-    """Remove the rows of one installation, if there is one."""
+    """Delete the rows of one installation, if there is one."""
     await session.begin(None)
     if await schema_version(session):
         for table in TABLES:
@@ -127,7 +127,7 @@ async def delete_rows(session: Session, names: Names) -> None:
 
 
 def close_apps(alias: str) -> None:
-    """Close every app that is used on a test database."""
+    """Close every app on a test database."""
     for app in list(APPS.pop(alias, ())):
         thread = threading.Thread(target=close_app, args=[app], name="duly-close")
         thread.start()
@@ -135,6 +135,6 @@ def close_apps(alias: str) -> None:
 
 
 def close_app(app: ClosableApp) -> None:
-    """Close an app on a thread without an event loop: what ended loops left open included."""
+    """Close an app, and the connections that ended event loops left open."""
     asyncio.run(app.aclose())
     app.close()

@@ -1,8 +1,8 @@
-"""A pool of awaited connections belongs to one event loop.
+"""Keep a pool of async connections to one event loop.
 
 asyncpg's connections work in the loop that made them and in no other: a statement from another
 loop fails half-way, and the connection goes back to its pool inside a transaction. SQLAlchemy's
-pool itself is not safe between two loops that run. So the first loop that uses a pool keeps it.
+pool itself is not safe between two running loops. So the first loop that uses a pool keeps it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LoopGuard:
         self._loop: AbstractEventLoop | None = None
 
     def enter(self, engine: Any) -> None:
-        """Keep the engine's pool for the running loop, or refuse where another one has it.
+        """Reserve the engine's pool for the running loop; refuse where another loop has it.
 
         A pool that the user disposed of is replaced by SQLAlchemy, and belongs to no loop yet.
         """
@@ -46,7 +46,7 @@ class LoopGuard:
         return engine.pool is self._pool and self._loop is asyncio.get_running_loop()
 
     def leave(self) -> None:
-        """Let the pool go: it was disposed of."""
+        """Release the pool: it was disposed of."""
         self._pool = self._loop = None
 
     def _refuse_other_loop(self, owner: AbstractEventLoop, driver: str) -> None:

@@ -1,7 +1,7 @@
-"""SQLAlchemy's session factories: each handler's transaction is a session of theirs.
+"""``begin=`` on SQLAlchemy: each handler's transaction is a session of its sessionmaker.
 
-duly takes the connection from the engine itself and hands it to the session. So it can look at the
-driver's connection before BEGIN and after COMMIT, while no other code can have it.
+duly takes the connection from the engine itself and passes it to the session. So it can check the
+driver's connection before BEGIN and after COMMIT, while no other code has it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import event
 from sqlalchemy.exc import SQLAlchemyError
 
 from duly.core.errors import UsageError
@@ -17,8 +18,7 @@ from duly.core.session import OpenedTransaction, ended_transaction_error
 from duly.jobs.tx import refuse_ending
 from duly.stores.join.drivers import type_names
 from duly.stores.join.recognise import join
-from duly.stores.join.sqlalchemy import checked_dialect
-from duly.stores.join.sqlalchemy_errors import translate_connection_errors
+from duly.stores.join.sqlalchemy import checked_dialect, translate_connection_errors
 from duly.stores.orm.addresses import postgres_address, sqlite_address
 from duly.stores.orm.commit_check import (
     OrmErrorClassifier,
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from duly.stores.join.drivers import Mode
     from duly.stores.orm.deadlines import Bounds
 
-# Seconds for the ROLLBACK of a transaction that failed, before its connection is thrown away.
-ROLLING_BACK = 3.0
+# Seconds for the ROLLBACK of a failed transaction, before its connection is closed.
+ROLLBACK_SECONDS = 3.0
 
 
 class SqlalchemyBegin:
-    """What both colours of SQLAlchemy's factories share."""
+    """Shared by sync and async sessionmakers."""
 
     mode: Mode
 
@@ -77,11 +77,14 @@ class SqlalchemyBegin:
     def surrounding(self) -> None:
         """None: a sessionmaker does not know the sessions that the caller has open."""
 
+    def refuse_surrounding(self, verb: str) -> None:
+        """Do nothing: a sessionmaker does not know the sessions that the caller has open."""
+
     def refuse_moved(self) -> None:
-        """Nothing to do: an engine leads where it led when it was made."""
+        """Do nothing: an engine leads where it led when it was made."""
 
     def register_app(self, app: Any) -> None:
-        """Nothing to do: SQLAlchemy has no test runner."""
+        """Do nothing: SQLAlchemy has no test runner."""
 
 
 class SqlalchemySyncBegin(SqlalchemyBegin):
@@ -90,10 +93,10 @@ class SqlalchemySyncBegin(SqlalchemyBegin):
     mode: Mode = "sync"
 
     def enter_loop(self) -> None:
-        """Do nothing: connections that block belong to no event loop."""
+        """Do nothing: sync connections belong to no event loop."""
 
     async def release(self) -> None:
-        """Do nothing, likewise."""
+        """Do nothing: sync connections belong to no event loop."""
 
     @asynccontextmanager
     async def open_transaction(self, bounds: Bounds) -> AsyncIterator[OpenedTransaction]:
@@ -104,6 +107,7 @@ class SqlalchemySyncBegin(SqlalchemyBegin):
             SyncDeadline(bounds) as deadline,
             connect(session, deadline) as (connection, driver),
         ):
+            begun = track_connections(session)
             transaction = session.begin()
             session.connection(bind_arguments={"bind": connection})
             joined = join(session, self._names, self._clock, mode="sync", verb="begin")
@@ -114,7 +118,7 @@ class SqlalchemySyncBegin(SqlalchemyBegin):
             ending.handler_done = True
             deadline.start_ending()
             refuse_ended(transaction)
-            refuse_writes_elsewhere(session, connection)
+            refuse_writes_elsewhere(session, connection, begun)
             await refuse_unsound(driver)
             transaction.commit()
             refuse_unseen_commit(driver)
@@ -130,13 +134,13 @@ class SqlalchemyAsyncBegin(SqlalchemyBegin):
         self._guard = LoopGuard()
 
     def enter_loop(self) -> None:
-        """Keep the engine's pool for the running event loop; refuse where another one has it."""
+        """Reserve the engine's pool for the running loop; refuse where another loop has it."""
         engine = engine_of(self._session_factory)
         if engine is not None:
             self._guard.enter(engine)
 
     async def release(self) -> None:
-        """Close what the pool keeps for the running event loop, which is about to end."""
+        """Close the pooled connections of the running event loop, before it ends."""
         engine = engine_of(self._session_factory)
         if engine is not None and self._guard.holds(engine):
             engine = getattr(engine, "sync_engine", engine)
@@ -152,10 +156,11 @@ class SqlalchemyAsyncBegin(SqlalchemyBegin):
                 AsyncDeadline(bounds) as deadline,
                 connect_async(session, self._guard, deadline) as (connection, driver),
             ):
+                begun = track_connections(session.sync_session)
                 transaction = await session.begin()
                 await session.connection(bind_arguments={"bind": connection.sync_connection})
                 joined = join(session, self._names, self._clock, mode="async", verb="begin")
-                # An AsyncConnection takes no attributes, and asks the one below for everything.
+                # An AsyncConnection takes no attributes; it forwards to its sync connection.
                 with refuse_ending(connection.sync_connection), refuse_session_reset(session):
                     yield OpenedTransaction(
                         joined, connection, session, restore_timeouts=deadline.start_handling
@@ -163,7 +168,8 @@ class SqlalchemyAsyncBegin(SqlalchemyBegin):
                 ending.handler_done = True
                 deadline.start_ending()
                 refuse_ended(transaction)
-                await session.run_sync(refuse_writes_elsewhere, connection.sync_connection)
+                own = connection.sync_connection
+                await session.run_sync(refuse_writes_elsewhere, own, begun)
                 await refuse_unsound(driver)
                 await transaction.commit()
                 refuse_unseen_commit(driver)
@@ -171,7 +177,7 @@ class SqlalchemyAsyncBegin(SqlalchemyBegin):
 
 @contextmanager
 def connect(session: Any, deadline: SyncDeadline) -> Iterator[tuple[Connection, Any]]:
-    """A connection for one transaction, idle before it; thrown away if it is not idle after it."""
+    """A connection for one transaction, idle before it; closed if it is not idle after it."""
     with translate_connection_errors():
         connection: Connection = bind_of(session).connect()
     driver = connection.connection.driver_connection
@@ -191,7 +197,7 @@ def connect(session: Any, deadline: SyncDeadline) -> Iterator[tuple[Connection, 
 
 
 def async_engine(engine: Any) -> AsyncEngine:
-    """Wrap a synchronous engine for awaited use.
+    """The async form of an engine.
 
     The import is here because it needs greenlet, which SQLAlchemy 2.1 installs only with its extra
     ``asyncio``. A synchronous sessionmaker works without.
@@ -205,7 +211,7 @@ def async_engine(engine: Any) -> AsyncEngine:
 async def connect_async(
     session: Any, guard: LoopGuard, deadline: AsyncDeadline
 ) -> AsyncIterator[tuple[AsyncConnection, Any]]:
-    """The same, awaited; the pool must be of the running event loop."""
+    """An async connection for one transaction; the pool must be the running event loop's."""
     with translate_connection_errors():
         engine = bind_of(session)
         guard.enter(engine)
@@ -226,18 +232,18 @@ async def connect_async(
 
 
 async def roll_back(session: Any, connection: AsyncConnection, driver: Any) -> None:
-    """Undo a transaction that failed; throw its connection away where that cannot be done."""
-    await end_within(ROLLING_BACK, session.rollback(), driver)
+    """Roll back a failed transaction; close its connection where that fails."""
+    await end_within(ROLLBACK_SECONDS, session.rollback(), driver)
     if must_throw_away(driver):
-        await end_within(ROLLING_BACK, connection.invalidate(), driver)
-    await end_within(ROLLING_BACK, connection.close(), driver)
+        await end_within(ROLLBACK_SECONDS, connection.invalidate(), driver)
+    await end_within(ROLLBACK_SECONDS, connection.close(), driver)
 
 
 async def end_within(seconds: float, work: Coroutine[Any, Any, None], driver: Any) -> None:
-    """Await work on a connection; cut the line where the server does not answer.
+    """Await work on a connection; cut the connection where the server does not answer.
 
-    What it raises is of no interest: the connection tells afterwards whether it is of use. A
-    cancellation would not do, because asyncpg waits for the server's word on that, too.
+    Errors are ignored: the connection's state says afterwards whether it is of use. A cancellation
+    is not enough, because asyncpg waits for the server to confirm that, too.
     """
     task = asyncio.ensure_future(work)
     await asyncio.wait([task], timeout=seconds)
@@ -245,7 +251,7 @@ async def end_within(seconds: float, work: Coroutine[Any, Any, None], driver: An
         cut_connection(driver)
         await asyncio.wait([task], timeout=seconds)
     if task.done() and not task.cancelled():
-        task.exception()  # it was seen
+        task.exception()  # or asyncio logs it as never retrieved
 
 
 def bind_of(session: Any) -> Any:
@@ -260,10 +266,10 @@ def bind_of(session: Any) -> Any:
 
 
 def prepare_session(session: Any, connection: Any, driver: Any) -> None:
-    """Refuse a connection that is in a transaction of other code; let the session own its own.
+    """Refuse a connection in a transaction of other code; let the session end SQLAlchemy's own.
 
-    SQLAlchemy itself may have begun, for a listener that ran a statement on connecting. That
-    transaction is the session's then, to commit and to roll back.
+    SQLAlchemy itself may have begun, for a listener that ran a statement on connecting. The
+    session commits that transaction or rolls it back.
     """
     if connection.in_transaction():
         getattr(session, "sync_session", session).join_transaction_mode = "control_fully"
@@ -273,7 +279,7 @@ def prepare_session(session: Any, connection: Any, driver: Any) -> None:
 
 @contextmanager
 def refuse_session_reset(session: Any) -> Iterator[None]:
-    """Refuse the other two ways in which a session lets go of its connection."""
+    """Refuse ``reset`` and ``invalidate``, with which a session would give up its connection."""
 
     def refuse(*_: object, **__: object) -> None:
         raise UsageError(
@@ -293,16 +299,21 @@ def refuse_ended(transaction: Any) -> None:
         raise ended_transaction_error()
 
 
-def refuse_writes_elsewhere(session: Any, connection: Any) -> None:
+def track_connections(session: Any) -> set[Connection]:
+    """The connections on which a session begins, one for each engine, as it begins."""
+    begun: set[Connection] = set()
+    event.listen(session, "after_begin", lambda *arguments: begun.add(arguments[2]))
+    return begun
+
+
+def refuse_writes_elsewhere(session: Any, own: Any, begun: set[Connection]) -> None:
     """Refuse to commit where the session has written through a second engine, too.
 
     Each engine has a COMMIT of its own, and SQLAlchemy sends them in any order. Where the other one
     fails after ours, the event is known and its next delivery a duplicate: that work is lost.
     """
-    session.flush()
-    # SQLAlchemy has no public name for it: each connection, and its engine, with its transaction.
-    begun = {entry[0] for entry in session.get_transaction()._connections.values()}
-    for other in begun - {connection}:
+    session.flush()  # which may begin on another engine
+    for other in begun - {own}:
         if not session.twophase and has_written(other):
             raise UsageError(
                 "the session of this handler has written through two engines (bind= and binds=), "
@@ -322,18 +333,16 @@ def has_written(connection: Any) -> bool:
 
 
 def engine_of(maker: Any) -> Any:
-    """The engine of a factory's sessions, of either colour; None where they have several."""
+    """The engine of a factory's sessions, sync or async; None where they have several."""
     bind = maker.kw.get("bind")
     return None if bind is None else bind.engine
 
 
 def refuse_mode_mismatch(engine: Any, mode: Mode) -> None:
-    """Refuse a factory of one colour over an engine of the other."""
+    """Refuse a sync factory over an async engine, and an async one over a sync engine."""
     if engine.dialect.is_async and mode == "sync":
         raise UsageError(
             "this sessionmaker has an async engine: pass an async_sessionmaker as begin="
         )
     if not engine.dialect.is_async and mode == "async":
-        raise UsageError(
-            "this async_sessionmaker has an engine that blocks: use create_async_engine"
-        )
+        raise UsageError("this async_sessionmaker has a sync engine: use create_async_engine")

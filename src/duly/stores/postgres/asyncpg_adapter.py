@@ -1,4 +1,4 @@
-"""PostgreSQL through asyncpg: joined, never opened."""
+"""The adapter to asyncpg, whose connections duly joins and never opens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AsyncpgAdapter:
     async def fetch(self, statement: Prepared, values: Values) -> Sequence[Row]:
         """Run one statement; asyncpg takes parameters by position."""
         self._refuse_ended()
-        with translate_errors():
+        with translate_errors:
             rows: Sequence[Row] = await self._connection.fetch(
                 statement.text, *(values[name] for name in statement.order)
             )
@@ -43,7 +43,7 @@ class AsyncpgAdapter:
 
     async def plain(self, text: str) -> None:
         """Run one statement without parameters."""
-        with translate_errors():
+        with translate_errors:
             await self._connection.execute(text)
 
     async def begin(self) -> None:
@@ -61,7 +61,7 @@ class AsyncpgAdapter:
         """A savepoint; asyncpg makes one inside a transaction that it began itself."""
         transaction = self._connection.transaction()
         try:
-            with translate_errors():
+            with translate_errors:
                 await transaction.start()
         except asyncpg.InterfaceError as problem:
             raise NotJoinable(
@@ -81,7 +81,7 @@ class AsyncpgAdapter:
         await transaction.commit()
 
     def _refuse_ended(self) -> None:
-        """A statement after the user's own COMMIT would be committed by itself."""
+        """Raise after the user's own COMMIT: the next statement would be committed by itself."""
         if self._savepoints and not self._connection.is_in_transaction():
             raise ended_transaction_error()
 
@@ -96,5 +96,5 @@ def is_closed_or_returned(connection: Any) -> bool:
     """Whether the connection is closed, or was given back to its pool."""
     try:
         return bool(connection.is_closed())
-    except asyncpg.InterfaceError:  # what a proxy says once its connection was given back
+    except asyncpg.InterfaceError:  # raised by a proxy whose connection was given back
         return True

@@ -1,7 +1,7 @@
-"""duly's own connections give up on a server that takes a statement and never answers.
+"""Connections of duly's own that give up on a server which takes a statement and never answers.
 
 TCP's timeouts end a wait only when the other host is gone. A host that is up while its server is
-stuck, or a proxy that swallows the reply, would hold a blocking caller for ever. psycopg runs each
+stuck, or a proxy that swallows the reply, would hold a sync caller for ever. psycopg runs each
 statement as a generator that it resumes every 0.1 s even if nothing has arrived; these connections
 stop it at a deadline, close themselves, and leave it to the runner to run the operation again.
 """
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from psycopg.abc import PQGen
 
 T = TypeVar("T")
-# A statement of duly's takes milliseconds once it has its locks; the wait for those is added.
+# Seconds. A statement of duly's takes milliseconds once it has its locks; the wait for those is
+# added.
 ANSWER = 3.0
 
 
@@ -32,7 +33,7 @@ class NoAnswer(psycopg.errors.QueryCanceled):
 
 
 def stop_at_deadline(deadline: float, steps: PQGen[T]) -> PQGen[T]:
-    """The same steps, ended once the deadline is over and still nothing has arrived."""
+    """Run psycopg's steps; raise `NoAnswer` once the deadline is over and nothing has arrived."""
     try:
         wanted = next(steps)
         while True:
@@ -47,7 +48,7 @@ def stop_at_deadline(deadline: float, steps: PQGen[T]) -> PQGen[T]:
 
 
 class DeadlineConnection(psycopg.Connection[Any]):
-    """A blocking connection that waits ``patience`` seconds for each answer, and no longer."""
+    """A sync connection that waits ``answer_timeout`` seconds for each answer."""
 
     answer_timeout = ANSWER
 
@@ -63,7 +64,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
 
 
 class DeadlineAsyncConnection(psycopg.AsyncConnection[Any]):
-    """The same, awaited."""
+    """An async connection that waits ``answer_timeout`` seconds for each answer."""
 
     answer_timeout = ANSWER
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's errors in duly's words, by SQLSTATE, with what to do about each."""
+"""PostgreSQL's errors as duly's, by SQLSTATE, each with what to do about it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ RERUN = frozenset({SERIALIZATION_FAILURE, DEADLOCK})
 
 
 class PostgresErrorTranslator:
-    """Turns what PostgreSQL says into an error that says what to do; leaves the rest as it is.
+    """Turns PostgreSQL's errors into ones that say what to do; leaves the rest as they are.
 
     Both drivers name the SQLSTATE ``sqlstate``, so neither has to be imported here. Not a
-    generator, because this stands around each statement.
+    generator, because it surrounds each statement.
     """
 
     def __enter__(self) -> None:
@@ -30,12 +30,8 @@ class PostgresErrorTranslator:
                 raise known from problem
 
 
-TRANSLATOR = PostgresErrorTranslator()
-
-
-def translate_errors() -> PostgresErrorTranslator:
-    """The context in which PostgreSQL's errors become duly's. It keeps nothing, so one will do."""
-    return TRANSLATOR
+# The context in which errors of the driver become duly's; it has no state, so there is one.
+translate_errors = PostgresErrorTranslator()
 
 
 def duly_error_for(sqlstate: str | None, problem: Exception) -> DulyError | None:

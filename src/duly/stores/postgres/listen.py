@@ -1,7 +1,7 @@
-"""Hearing of new jobs through PostgreSQL's notifications, where they come through.
+"""Wake-ups for new jobs by PostgreSQL's NOTIFY, where notifications arrive.
 
-A transaction pooler hands the connection to somebody else, and no notification ever arrives. So
-each listener first sends one to itself; if that is not heard, polling does the work alone.
+Behind a transaction pooler the connection serves other clients, and no notification arrives. So
+each listener first sends one to itself; without it, polling does the work alone.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
     from duly.stores.postgres.connect import PostgresTarget
 
-# Seconds for a notification to oneself; a server that is well takes a millisecond.
+# Seconds for the notification to itself; a healthy server takes a millisecond.
 PROBE = 2.0
 # Seconds before the next connection after one was lost, give or take.
 RECONNECT_DELAY = 1.0
 
 
 async def listen(target: PostgresTarget, heard: Callable[[], None]) -> bool:
-    """Call ``heard`` at each notification, for ever; False where none come through."""
+    """Call ``heard`` at each notification, for ever; return False where none arrive."""
     while True:
         try:
             async with await open_connection(target) as connection:
                 if not await start_listening(connection, target):
                     return False
-                heard()  # what was sent while nobody listened
+                heard()  # notifications may have been lost before LISTEN
                 async for _ in connection.notifies():
                     heard()
         except (psycopg.Error, OSError):
@@ -45,9 +45,9 @@ async def open_connection(target: PostgresTarget) -> psycopg.AsyncConnection:
 
 
 async def start_listening(connection: psycopg.AsyncConnection, target: PostgresTarget) -> bool:
-    """Begin to listen, and find out whether anything is heard.
+    """LISTEN, and return whether a notification arrives.
 
-    The probe is sent through a second connection: one's own comes back even through a pooler.
+    The probe is sent through a second connection: a connection gets its own even behind a pooler.
     """
     channel, word = f"{target.names.prefix}jobs", secrets.token_hex(8)
     await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))

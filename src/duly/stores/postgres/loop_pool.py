@@ -1,4 +1,4 @@
-"""The pool of one event loop: connections belong to the loop that opened them."""
+"""The connection pool of one event loop: connections belong to the loop that opened them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from duly.stores.postgres.retry import raise_store_error
 if TYPE_CHECKING:
     from duly.stores.postgres.connect import PostgresTarget
 
-# How long a pool goes on trying by itself, waiting longer each time, to open a connection that it
-# lost. After that the next caller makes it try again, so a server that is back is found at once.
+# Seconds for which a pool tries, with longer and longer waits, to reopen a lost connection. After
+# that the next caller makes it try again, so that a server which is back is found at once.
 RECONNECT = 2.0
-# How long a caller waits for a free connection before it is told that the store is unavailable.
+# Seconds that a caller waits for a free connection before `StoreUnavailable`.
 POOL_WAIT = 5.0
 
 
@@ -38,7 +38,7 @@ class CancellableQueue:
 
 
 class CancellablePool(AsyncConnectionPool[DeadlineAsyncConnection]):
-    """A pool whose background tasks end when their loop does, whatever they are doing.
+    """A pool whose background tasks end when their loop does, even while they connect.
 
     psycopg_pool takes a cancellation for one more failure to connect: a worker that was cancelled
     while it opened a connection logs it and waits for its next task. ``asyncio.run`` cancels each
@@ -77,12 +77,12 @@ class LoopPool:
         return opening.done() and (opening.cancelled() or opening.exception() is not None)
 
     async def _open(self) -> AsyncConnectionPool[DeadlineAsyncConnection]:
-        """Look at the server first, once: one that is away is told to the caller at once."""
+        """Check the server first, so that the caller learns at once if it is away."""
         connecting = DeadlineAsyncConnection.connect(**self._target.settings)
         try:
             async with await connecting as connection:
-                wire = PsycopgAsyncAdapter(connection)
-                kwargs = await self._target.check_server(wire, connection.info.backend_pid)
+                adapter = PsycopgAsyncAdapter(connection)
+                kwargs = await self._target.check_server(adapter, connection.info.backend_pid)
             pool = CancellablePool(
                 kwargs=kwargs,
                 connection_class=DeadlineAsyncConnection,
@@ -94,7 +94,7 @@ class LoopPool:
                 name="duly",
                 open=False,
             )
-            # Not in the background: the caller is told at once if the server takes no second one.
+            # Not in the background: the caller learns at once if the server takes no second one.
             await pool.open(wait=True, timeout=POOL_WAIT)
         except psycopg.Error as problem:
             raise_store_error(problem)
@@ -110,6 +110,6 @@ class LoopPool:
             await self.opening.result().close()
 
     def abandon(self) -> None:
-        """Close the connections of a loop that is gone, and that nobody can await any more."""
+        """Close the connections of a loop that has ended, on which nothing can be awaited."""
         for connection in list(self._connections):
             connection.pgconn.finish()

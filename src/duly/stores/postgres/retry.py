@@ -16,7 +16,7 @@ from duly.stores.postgres.deadlines import NoAnswer
 from duly.stores.postgres.errors import RERUN
 
 RUNS = 3
-# Each has cost the caller seconds.
+# Each costs the caller seconds.
 RUNS_WITHOUT_ANSWER = 2
 STATEMENT_TIMEOUT, READ_ONLY, NO_RIGHTS = "57014", "25006", "42501"
 # 08: connection failures. 57P0x: the server is shutting down, crashed or starting up.
@@ -26,14 +26,14 @@ IN_TROUBLE = ("53", "57", "58", "XX")
 
 
 def is_connection_lost(problem: Exception) -> bool:
-    """Whether the connection went away, so that nobody knows how the transaction ended."""
+    """Whether the connection was lost, so that it is unknown how the transaction ended."""
     if not isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
         return False
     return problem.sqlstate is None or problem.sqlstate.startswith(LOST)
 
 
 def may_run_again(problem: Exception, runs: int, *, after_loss: bool = True) -> bool:
-    """Whether another run can end differently, after this many."""
+    """Whether another run, after this many, can end differently."""
     if isinstance(problem, PoolTimeout) or (not after_loss and is_connection_lost(problem)):
         return False
     if isinstance(problem, NoAnswer):
@@ -49,7 +49,7 @@ def should_check_pool(problem: Exception) -> bool:
 
 
 def raise_store_error(problem: psycopg.Error) -> NoReturn:
-    """Raise what the caller is told when no run is left, in duly's words."""
+    """Raise duly's error for the caller once no run is left."""
     sqlstate = problem.sqlstate or ""
     kind = StoreUnavailable
     if is_connection_lost(problem):
@@ -69,9 +69,9 @@ def raise_store_error(problem: psycopg.Error) -> NoReturn:
         reason = "cannot do it now"
     else:
         kind, reason = StoreRefused, "refused the statement"
-    told = kind(f"PostgreSQL {reason}: {first_line(problem)}")
-    told.add_note(FOR_RECEIVERS)
-    raise told from problem
+    error = kind(f"PostgreSQL {reason}: {first_line(problem)}")
+    error.add_note(FOR_RECEIVERS)
+    raise error from problem
 
 
 def first_line(problem: Exception) -> str:

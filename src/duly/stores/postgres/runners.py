@@ -1,7 +1,7 @@
-"""Operations on duly's own pooled connections, blocking and awaited.
+"""Operations on duly's own pooled connections, sync and async.
 
-The two classes are the same shell around the same operations: take a connection, run, and on a
-lost connection or a serialization failure run the whole again.
+Both classes take a connection, run the operation, and on a lost connection or a serialization
+failure run the whole of it again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from duly.core.defaults import BATCH_WAIT
+from duly.core.errors import UsageError
 from duly.core.onestep import finish
 from duly.stores.fork_lock import ForkSafeLock
 from duly.stores.postgres.deadlines import ANSWER, DeadlineAsyncConnection, DeadlineConnection
@@ -27,14 +29,14 @@ from duly.stores.postgres.loop_pool import POOL_WAIT, RECONNECT, LoopPool
 from duly.stores.postgres.psycopg_adapters import PsycopgAdapter, PsycopgAsyncAdapter
 from duly.stores.postgres.retry import may_run_again, raise_store_error, should_check_pool
 from duly.stores.postgres.user_transactions import (
-    PostgresErrorClassifier,
     bounded_transaction,
     bounded_transaction_async,
-    make_revocable,
+    cancel_statement,
+    raise_store_or_commit_error,
     refuse_unsound,
-    report_lost_connection,
     transaction_on,
 )
+from duly.stores.revocable_connection import RevocableConnection
 from duly.stores.shielding import shield_to_end
 
 if TYPE_CHECKING:
@@ -43,10 +45,9 @@ if TYPE_CHECKING:
 
     from duly.core.session import OpenedTransaction, Operation
     from duly.stores.postgres.connect import PostgresTarget
-    from duly.stores.revocable_connection import RevocableConnection
 
 T = TypeVar("T")
-# And not less, however late it is: a server that is well answers in a moment.
+# Seconds at least, however late it is: a healthy server answers within that.
 SHORTEST_WAIT = 0.1
 
 
@@ -56,17 +57,17 @@ def transaction_scope(connection: Any) -> Any:
 
 
 def bounded_wait(usual: float, within: float | None) -> float:
-    """Seconds to wait: as always, or what the caller has left if that is less."""
+    """Seconds to wait: the usual time, or what the caller has left if that is less."""
     return usual if within is None else max(min(usual, within), SHORTEST_WAIT)
 
 
 async def return_connection(
     pool: AsyncConnectionPool[DeadlineAsyncConnection],
     connection: DeadlineAsyncConnection,
-    loan: RevocableConnection,
+    revocable: RevocableConnection,
 ) -> None:
-    """Give a connection back; not one for which the server may still be about to cancel."""
-    if loan.revoked:
+    """Give a connection back; close a revoked one, since a cancellation may still reach it."""
+    if revocable.revoked:
         await connection.close()
     await pool.putconn(connection)
 
@@ -90,7 +91,7 @@ class PostgresSyncRunner:
         after_loss: bool = True,
         within: float | None = None,
     ) -> T:
-        """Run in one transaction; returns without ever waiting."""
+        """Run in one transaction, without awaiting."""
         return self._run_with_retry(
             operation, wait, transaction_scope, after_loss=after_loss, within=within
         )
@@ -102,7 +103,7 @@ class PostgresSyncRunner:
         )
 
     async def run_shielded(self, operation: Operation[T], *, wait: timedelta) -> T:
-        """The same: nothing cancels a blocking call."""
+        """Run in one transaction: nothing cancels a sync call."""
         return await self.run(operation, wait=wait)
 
     async def run_autocommit(self, operation: Operation[T], *, wait: timedelta) -> T:
@@ -113,30 +114,34 @@ class PostgresSyncRunner:
     async def open_transaction(
         self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
     ) -> AsyncIterator[OpenedTransaction]:
-        """A transaction for code of the user's, which runs once whatever happens."""
+        """A transaction for a handler, which is never run again here."""
         pool = self.pool()
-        with PostgresErrorClassifier() as ending:
+        handler_done = False
+        try:
             connection = pool.getconn(bounded_wait(POOL_WAIT, within))
-            loan = make_revocable(connection)
+            revocable = RevocableConnection(partial(cancel_statement, connection), exclusive=False)
             try:
                 connection.answer_timeout = bounded_wait(ANSWER + wait.total_seconds(), within)
-                with (
-                    loan,
-                    report_lost_connection(connection),
-                    bounded_transaction(connection, lasting),
-                ):
+                with revocable, bounded_transaction(connection, lasting):
                     session = self._target.session(
                         PsycopgAdapter(connection), wait, runs_user_code=True
                     )
-                    yield transaction_on(connection, session, lasting or wait, loan)
-                    ending.handler_done = True
+                    yield transaction_on(connection, session, lasting or wait, revocable)
+                    handler_done = True
                     usual = ANSWER + (lasting or wait).total_seconds()
                     connection.answer_timeout = bounded_wait(usual, within)  # for the COMMIT
                     refuse_unsound(connection)
+            except Exception as problem:
+                if connection.closed:  # whatever the code inside made of that
+                    raise psycopg.OperationalError("the connection was lost") from problem
+                raise
             finally:
-                if loan.revoked:  # the server may still be about to cancel something
+                if revocable.revoked:  # a cancellation may still reach the server
                     connection.close()
                 pool.putconn(connection)
+        except (psycopg.Error, UsageError) as problem:
+            raise_store_or_commit_error(problem, handler_done=handler_done)
+            raise
 
     def _run_with_retry(
         self,
@@ -176,11 +181,11 @@ class PostgresSyncRunner:
             return self._pool
 
     def _open(self) -> ConnectionPool[DeadlineConnection]:
-        """Look at the server first, once: one that is away is told to the caller at once."""
+        """Check the server first, so that the caller learns at once if it is away."""
         try:
             with DeadlineConnection.connect(**self._target.settings) as connection:
-                wire = PsycopgAdapter(connection)
-                kwargs = finish(self._target.check_server(wire, connection.info.backend_pid))
+                adapter = PsycopgAdapter(connection)
+                kwargs = finish(self._target.check_server(adapter, connection.info.backend_pid))
         except psycopg.Error as problem:
             raise_store_error(problem)
         pool: ConnectionPool[DeadlineConnection] = ConnectionPool(
@@ -203,7 +208,7 @@ class PostgresSyncRunner:
 
 
 class PostgresAsyncRunner:
-    """Operations awaited, with a pool for each event loop: connections belong to their loop."""
+    """Async operations, with a pool for each event loop: connections belong to their loop."""
 
     waits_for_keys = True
 
@@ -242,27 +247,34 @@ class PostgresAsyncRunner:
     async def open_transaction(
         self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
     ) -> AsyncIterator[OpenedTransaction]:
-        """A transaction for code of the user's, which runs once whatever happens."""
+        """A transaction for a handler, which is never run again here."""
         pool = await self.pool()
-        with PostgresErrorClassifier() as ending:
+        handler_done = False
+        try:
             connection = await pool.getconn(bounded_wait(POOL_WAIT, within))
-            loan = make_revocable(connection)
+            revocable = RevocableConnection(partial(cancel_statement, connection), exclusive=False)
             try:
                 connection.answer_timeout = bounded_wait(ANSWER + wait.total_seconds(), within)
-                with loan, report_lost_connection(connection):
+                with revocable:
                     async with bounded_transaction_async(connection, lasting):
                         session = self._target.session(
                             PsycopgAsyncAdapter(connection), wait, runs_user_code=True
                         )
-                        yield transaction_on(connection, session, lasting or wait, loan)
-                        ending.handler_done = True
+                        yield transaction_on(connection, session, lasting or wait, revocable)
+                        handler_done = True
                         usual = ANSWER + (lasting or wait).total_seconds()
                         connection.answer_timeout = bounded_wait(usual, within)  # for the COMMIT
                         refuse_unsound(connection)
-            except BaseException:  # a second cancellation must not lose the connection
-                await shield_to_end(return_connection(pool, connection, loan))
+            except BaseException as problem:  # a second cancellation must not lose the connection
+                lost = connection.closed and isinstance(problem, Exception)
+                await shield_to_end(return_connection(pool, connection, revocable))
+                if lost:
+                    raise psycopg.OperationalError("the connection was lost") from problem
                 raise
-            await return_connection(pool, connection, loan)
+            await return_connection(pool, connection, revocable)
+        except (psycopg.Error, UsageError) as problem:
+            raise_store_or_commit_error(problem, handler_done=handler_done)
+            raise
 
     async def _run_with_retry(
         self,
@@ -297,7 +309,7 @@ class PostgresAsyncRunner:
                     raise_store_error(problem)
 
     async def pool(self) -> AsyncConnectionPool[DeadlineAsyncConnection]:
-        """The running loop's pool; many first users share one opening."""
+        """The running loop's pool; its first callers share one opening."""
         loop = asyncio.get_running_loop()
         found = self._pools.get(loop)
         if found is None or found.has_failed():
@@ -306,8 +318,8 @@ class PostgresAsyncRunner:
         return found.opening.result() if found.opening.done() else await found.wait_until_open()
 
     def _forget_closed_loops(self) -> None:
-        """Close what a loop left behind that ended without ``aclose()``."""
-        for loop in list(self._pools):  # whole at once: another loop's thread may add its own
+        """Close the connections of loops that ended without ``aclose()``."""
+        for loop in list(self._pools):  # a copy: another loop's thread may add its own
             if loop.is_closed() and (found := self._pools.pop(loop, None)) is not None:
                 found.abandon()
 

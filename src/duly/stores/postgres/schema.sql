@@ -1,7 +1,7 @@
 -- What the migrations make on PostgreSQL, all together, with the names they have unless told
 -- otherwise. For reading: `duly migrate` applies the migrations, and a test compares the two.
 
--- The ledger: one row for each thing that happens once. Whoever inserts the row is first.
+-- The ledger: one row for each thing that happens once. The caller that inserts the row is first.
 CREATE TABLE duly_claims (
     scope       text COLLATE "C" NOT NULL,  -- the namespace of the key
     digest      bytea NOT NULL CHECK (octet_length(digest) = 32),  -- SHA-256 of scope and key
@@ -74,7 +74,7 @@ CREATE INDEX duly_events_replay ON duly_events (scope, replay) WHERE replay IS N
 -- For removing the body, and later the row, when their time is over.
 CREATE INDEX duly_events_due_at ON duly_events (due_at) WHERE due_at IS NOT NULL;
 
--- One narrow row for each arrival of an event, a bounded number for each event.
+-- One narrow row for each delivery of an event, a bounded number for each event.
 CREATE TABLE duly_deliveries (
     event   uuid NOT NULL,
     at      timestamptz NOT NULL,
@@ -112,7 +112,7 @@ CREATE TABLE duly_jobs (
     due_at       timestamptz    -- when it was first due, noted by its first lease
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 
--- What a worker looks through: rows that can be taken now, and nothing else.
+-- What workers search: rows that can be taken now, and nothing else.
 CREATE INDEX duly_jobs_due ON duly_jobs (queue, priority, run_at, id)
  WHERE state = 'ready' AND NOT waiting AND rescues = 0;
 
@@ -125,7 +125,7 @@ CREATE INDEX duly_jobs_rescued ON duly_jobs (queue, run_at) WHERE state = 'ready
 -- Who works on what. The heartbeat is a row of the worker's, so this changes with the lease only.
 CREATE INDEX duly_jobs_leased ON duly_jobs (worker) WHERE state = 'leased';
 
--- Dead letters, the latest last.
+-- Dead rows, the latest last.
 CREATE INDEX duly_jobs_dead ON duly_jobs (dead_at) WHERE state = 'dead';
 
 -- The jobs of an event.
@@ -170,7 +170,7 @@ CREATE INDEX duly_history_job ON duly_history (job);
 CREATE INDEX duly_history_ended ON duly_history (ended);
 
 -- External steps of jobs: the intent is written before, the outcome after. An intent that stays is
--- an outcome that nobody knows.
+-- an unknown outcome.
 CREATE TABLE duly_effects (
     scope  text COLLATE "C" NOT NULL,
     digest bytea NOT NULL CHECK (octet_length(digest) = 32),
@@ -226,7 +226,7 @@ CREATE TABLE duly_outbox (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,
         autovacuum_vacuum_threshold = 500, autovacuum_vacuum_insert_scale_factor = 0.1);
 
--- What a relay looks through: messages that can be sent now, each destination apart.
+-- What relays search: messages that can be sent now, each destination apart.
 CREATE INDEX duly_outbox_due ON duly_outbox (destination, run_at, id)
  WHERE state = 'ready' AND NOT waiting;
 
@@ -236,5 +236,5 @@ CREATE INDEX duly_outbox_waiting ON duly_outbox (run_at) WHERE state = 'ready' A
 -- Leases, the first to end first.
 CREATE INDEX duly_outbox_leased ON duly_outbox (lease_until) WHERE state = 'leased';
 
--- Dead letters, the latest last.
+-- Dead rows, the latest last.
 CREATE INDEX duly_outbox_dead ON duly_outbox (dead_at) WHERE state = 'dead';

@@ -15,7 +15,6 @@ from duly.stores.sql.placeholders import prepare
 
 if TYPE_CHECKING:
     from duly.core.clock import Clock
-    from duly.core.defaults import Names
     from duly.stores.sql.placeholders import Prepared, Style
     from duly.stores.sql.statements import Statements
 
@@ -47,8 +46,8 @@ class PostgresSession:
     """Runs named statements on one connection. Never commits, rolls back or closes it.
 
     ``bound`` is set on duly's own connections only: the longest wait for a lock, sent along with
-    each statement that may have to wait. ``runs_user_code`` says that code of the user's runs in
-    the same transaction: then the bound is taken back after each of these, before that code runs.
+    each statement that may have to wait. With ``runs_user_code`` a handler runs in the same
+    transaction: then the bound is taken back after each such statement, before the handler goes on.
     """
 
     can_batch = can_move_rows = True
@@ -69,17 +68,9 @@ class PostgresSession:
         self._owner = owner
         self._bound = None if bound is None else lock_timeout(bound)
         self._runs_user_code = runs_user_code and bound is not None
+        self.names = statements.names
+        self.dialect: Dialect = statements.dialect
         self.new_work: set[WorkKind] = set()
-
-    @property
-    def names(self) -> Names:
-        """Where duly's tables are."""
-        return self._statements.names
-
-    @property
-    def dialect(self) -> Dialect:
-        """Which database this is."""
-        return self._statements.dialect
 
     async def begin(self, wait: timedelta | None) -> None:  # noqa: ARG002 - BEGIN never waits here
         """Begin before any savepoint: an outermost one would commit at its end."""
@@ -108,10 +99,10 @@ class PostgresSession:
         return await self._fetch(f"{statement}_many", values)
 
     async def _fetch(self, statement: str, values: Values) -> Sequence[Row]:
-        """Run a statement; its bound on lock waits is not for the user's statements after it.
+        """Run a statement; its bound on lock waits does not apply to the handler's after it.
 
-        After an error there is nothing to do: whoever goes on rolls back to a savepoint first, and
-        that restores the setting by itself.
+        After an error there is nothing to do: a caller that goes on rolls back to a savepoint
+        first, and that restores the setting by itself.
         """
         prepared = self._statements[statement]
         found = await self._adapter.fetch(prepared, values)
@@ -158,7 +149,7 @@ class PostgresSession:
 
 @lru_cache(maxsize=1024)
 def prepare_user_statement(text: str, style: Style) -> Prepared:
-    """A statement of the user's in a driver's spelling; handlers run the same few all the time.
+    """A statement of the user's in a driver's spelling, cached: handlers run the same few.
 
     One at a time: PostgreSQL would take several without parameters, a COMMIT among them.
     """

@@ -1,4 +1,4 @@
-"""The PostgreSQL store: duly's own connections, through psycopg, in both colours."""
+"""The PostgreSQL store: duly's own connections, through psycopg, sync and async."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Self
 import psycopg
 
 from duly.core.onestep import finish
-from duly.stores.postgres.connect import PostgresTarget, connection_settings
+from duly.stores.postgres.connect import (
+    Durability,
+    PostgresTarget,
+    connection_settings,
+    inspect_server,
+    refuse_unsafe,
+)
 from duly.stores.postgres.listen import listen
 from duly.stores.postgres.psycopg_adapters import PsycopgAdapter
 from duly.stores.postgres.retry import raise_store_error
 from duly.stores.postgres.runners import PostgresAsyncRunner, PostgresSyncRunner
-from duly.stores.postgres.server_checks import Durability, inspect_server, refuse_unsafe
 from duly.stores.sql.migrations import apply_next, check_schema, schema_version
 from duly.stores.store import Capabilities, Store
 
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.defaults import Names
 
-# Another migrator may be at work on a large table.
+# Another migrator may be changing a large table.
 MIGRATION_WAIT = timedelta(minutes=1)
 
 
@@ -53,7 +58,7 @@ class PostgresStore(Store):
         return self
 
     def close(self) -> None:
-        """Close the blocking pool."""
+        """Close the pool of the sync runner."""
         self.sync_runner.close()
 
     async def aclose_loop(self) -> None:
@@ -61,17 +66,17 @@ class PostgresStore(Store):
         await self.async_runner.close()
 
     async def aclose(self) -> None:
-        """Close the running loop's pool and the blocking one."""
+        """Close the running loop's pool and that of the sync runner."""
         await self.async_runner.close()
         self.sync_runner.close()
 
     def apart(self) -> Store:
-        """The same database through one connection of its own."""
+        """Another store on the same database, through one connection of its own."""
         durability = self._target.durability
         return PostgresStore(self.url, self.names, self.clock, durability=durability, connections=1)
 
     async def listen(self, heard: Callable[[], None]) -> bool:
-        """Listen until cancelled; False where notifications do not come through."""
+        """Call ``heard`` at each notification until cancelled; False where none can arrive."""
         return await listen(self._target, heard)
 
     def migrate(self) -> list[str]:

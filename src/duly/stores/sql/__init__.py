@@ -1,1 +1,1 @@
-"""What every SQL store shares: named statements, placeholders, and the plan of migrations."""
+"""Shared by both databases: named statements, placeholders and migrations."""

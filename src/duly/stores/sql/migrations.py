@@ -1,7 +1,7 @@
 """Migrations: numbered SQL files, each applied whole in one transaction under one lock.
 
-The number of the last one applied stands in ``duly_meta``. A migrator that dies leaves either all
-of a migration or none of it; the next one goes on from there.
+The number of the last one applied is in ``duly_meta``. A migrator that dies leaves either all of a
+migration or none of it; the next one goes on from there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ META_EXISTS, META_READ, META_WRITE = "meta_exists", "meta_read", "meta_write"
 MIGRATE_LOCK, SCHEMA_MISSING = "migrate_lock", "schema_missing"
 SCHEMA_VERSION, INSTALLATION = "schema_version", "installation_id"
 
-# What a migration applied by hand must note; apply_next writes the same with parameters.
+# What a migration applied by hand must record; apply_next writes the same with parameters.
 VERSION_NOTE = """INSERT INTO {meta} (name, value) VALUES ('schema_version', '{number}')
     ON CONFLICT (name) DO UPDATE SET value = excluded.value
      WHERE CAST({meta}.value AS integer) < CAST(excluded.value AS integer);
@@ -133,7 +133,7 @@ async def apply_next(session: Session) -> str | None:
 
 
 async def apply_all(session: Session) -> list[str]:
-    """Apply everything that is missing in one transaction that is not ours."""
+    """Apply everything that is missing in the caller's transaction."""
     await session.begin(None)
     applied: list[str] = []
     while (name := await apply_next(session)) is not None:
@@ -142,11 +142,11 @@ async def apply_all(session: Session) -> list[str]:
 
 
 async def make_schema(session: Session) -> None:
-    """Make the schema that was asked for, if it is not there."""
+    """Create the schema of the tables, if it is missing."""
     names = session.names
     if names.schema is None:
         return
-    # Another prefix may be making the same schema right now, under a lock of its own.
+    # A migrator of another prefix may be creating the same schema, under a lock of its own.
     await session.rows(MIGRATE_LOCK, table=f'"{names.schema}"')
     [row] = await session.rows(SCHEMA_MISSING, schema=names.schema)
     if row["missing"]:
@@ -172,7 +172,7 @@ async def check_schema(session: Session) -> None:
 
 
 def migrate_command(names: Names) -> str:
-    """The command that makes or updates the tables; with begin= few people know a URL."""
+    """The command that makes or updates the tables, by URL or, with begin=, by the app."""
     return f"`duly migrate URL{migrate_options(names)}`, or `duly migrate shop:app` for your app"
 
 
@@ -183,7 +183,7 @@ def migrate_options(names: Names) -> str:
 
 
 def refuse_newer(version: int, dialect: Dialect) -> None:
-    """An older duly must not touch tables whose meaning it does not know."""
+    """Refuse tables that a newer duly migrated: their meaning is not known here."""
     if version > latest_version(dialect):
         raise SchemaMismatch(
             f"duly's tables are at schema version {version}, this duly knows only "

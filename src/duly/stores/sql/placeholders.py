@@ -72,5 +72,5 @@ def pyformat(name: str, *, is_array: bool) -> str:
 
 
 def literal(text: str, style: Style) -> str:
-    """Text that is not a parameter; psycopg wants every percent sign doubled."""
+    """Text that is not a parameter; psycopg needs every percent sign doubled."""
     return text.replace("%", "%%") if style == "pyformat" else text

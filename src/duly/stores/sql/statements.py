@@ -1,4 +1,4 @@
-"""Named SQL files, loaded once: ``{claims}`` becomes the checked table name, no more."""
+"""Named SQL files, loaded once; ``{claims}`` in them becomes the checked table name."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_sql_file(dialect: Dialect, folder: str, file: str) -> str:
 
 
 def fill_slots(text: str, dialect: Dialect, names: Names) -> str:
-    """Put table names and fragments in their slots; an unknown slot is an error of ours."""
+    """Put table names and fragments in their slots; an unknown slot is a bug."""
 
     def slot(found: re.Match[str]) -> str:
         word = found[1]

@@ -1,24 +1,26 @@
-"""The two ways to reach SQLite: `sqlite3`, which blocks, and `aiosqlite`, which is awaited.
+"""The adapters to SQLite: `sqlite3` on the calling thread, or on a thread of its own for asyncio.
 
-Both read columns by name through a cursor with a row factory of its own, because the connection's
+All read columns by name through a cursor with a row factory of its own, because the connection's
 belongs to the user.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from duly.core.errors import NotJoinable
 from duly.core.session import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import aiosqlite
+    from collections.abc import Callable, Mapping, Sequence
 
     from duly.core.session import Row, Value
+    from duly.stores.sqlite.connection import WriterConnection
+    from duly.stores.sqlite.thread import SqliteThread
 
+T = TypeVar("T")
 
 # What sqlite3 and aiosqlite say of a connection that is closed or was never opened.
 NOT_OPEN = (sqlite3.ProgrammingError, ValueError)
@@ -31,7 +33,7 @@ class Sqlite3Adapter:
         self._connection = connection
 
     async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
-        """Run one statement; returns without ever waiting."""
+        """Run one statement without awaiting."""
         return fetch_rows(self._connection, text, values)
 
     async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
@@ -44,61 +46,75 @@ class Sqlite3Adapter:
 
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
-        try:
-            return self._connection.in_transaction
-        except NOT_OPEN as problem:
-            raise not_open_error() from problem
+        return is_in_transaction(self._connection)
 
     async def commits_by_itself(self) -> bool:
         """Whether a statement outside BEGIN would be committed at once."""
         return autocommits(self._connection)
 
 
-class AiosqliteAdapter:
-    """An ``aiosqlite.Connection``: its own thread does the work."""
+class ThreadAdapter(ABC):
+    """A connection whose statements run on another thread."""
 
-    def __init__(self, connection: aiosqlite.Connection) -> None:
+    def __init__(self, connection: Any) -> None:
         self._connection = connection
 
+    @abstractmethod
+    async def _call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function with the ``sqlite3.Connection`` on the thread."""
+
     async def fetch(self, text: str, values: Mapping[str, Value]) -> list[Row]:
-        """Run one statement on the connection's thread."""
-        # Cursor, statement and rows in one trip to the thread and back: in public, aiosqlite makes
-        # a trip for each, and the trips are most of what a statement costs.
-        on_its_thread: Any = self._connection._execute
-        rows: list[Row] = await on_its_thread(fetch_rows, self._connection._conn, text, values)
-        return rows
+        """Run one statement on the thread."""
+        return await self._call(fetch_rows, text, values)
 
     async def write(self, text: str, each: Sequence[Mapping[str, Value]]) -> None:
-        """Run one statement for many sets of values on the connection's thread."""
-        on_its_thread: Any = self._connection._execute
-        await on_its_thread(write_each, self._connection._conn, text, each)
+        """Run one statement for many sets of values on the thread."""
+        await self._call(write_each, text, each)
 
     async def ask(self, text: str, values: Mapping[str, Any]) -> Rows:
-        """Run a statement of the user's on the connection's thread."""
-        on_its_thread: Any = self._connection._execute
-        rows: Rows = await on_its_thread(
-            execute_user_statement, self._connection._conn, text, values
-        )
-        return rows
+        """Run a statement of the user's on the thread."""
+        return await self._call(execute_user_statement, text, values)
 
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
-        try:
-            return self._connection.in_transaction
-        except NOT_OPEN as problem:
-            raise not_open_error() from problem
+        return is_in_transaction(self._connection)
 
     async def commits_by_itself(self) -> bool:
-        """Whether a statement outside BEGIN would be committed at once."""
-        # Since Python 3.12 the answer is given on the connection's own thread only, and aiosqlite
-        # has no public call that asks there.
-        on_its_thread: Any = self._connection._execute
-        return bool(await on_its_thread(autocommits, self._connection._conn))
+        """Whether a statement outside BEGIN would be committed at once.
+
+        Since Python 3.12 the answer is given on the connection's own thread only.
+        """
+        return await self._call(autocommits)
 
 
-def not_open_error() -> NotJoinable:
-    """The error of a connection that is closed, or, with aiosqlite, was never awaited."""
-    return NotJoinable("this SQLite connection is not open: pass an open one")
+class AiosqliteAdapter(ThreadAdapter):
+    """An ``aiosqlite.Connection``: its own thread does the work."""
+
+    async def _call(self, function: Callable[..., T], *arguments: Any) -> T:
+        # Cursor, statement and rows in one trip to the thread and back: in public, aiosqlite makes
+        # a trip for each, and the trips are most of what a statement costs. Nor has it a public
+        # call that asks for the autocommit mode there.
+        result: T = await self._connection._execute(function, self._connection._conn, *arguments)
+        return result
+
+
+class WriterAdapter(ThreadAdapter):
+    """duly's writing connection on duly's own thread, so that the event loop never blocks."""
+
+    def __init__(self, connection: WriterConnection, thread: SqliteThread) -> None:
+        super().__init__(connection)
+        self._thread = thread
+
+    async def _call(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await self._thread.run(lambda: function(self._connection, *arguments))
+
+
+def is_in_transaction(connection: Any) -> bool:
+    """Whether a transaction is open; refuse a connection that is closed or was never opened."""
+    try:
+        return bool(connection.in_transaction)
+    except NOT_OPEN as problem:
+        raise NotJoinable("this SQLite connection is not open: pass an open one") from problem
 
 
 def fetch_rows(connection: sqlite3.Connection, text: str, values: Mapping[str, Value]) -> list[Row]:

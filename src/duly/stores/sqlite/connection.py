@@ -1,25 +1,33 @@
-"""A connection of duly's own, which can be taken from a handler that is using it.
+"""duly's own SQLite connection: WAL, full durability, and revocable from a handler that uses it.
 
 Two threads in SQLite on one connection can freeze the process: one has SQLite's lock and waits for
 Python's, in the function that guards the transaction, and the other waits the other way round. So
-each call takes a lock of ours first. Whoever takes the connection away interrupts the call that has
-it, waits for that lock, and refuses every later call.
+each call takes a lock of ours first. The thread that revokes the connection interrupts the call
+that has the lock, waits for it, and refuses every later call.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Self
+
+from duly.core.errors import UnsafeStore
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from datetime import timedelta
+    from pathlib import Path
 
+OLDEST = (3, 37, 0)  # STRICT tables
+# Seconds between two attempts to switch a file to WAL, which happens once in its life.
+POLL = 0.01
 REVOKED = "this transaction was taken away: its handler ran longer than it may, or lost its lease"
 
 
 class WriterCursor(sqlite3.Cursor):
-    """A cursor whose calls into SQLite take turns with whoever takes the connection away."""
+    """A cursor whose calls into SQLite take turns with the thread that revokes its connection."""
 
     connection: WriterConnection
 
@@ -59,12 +67,12 @@ class WriterCursor(sqlite3.Cursor):
 
 
 class WriterConnection(sqlite3.Connection):
-    """The one writing connection; unlike the driver's it can be told to refuse a call."""
+    """The one writing connection, which refuses every call once it is revoked."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.call_lock = threading.RLock()
-        # The only thread that may use it, once it was taken from all others.
+        # The only thread that may use it, once it is revoked.
         self.revoked_by: int | None = None
 
     def cursor(self, factory: Any = WriterCursor) -> Any:
@@ -89,7 +97,50 @@ class WriterConnection(sqlite3.Connection):
         return cursor.executescript(*arguments)
 
     def enter_call(self) -> AbstractContextManager[object]:
-        """The lock that every call takes, unless the connection was taken away."""
+        """The lock that every call takes; refuse the call where the connection is revoked."""
         if self.revoked_by is not None and self.revoked_by != threading.get_ident():
             raise sqlite3.ProgrammingError(REVOKED)
         return self.call_lock
+
+
+def connect(path: Path, *, durable: bool, wait: timedelta) -> WriterConnection:
+    """Open the database file; ``durable`` makes each COMMIT reach the disk before it returns."""
+    refuse_old_sqlite()
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, factory=WriterConnection
+    )
+    try:
+        switch_to_wal(connection, time.monotonic() + wait.total_seconds())
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def switch_to_wal(connection: sqlite3.Connection, deadline: float) -> None:
+    """Put the file into write-ahead mode, where it is not yet."""
+    mode = None
+    while mode is None:
+        try:
+            [mode] = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as problem:
+            # Another connection writes, or switches at the same moment; SQLite does not wait.
+            busy = problem.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+            time.sleep(POLL)
+    if mode != "wal":
+        raise UnsafeStore(
+            f"SQLite cannot use its write-ahead log here (journal mode is {mode}): "
+            "put the database on a local disk"
+        )
+
+
+def refuse_old_sqlite() -> None:
+    """Refuse a SQLite without STRICT tables and RETURNING."""
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise UnsafeStore(
+            f"SQLite {sqlite3.sqlite_version} is too old: duly needs "
+            f"{'.'.join(map(str, OLDEST))} or newer"
+        )

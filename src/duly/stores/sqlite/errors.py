@@ -1,4 +1,4 @@
-"""SQLite's errors in duly's words, with what to do about each."""
+"""SQLite's errors as duly's, each with what to do about it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ BUSY, LOCKED = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED
 
 
 class SqliteErrorTranslator:
-    """Turns what SQLite says into an error that says what to do; leaves the rest as it is.
+    """Turns SQLite's errors into ones that say what to do; leaves the rest as they are.
 
-    Not a generator: this stands around each statement, and some take hardly longer than one.
+    Not a generator, because it surrounds each statement, and some take hardly longer than one.
     """
 
     def __enter__(self) -> None:
@@ -33,12 +33,8 @@ class SqliteErrorTranslator:
                 raise known from problem
 
 
-TRANSLATOR = SqliteErrorTranslator()
-
-
-def translate_errors() -> SqliteErrorTranslator:
-    """The context in which SQLite's errors become duly's. It keeps nothing, so one will do."""
-    return TRANSLATOR
+# The context in which errors of the driver become duly's; it has no state, so there is one.
+translate_errors = SqliteErrorTranslator()
 
 
 def duly_error_for(problem: sqlite3.OperationalError) -> DulyError | None:
@@ -46,8 +42,8 @@ def duly_error_for(problem: sqlite3.OperationalError) -> DulyError | None:
     code = getattr(problem, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_BUSY_SNAPSHOT:
         return StaleSnapshot(
-            "this transaction read before somebody else wrote, so SQLite will not let it write: "
-            "start it with BEGIN IMMEDIATE, roll back and run it again"
+            "this transaction read before another connection wrote, so SQLite does not let it "
+            "write: start it with BEGIN IMMEDIATE, roll back and run it again"
         )
     if code & 0xFF in (BUSY, LOCKED):
         return InProgress(
@@ -66,7 +62,7 @@ def duly_error_for(problem: sqlite3.OperationalError) -> DulyError | None:
 
 
 def refused_error(problem: sqlite3.Error) -> StoreRefused:
-    """The error of a database that is well and will not have what was to be written."""
+    """The error of a database that works and refuses this statement."""
     return StoreRefused(f"SQLite refused the statement: {problem}. Nothing was written")
 
 

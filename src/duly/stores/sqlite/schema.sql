@@ -1,7 +1,7 @@
 -- What the migrations make on SQLite, all together, with the names they have unless told otherwise.
 -- For reading: duly applies the migrations when it opens a file, and a test compares the two.
 
--- The ledger: one row for each thing that happens once. Whoever inserts the row is first.
+-- The ledger: one row for each thing that happens once. The caller that inserts the row is first.
 CREATE TABLE duly_claims (
     scope       TEXT NOT NULL,  -- the namespace of the key
     digest      BLOB NOT NULL CHECK (length(digest) = 32),  -- SHA-256 of scope and key
@@ -67,7 +67,7 @@ CREATE INDEX duly_events_replay ON duly_events (scope, replay) WHERE replay IS N
 -- For removing the body, and later the row, when their time is over.
 CREATE INDEX duly_events_due_at ON duly_events (due_at) WHERE due_at IS NOT NULL;
 
--- One narrow row for each arrival of an event, a bounded number for each event.
+-- One narrow row for each delivery of an event, a bounded number for each event.
 CREATE TABLE duly_deliveries (
     event   TEXT NOT NULL,
     at      INTEGER NOT NULL,
@@ -105,7 +105,7 @@ CREATE TABLE duly_jobs (
     due_at INTEGER  -- when it was first due, noted by its first lease
 ) STRICT, WITHOUT ROWID;
 
--- What a worker looks through: rows that can be taken now, and nothing else.
+-- What workers search: rows that can be taken now, and nothing else.
 CREATE INDEX duly_jobs_due ON duly_jobs (queue, priority, run_at, id)
  WHERE state = 'ready' AND waiting = 0 AND rescues = 0;
 
@@ -118,7 +118,7 @@ CREATE INDEX duly_jobs_rescued ON duly_jobs (queue, run_at) WHERE state = 'ready
 -- Who works on what.
 CREATE INDEX duly_jobs_leased ON duly_jobs (worker) WHERE state = 'leased';
 
--- Dead letters, the latest last.
+-- Dead rows, the latest last.
 CREATE INDEX duly_jobs_dead ON duly_jobs (dead_at) WHERE state = 'dead';
 
 -- The jobs of an event.
@@ -163,7 +163,7 @@ CREATE INDEX duly_history_job ON duly_history (job);
 CREATE INDEX duly_history_ended ON duly_history (ended);
 
 -- External steps of jobs: the intent is written before, the outcome after. An intent that stays is
--- an outcome that nobody knows.
+-- an unknown outcome.
 CREATE TABLE duly_effects (
     scope  TEXT NOT NULL,
     digest BLOB NOT NULL CHECK (length(digest) = 32),
@@ -218,7 +218,7 @@ CREATE TABLE duly_outbox (
     due_at       INTEGER  -- when it was first due, noted by its first lease
 ) STRICT;
 
--- What a relay looks through: messages that can be sent now, each destination apart.
+-- What relays search: messages that can be sent now, each destination apart.
 CREATE INDEX duly_outbox_due ON duly_outbox (destination, run_at, id)
  WHERE state = 'ready' AND waiting = 0;
 
@@ -228,5 +228,5 @@ CREATE INDEX duly_outbox_waiting ON duly_outbox (run_at) WHERE state = 'ready' A
 -- Leases, the first to end first.
 CREATE INDEX duly_outbox_leased ON duly_outbox (lease_until) WHERE state = 'leased';
 
--- Dead letters, the latest last.
+-- Dead rows, the latest last.
 CREATE INDEX duly_outbox_dead ON duly_outbox (dead_at) WHERE state = 'dead';

@@ -1,4 +1,4 @@
-"""The SQLite store in both colours, and `memory:`, which is the same on a temporary file."""
+"""The SQLite store, sync and async, and `memory:`, which is the same on a temporary file."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class SqliteSyncRunner:
         operation: Operation[T],
         *,
         wait: timedelta,
-        after_loss: bool = True,  # noqa: ARG002  # a file is never lost half-way
+        after_loss: bool = True,  # noqa: ARG002  # a file is not lost half-way
         within: float | None = None,
     ) -> T:
-        """Run in one transaction; returns without ever waiting."""
+        """Run in one transaction, without awaiting."""
 
         def work(connection: WriterConnection) -> T:
             with transaction(connection):
@@ -68,11 +68,11 @@ class SqliteSyncRunner:
         return self.writer.run_with_connection(work, bounded_wait(wait, within))
 
     async def run_shielded(self, operation: Operation[T], *, wait: timedelta) -> T:
-        """The same: nothing cancels a blocking call."""
+        """Run in one transaction: nothing cancels a sync call."""
         return await self.run(operation, wait=wait)
 
     async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
-        """The same, for many events."""
+        """Run one batch in one transaction."""
         return await self.run(operation, wait=WAIT, within=within)
 
     @asynccontextmanager
@@ -81,18 +81,18 @@ class SqliteSyncRunner:
         *,
         wait: timedelta,
         within: float | None = None,
-        lasting: timedelta | None = None,  # noqa: ARG002  # whoever bounds it revokes it
+        lasting: timedelta | None = None,  # noqa: ARG002  # the caller that bounds it revokes it
     ) -> AsyncIterator[OpenedTransaction]:
-        """A transaction for code of the user's, which holds SQLite's only write lock."""
+        """A transaction for a handler, which holds SQLite's only write lock."""
         connection = self.writer.acquire_connection(bounded_wait(wait, within))
         try:
             begin(connection)
             with (
                 guard_transaction(connection) as guard,
-                make_revocable(self.writer, connection, guard) as loan,
+                make_revocable(self.writer, connection, guard) as revocable,
             ):
                 yield OpenedTransaction(
-                    self.writer.session(connection), connection, revoke=loan.revoke
+                    self.writer.session(connection), connection, revoke=revocable.revoke
                 )
             commit_after_handler(connection)
         except BaseException:
@@ -102,7 +102,7 @@ class SqliteSyncRunner:
             self.writer.release_from_handler(connection)
 
     async def run_autocommit(self, operation: Operation[T], *, wait: timedelta) -> T:
-        """Run statement by statement; each takes the write lock, commits and lets go."""
+        """Run statement by statement; each takes the write lock and commits."""
         return self.writer.run_with_connection(
             lambda connection: finish(operation(self.writer.session(connection))), wait
         )
@@ -114,11 +114,11 @@ def bounded_wait(wait: timedelta, within: float | None) -> timedelta:
 
 
 def do_nothing(_: WriterConnection) -> None:
-    """Only have the file opened."""
+    """Do nothing with the connection: the file is only opened."""
 
 
 class SqliteAsyncRunner:
-    """The same operations on duly's own thread, so that there is one implementation to trust."""
+    """The sync runner on duly's own thread, so that there is one implementation to trust."""
 
     waits_for_keys = False
 
@@ -134,7 +134,7 @@ class SqliteAsyncRunner:
         operation: Operation[T],
         *,
         wait: timedelta,
-        after_loss: bool = True,  # noqa: ARG002  # a file is never lost half-way
+        after_loss: bool = True,  # noqa: ARG002  # a file is not lost half-way
         within: float | None = None,
     ) -> T:
         """Run in one transaction."""
@@ -143,7 +143,7 @@ class SqliteAsyncRunner:
         )
 
     async def run_batch(self, operation: Operation[T], *, within: float | None = None) -> T:
-        """The same, for many events."""
+        """Run one batch in one transaction."""
         return await self._run_on_thread(
             self._sync_runner.run, operation, bounded_wait(WAIT, within)
         )
@@ -153,13 +153,13 @@ class SqliteAsyncRunner:
         *,
         wait: timedelta,
         within: float | None = None,
-        lasting: timedelta | None = None,  # noqa: ARG002  # whoever bounds it revokes it
+        lasting: timedelta | None = None,  # noqa: ARG002  # the caller that bounds it revokes it
     ) -> AbstractAsyncContextManager[OpenedTransaction]:
-        """A transaction for code of the user's, its statements on a thread."""
-        turns = self._loop_transactions.setdefault(
+        """A transaction for a handler, its statements on a thread."""
+        found = self._loop_transactions.setdefault(
             asyncio.get_running_loop(), LoopTransactions(self._sync_runner.writer)
         )
-        return turns.open_transaction(bounded_wait(wait, within))
+        return found.open_transaction(bounded_wait(wait, within))
 
     async def run_shielded(self, operation: Operation[T], *, wait: timedelta) -> T:
         """Run in one transaction to its end, even if the caller is cancelled meanwhile."""
@@ -173,26 +173,26 @@ class SqliteAsyncRunner:
         self, run: Callable[..., Coroutine[Any, Any, T]], operation: Operation[T], wait: timedelta
     ) -> T:
         """Run on the thread; the time spent in its queue is part of the wait."""
-        asked = time.monotonic()
+        queued_at = time.monotonic()
 
         def call() -> T:
             # Rounded, so that SQLite is not told of a new bound for each call.
-            queued = timedelta(milliseconds=int(1000 * (time.monotonic() - asked)))
+            queued = timedelta(milliseconds=int(1000 * (time.monotonic() - queued_at)))
             return finish(run(operation, wait=max(wait - queued, timedelta(0))))
 
         return await self._thread.run(call)
 
     def close_loop(self) -> None:
         """End the thread of the running event loop's transactions."""
-        turns = self._loop_transactions.pop(asyncio.get_running_loop(), None)
-        if turns is not None:
-            turns.close()
+        found = self._loop_transactions.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            found.close()
 
     def close(self) -> None:
-        """End the thread once what it is doing is done."""
+        """End the threads once their queued calls are done."""
         self._thread.close()
-        for turns in list(self._loop_transactions.values()):
-            turns.close()
+        for found in list(self._loop_transactions.values()):
+            found.close()
 
 
 class SqliteStore(Store):
@@ -221,7 +221,7 @@ class SqliteStore(Store):
         self._writer.close()
 
     def migrate(self) -> list[str]:
-        """Apply what is missing, which opening does by itself."""
+        """Open the file, which applies what is missing; return the names."""
         return self._writer.migrate()
 
     def version(self) -> int:
@@ -255,13 +255,13 @@ class MemoryStore(SqliteStore):
         super().__init__("memory:", path, names, clock, durable=False)
 
     def close(self) -> None:
-        """Close and forget everything."""
+        """Close the store and delete its file."""
         super().close()
         self._folder.cleanup()
 
 
 class TemporaryFolder:
-    """A folder that goes with the process that made it, not with a forked child of that."""
+    """A folder that is removed by the process that made it, not by a forked child."""
 
     def __init__(self) -> None:
         self.name = tempfile.mkdtemp(prefix="duly-")

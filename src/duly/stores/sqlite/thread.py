@@ -1,7 +1,7 @@
-"""One thread that does what event loops ask of it, one call after the other.
+"""One thread that runs calls for event loops, one after the other.
 
-It is what ``run_in_executor`` does, at half the price: a claim on SQLite takes so little time that
-the way to the thread and back is much of what an awaited one costs.
+It does what ``run_in_executor`` does, at half the cost: a claim on SQLite takes so little time that
+the way to the thread and back is much of what an async one costs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PendingCall = tuple[asyncio.Future[Any], Callable[[], Any]]
 
 
 class SqliteThread:
-    """Starts at the first call, and again in a forked child: threads survive no fork."""
+    """A thread that starts at the first call, and again in a forked child."""
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
@@ -30,21 +30,21 @@ class SqliteThread:
         self._process = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        """What the call returns or raises.
+        """Run a call on the thread; return or raise what it does.
 
         A caller that is cancelled meanwhile still waits for a call that is already running: only
-        then is it certain what there is to undo. One that has not begun yet never will.
+        then is it certain what there is to undo. A call that has not begun is dropped.
         """
         try:
             return await self._submit(call)
         except asyncio.CancelledError:
-            # Calls are done in order, so that one is over once this one is.
+            # Calls run in order, so that the cancelled one is over once this one is.
             await shield_to_end(self._submit(do_nothing))
             raise
 
     def _submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        with self._lock():  # or the question might land behind the thread's end
+        with self._lock():  # or the call might be queued behind the thread's end
             if self._thread is None or self._process != os.getpid():
                 self._start()
             self._calls.put((answer, call))
@@ -52,14 +52,14 @@ class SqliteThread:
 
     def _start(self) -> None:
         self._calls, self._process = SimpleQueue(), os.getpid()
-        # A daemon, so that a store which nobody closed does not keep the process from ending.
+        # A daemon, so that a store which was not closed does not keep the process from ending.
         self._thread = threading.Thread(
             target=run_calls, args=(self._calls,), name="duly-sqlite", daemon=True
         )
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread once what it was asked is done; the next call starts a new one."""
+        """End the thread once its queued calls are done; the next call starts a new one."""
         with self._lock():
             thread, self._thread = self._thread, None
             if thread is None or self._process != os.getpid():
@@ -69,14 +69,14 @@ class SqliteThread:
 
 
 def run_calls(calls: SimpleQueue[PendingCall | None]) -> None:
-    """What the thread does until it is told to end."""
+    """Run queued calls until the end is queued."""
     while (one := calls.get()) is not None:
         answer, call = one
         if answer.cancelled():
             continue
         try:
             settle = (answer.set_result, call())
-        except BaseException as problem:  # whatever it is, the caller is told
+        except BaseException as problem:  # of any kind: the caller gets it
             settle = (answer.set_exception, problem)
         settle_in_loop(answer, *settle)
         del one, answer, call, settle  # keep nothing alive while waiting for the next call
@@ -85,7 +85,7 @@ def run_calls(calls: SimpleQueue[PendingCall | None]) -> None:
 def settle_in_loop(
     answer: asyncio.Future[Any], settle: Callable[[Any], None], outcome: object
 ) -> None:
-    """Settle the answer in its own event loop, unless nobody is listening any more."""
+    """Settle the answer in its own event loop, unless its caller was cancelled."""
 
     def unless_cancelled() -> None:
         if not answer.done():

@@ -1,4 +1,4 @@
-"""Transactions on the writing connection: how they begin and end, also with a handler in them."""
+"""Begin, guard and end transactions on the writing connection, with or without a handler."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from duly.stores.sqlite.connection import WriterConnection
     from duly.stores.sqlite.writer import Writer
 
-# Seconds for the call of a thread whose connection is taken away to end.
-OBEYING = 2.0
+# Seconds for the running call of a thread whose connection is revoked to end.
+REVOKE_SECONDS = 2.0
 BEGIN = "BEGIN IMMEDIATE"
 
 
@@ -38,22 +38,22 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def begin(connection: sqlite3.Connection) -> None:
-    """Take the write lock now: a transaction that reads first could not be sure to get it."""
-    with translate_errors():
+    """Begin with the write lock: a transaction that reads first may be refused it later."""
+    with translate_errors:
         connection.execute(BEGIN)
 
 
 class TransactionGuard:
-    """While a handler has the connection, SQLite itself refuses to end the transaction.
+    """Has SQLite refuse BEGIN, COMMIT and ROLLBACK while a handler has the connection.
 
-    But not to the thread that takes it away. What a guard allows can change; setting another one
-    while a thread prepares a statement is not safe.
+    The thread that revokes the connection becomes trusted. Setting another guard instead, while a
+    thread prepares a statement, is not safe.
     """
 
     trusted_thread: int | None = None
 
     def __call__(self, action: int, *_: object) -> int:
-        """Whether a statement may be run: any but BEGIN, COMMIT and ROLLBACK."""
+        """Allow a statement unless it begins or ends a transaction."""
         if action != sqlite3.SQLITE_TRANSACTION or threading.get_ident() == self.trusted_thread:
             return sqlite3.SQLITE_OK
         return sqlite3.SQLITE_DENY
@@ -76,7 +76,7 @@ def make_revocable(
     guard: TransactionGuard,
     after_revoke: Callable[[], None] = lambda: None,
 ) -> RevocableConnection:
-    """One use of the connection by a handler, which can be ended from outside."""
+    """One use of the connection by a handler, which can be revoked from another thread."""
 
     def revoke() -> None:
         writer.revoke(connection, guard)
@@ -86,19 +86,19 @@ def make_revocable(
 
 
 def revoke_and_roll_back(connection: WriterConnection) -> bool:
-    """Refuse every call of others on a connection, and roll it back; False if one does not end.
+    """Refuse other threads' calls on a connection and roll it back; False if a call does not end.
 
-    It is made unable to write as well, for whoever has a way around our cursors.
+    It is made read-only as well, for code that has a way around our cursors.
     """
     connection.revoked_by = threading.get_ident()
-    until = time.monotonic() + OBEYING
+    until = time.monotonic() + REVOKE_SECONDS
     while time.monotonic() < until:
         if not connection.call_lock.acquire(timeout=0.02):
             connection.interrupt()
             continue
         try:
-            # An interruption that nobody felt would hit what is prepared next. This is prepared
-            # already; to run it ends the interruption, although it is refused.
+            # An interruption that hit no statement would hit the one prepared next. BEGIN is
+            # prepared already; running it ends the interruption, although it is refused.
             with suppress(sqlite3.Error):
                 connection.execute(BEGIN)
             connection.execute("PRAGMA query_only = ON")
@@ -113,10 +113,10 @@ def revoke_and_roll_back(connection: WriterConnection) -> bool:
 
 
 def commit(connection: sqlite3.Connection) -> None:
-    """Make it last; refuse where somebody else has ended the transaction."""
+    """COMMIT; refuse where other code has ended the transaction."""
     if not connection.in_transaction:
         raise ended_transaction_error()
-    with translate_errors():
+    with translate_errors:
         connection.execute("COMMIT")
 
 
@@ -129,7 +129,7 @@ def commit_after_handler(connection: sqlite3.Connection) -> None:
 
 
 def roll_back(connection: sqlite3.Connection) -> None:
-    """Undo what is open, if anything is; a connection that somebody closed has nothing open."""
+    """ROLLBACK where a transaction is open; a closed connection has none."""
     with suppress(sqlite3.ProgrammingError):
         if connection.in_transaction:
             connection.execute("ROLLBACK")

@@ -1,11 +1,11 @@
 """The one connection through which a process writes to one SQLite file.
 
-SQLite has one write lock. Threads of this process queue for it in order, on a lock of ours; other
-processes are waited for by SQLite itself.
+SQLite has one write lock. Threads of this process queue for it in order, on a lock of ours; SQLite
+itself waits for other processes.
 
-No connection may be open across a fork, not even unused: SQLite's books would tell the child that
-it holds locks which the kernel gave to its parent only, and a third process would then remove the
-log that the child writes to. So all are closed before a fork and opened again when next used.
+No connection may be open across a fork, not even unused: SQLite's bookkeeping would tell the child
+that it holds locks which the kernel gave to its parent only, and a third process would then remove
+the log that the child writes to. So all are closed before a fork and opened again when next used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from duly.core.onestep import finish
 from duly.stores.sql.migrations import apply_next, latest_version, schema_version
 from duly.stores.sql.statements import statements
 from duly.stores.sqlite.adapters import Sqlite3Adapter
-from duly.stores.sqlite.connect import connect
+from duly.stores.sqlite.connection import connect
 from duly.stores.sqlite.errors import refused_error, translate_errors, unavailable_error
 from duly.stores.sqlite.session import SqliteSession, milliseconds
 from duly.stores.sqlite.user_transactions import revoke_and_roll_back, transaction
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 # Another process may be creating the same database; that takes milliseconds, not seconds.
 OPENING = timedelta(seconds=30)
-# Longer than any transaction of duly's own; a handler may take longer.
+# Seconds: longer than any transaction of duly's own; a handler may take longer.
 FORKING_WAIT = 3.0
 
 
@@ -71,7 +71,7 @@ class Writer:
         """Run with the connection, one caller at a time; after ``wait`` raise `InProgress`."""
         connection = self.acquire_connection(wait)
         try:
-            with translate_errors():
+            with translate_errors:
                 return work(connection)
         except sqlite3.DatabaseError as problem:
             if type(problem) not in (sqlite3.OperationalError, sqlite3.DatabaseError):
@@ -81,10 +81,10 @@ class Writer:
             self.release_connection(connection)
 
     def acquire_connection(self, wait: timedelta) -> WriterConnection:
-        """The connection, until it is given back."""
+        """The connection, until it is released."""
         left = self._acquire_lock(wait)
         try:
-            with translate_errors():
+            with translate_errors:
                 connection = self._open_if_needed(left)
                 self._set_busy_timeout(connection, left)
                 self._holder_thread, self._held_connection = threading.get_ident(), connection
@@ -97,44 +97,44 @@ class Writer:
             raise
 
     def release_connection(self, connection: WriterConnection) -> None:
-        """Let the next one in, unless the connection was taken away before; from any thread."""
+        """Let the next thread have it, unless the connection was revoked; from any thread."""
         if self._held_connection is connection:
             self._holder_thread = self._held_connection = None
             self._discard_unended(connection)
             self._lock.release()
 
     def _discard_unended(self, connection: WriterConnection) -> None:
-        """Close one whose ROLLBACK failed: with its transaction open it would hold the lock."""
+        """Close a connection whose ROLLBACK failed: its transaction would keep the write lock."""
         with suppress(sqlite3.Error):
             if connection.in_transaction and self._connection is connection:
                 self._connection = None
                 connection.close()  # which rolls back
 
     def release_from_handler(self, connection: WriterConnection) -> None:
-        """Give a handler's connection back; one that was taken away is closed by who has it.
+        """Release a handler's connection, and close it where it was revoked.
 
-        So is one that could not be taken in time: it refuses every call, and may be in the middle
-        of something.
+        That includes one whose revocation timed out: it refuses every call, and may be in the
+        middle of a statement.
         """
         try:
             if connection.revoked_by is not None:
                 if self._connection is connection:
                     self._connection = None
                 connection.close()
-        finally:  # whatever happens, the next one must be let in
+        finally:  # the next thread must get its turn in any case
             self.release_connection(connection)
 
     def revoke(self, connection: WriterConnection, guard: TransactionGuard) -> None:
-        """Take the connection from code that does not let go of it, and let the next one in.
+        """Take the connection from a handler that does not return, and let the next thread in.
 
-        Closing it would free what that code's thread may be using. So it is made unable to write,
+        Closing it would free what the handler's thread may be using. So it is made read-only,
         rolled back, and left to that thread; the next one gets a new connection.
         """
         if self._held_connection is not connection:
             return
         guard.trusted_thread = threading.get_ident()
         if not revoke_and_roll_back(connection):
-            return  # a call that does not obey: the lock is its as long as it lasts
+            return  # a call that does not end keeps the lock as long as it lasts
         if self._connection is connection:
             self._connection = None
         self.release_connection(connection)
@@ -153,7 +153,7 @@ class Writer:
         return self.session_with_adapter(Sqlite3Adapter(connection))
 
     def session_with_adapter(self, adapter: SqliteAdapter) -> Session:
-        """A session over a wire to the connection."""
+        """A session over an adapter to the connection."""
         return SqliteSession(adapter, self._statements, self._clock)
 
     def close(self) -> None:
@@ -167,7 +167,7 @@ class Writer:
         self._connection = None
 
     def close_for_fork(self) -> bool:
-        """Close before a fork and let nobody in; False where somebody does not let go.
+        """Close before a fork and keep the lock; False where the holder does not release it.
 
         A handler that forks holds the connection itself, and cannot be waited for.
         """
@@ -200,7 +200,7 @@ class Writer:
         return self._connection
 
     def migrate(self) -> list[str]:
-        """Open the file and return what opening it applied, to the first who asks."""
+        """Open the file; return the migrations that opening applied, to the first caller."""
         return self.run_with_connection(self._take_applied, OPENING)
 
     def _take_applied(self, _: WriterConnection) -> list[str]:

@@ -25,7 +25,7 @@ DIFFERS = "body_differs: this id came with another body before"
 REFUSALS = frozenset({400, 401, 403, 422})
 PARKED = (
     "the event was not processed: it is older than the receiver's memory. Leave out --keep-time, "
-    "or raise keep= of the source"
+    "or raise window= of the source"
 )
 REASONS: dict[Manner, frozenset[str]] = {
     "genuine": frozenset(),

@@ -19,7 +19,7 @@ PROVIDER = Provider(
     time="body:timestamp",
     version="body:timestamp",
     id_stable=None,
-    # Retries may carry the time of the first attempt: an old one may be genuine.
+    # It is not documented that retries are signed anew: an old time may be a genuine last attempt.
     tolerance=timedelta(hours=24, minutes=5),
     retry_horizon=timedelta(hours=24),
     title="Twilio SendGrid",

@@ -31,7 +31,7 @@ CREATE INDEX {prefix}events_replay ON {events} (scope, replay) WHERE replay IS N
 -- For removing the body, and later the row, when their time is over.
 CREATE INDEX {prefix}events_due_at ON {events} (due_at) WHERE due_at IS NOT NULL;
 
--- One narrow row for each arrival of an event, a bounded number for each event.
+-- One narrow row for each delivery of an event, a bounded number for each event.
 CREATE TABLE {deliveries} (
     event   uuid NOT NULL,
     at      timestamptz NOT NULL,
@@ -64,7 +64,7 @@ CREATE TABLE {jobs} (
     last_error   bytea
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 
--- What a worker looks through: only rows that can be taken.
+-- What workers search: only rows that can be taken.
 CREATE INDEX {prefix}jobs_ready ON {jobs} (queue, priority, run_at, id) WHERE state = 'ready';
 
 -- The jobs of an event.

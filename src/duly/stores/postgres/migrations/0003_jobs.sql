@@ -10,7 +10,7 @@ ALTER TABLE {jobs}
 
 DROP INDEX {schema}{prefix}jobs_ready;
 
--- What a worker looks through: rows that can be taken now, and nothing else.
+-- What workers search: rows that can be taken now, and nothing else.
 CREATE INDEX {prefix}jobs_due ON {jobs} (queue, priority, run_at, id)
  WHERE state = 'ready' AND NOT waiting AND rescues = 0;
 
@@ -23,7 +23,7 @@ CREATE INDEX {prefix}jobs_rescued ON {jobs} (queue, run_at) WHERE state = 'ready
 -- Who works on what. The heartbeat is a row of the worker's, so this changes with the lease only.
 CREATE INDEX {prefix}jobs_leased ON {jobs} (worker) WHERE state = 'leased';
 
--- Dead letters, the latest last.
+-- Dead rows, the latest last.
 CREATE INDEX {prefix}jobs_dead ON {jobs} (dead_at) WHERE state = 'dead';
 
 -- After how long without a sign of life (in microseconds) a worker's leases are lost.
@@ -48,7 +48,7 @@ CREATE INDEX {prefix}history_job ON {history} (job);
 CREATE INDEX {prefix}history_ended ON {history} (ended);
 
 -- External steps of jobs: the intent is written before, the outcome after. An intent that stays is
--- an outcome that nobody knows.
+-- an unknown outcome.
 CREATE TABLE {effects} (
     scope  text COLLATE "C" NOT NULL,
     digest bytea NOT NULL CHECK (octet_length(digest) = 32),

@@ -1,5 +1,5 @@
--- Delete a claim that is done, so that its key is unknown again. No row back: there is none, or
--- somebody is working under it. Whoever else has it locked is waited for, and no longer than asked.
+-- Delete a claim that is done, so that its key is unknown again. No row back: there is no such
+-- claim, or it is leased. Waits for another transaction's lock, but no longer than the bound.
 -- params: scope, digest, now, wait
 -- columns: digest
 WITH {moment}

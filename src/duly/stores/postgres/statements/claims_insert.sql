@@ -1,6 +1,6 @@
--- Claim a key that nobody has. No row back: somebody has it; read it in the next statement, because
--- this one would not see the row it may have waited for. Never DO UPDATE: that would lock the row
--- of a long-finished event and make its duplicates wait for one another.
+-- Claim a key that is free. No row back: it is claimed; read the claim in the next statement,
+-- because this one would not see the row it may have waited for. Never DO UPDATE: that would lock
+-- the row of a long-finished event and make its duplicates wait for one another.
 -- params: scope, digest, key_text, fingerprint, ttl, state, token, lease, now, wait
 -- columns: digest, epoch, first_seen
 WITH {moment}

@@ -1,4 +1,4 @@
--- Claim each of many distinct keys that nobody has, in the order given. Callers sort, so that two
+-- Claim each of many distinct keys that is free, in the order given. Callers sort, so that two
 -- batches meet their keys in the same order and cannot deadlock.
 -- params: scope[], digest[], key_text[], fingerprint[] (empty for none), ttl, state, token, lease,
 --         now, wait

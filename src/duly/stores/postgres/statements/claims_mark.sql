@@ -1,6 +1,6 @@
--- End a lease: the work is done, its result is kept, the claim is remembered from now on.
--- No row back: the lease was lost, or this very mark was committed before. The wall clock is not
--- asked: while nobody newer has taken the lease, its holder may still finish.
+-- End a lease: the work is done, its result is kept, and the claim is remembered from now on. No
+-- row back: the lease was lost, or this very mark was committed before. The clock is not asked:
+-- until another caller takes the lease over, its holder may still finish.
 -- params: scope, digest, token, epoch, result, ttl, now, wait
 -- columns: epoch
 WITH {moment}

@@ -1,6 +1,6 @@
--- Forget a bounded number of claims whose time is over, but none whose event, or whose job or
--- message (the token is its id), has work left. Rows that somebody is taking over at this instant
--- are skipped; the condition is checked again on the locked row, so a claim is either forgotten or
+-- Delete a bounded number of claims that have expired, but none whose event, or whose job or
+-- message (the token is its id), has work left. Rows that another transaction is taking over are
+-- skipped; the condition is checked again on the locked row, so a claim is either deleted or
 -- taken over, never both.
 -- params: limit, now
 -- columns: digest

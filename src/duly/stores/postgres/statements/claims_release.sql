@@ -1,6 +1,6 @@
 -- Give a claim back: the next caller is first. The row stays, so that the epoch goes on growing.
--- No row back: somebody newer has it, or it has moved on from the state given.
--- params: scope, digest, token, state (held: give up a lease; done: undo an unheard answer), now,
+-- No row back: a newer holder has it, or it is no longer in the state given.
+-- params: scope, digest, token, state (held: give up a lease; done: undo an answer that was lost), now,
 --         wait
 -- columns: epoch
 WITH {moment}

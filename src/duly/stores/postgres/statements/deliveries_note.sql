@@ -1,4 +1,5 @@
--- Note one more arrival of a known event, at the time it came, unless enough are noted already.
+-- Record one more delivery of a known event, at the time it came, unless enough are recorded
+-- already.
 -- params: scope, digest, at, outcome, secret, remote, most
 -- columns: event
 INSERT INTO {deliveries} (event, at, outcome, secret, remote)

@@ -1,5 +1,6 @@
--- Write down that an effect is about to happen, if the job's lease still holds and nobody wrote it
--- down before. No row back: one of the two; read it in the next statement.
+-- Record that an effect is about to happen, if the job's lease still holds and nothing is
+-- recorded of it. No row back: the lease was lost, or there is a record; read it in the next
+-- statement.
 -- params: scope, digest, name, key, job, token, epoch, now
 -- columns: name
 WITH moment AS (

@@ -1,5 +1,5 @@
--- A person says that an effect happened whose outcome nobody knew, or what its result was where that
--- could not be kept (it is empty then). No row back: there is none.
+-- An operator says that an effect of unknown outcome happened, or gives the result that could not
+-- be kept (it is empty then). No row back: there is no such effect.
 -- params: scope, digest, name, result, now
 -- columns: name
 WITH moment AS (

@@ -1,5 +1,5 @@
--- Write the outcome of an effect, or that it is intended once more, if the job's lease still holds.
--- No row back: it does not, or the effect is done already.
+-- Record the outcome of an effect, or that it is intended once more, if the job's lease still
+-- holds. No row back: it does not, or the effect is done already.
 -- params: scope, digest, name, state, result, job, token, epoch, now
 -- columns: name
 WITH moment AS (

@@ -1,4 +1,4 @@
--- Say what has become of one event.
+-- Set the flags of one event.
 -- params: id, flags
 -- columns: id
 UPDATE {events} SET flags = :flags::text WHERE id = :id::uuid RETURNING id::text

@@ -1,4 +1,4 @@
--- Remember one event, whose claim was made in the same transaction.
+-- Insert one event, whose claim was made in the same transaction.
 -- params: id, scope, digest, replay (null where the id is signed), source, event_id, type, flags,
 --         event_time, headers, body, fingerprint, body_ttl, ttl, now
 -- columns: id

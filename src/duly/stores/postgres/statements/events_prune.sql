@@ -1,4 +1,4 @@
--- Delete a bounded number of events whose time is over and that have no work left.
+-- Delete a bounded number of events whose retention is over and that have no work left.
 -- params: limit, now
 -- columns: id
 WITH moment AS (

@@ -1,5 +1,5 @@
--- Delete the claim that guards the body of an event which is forgotten, unless another event that
--- is still known came with the same body since: the guard is that one's then.
+-- Delete the claim that guards the body of a forgotten event, unless another event that is still
+-- known came with the same body since: then the guard belongs to that one.
 -- params: scope, digest (of the guard), event (the digest of the forgotten one), now
 -- columns: digest
 WITH moment AS (

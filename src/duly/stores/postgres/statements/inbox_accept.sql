@@ -1,11 +1,11 @@
--- Receive many distinct events at once: claim each, and write its event, its arrival and its jobs
--- where nobody had claimed it. One statement is one transaction, in one round trip. Where the id
--- is not signed, a second claim guards the body: it is made first, all of these before any other,
+-- Receive many distinct events at once: claim each, and where its key was free write its event,
+-- its delivery and its jobs. One statement is one transaction, in one round trip. Where the id is
+-- not signed, a second claim guards the body: it is made first, all of these before any other,
 -- and the event counts only if both were free; a guard without its event fails the whole, so that
--- none is left behind. An event without a row in the answer was known, or
--- is being received elsewhere; the caller looks closer in its next statement. What many events
--- have in common is sent once, plain text as JSON, and bytes end to end. A digest covers its
--- scope, so that it alone joins the parts.
+-- none is left behind. An event without a row in the answer was known, or is being received
+-- elsewhere; the caller reads it in its next statement. What many events have in common is sent
+-- once, plain text as JSON, and bytes end to end. A digest covers its scope, so that it alone
+-- joins the parts.
 -- params: kinds (JSON: scope, source, type, flags, outcome, secret, remote, ttl, body_ttl), each
 --         (JSON: place of its kind, event_id, event_time in microseconds, where its blobs start,
 --         length of its headers, length of its body), fixed (80 bytes each: digest, fingerprint,

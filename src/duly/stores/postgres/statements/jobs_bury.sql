@@ -1,5 +1,5 @@
--- End a lease as dead: the job waits, with its last error, for a person. No row back: somebody
--- newer has the lease.
+-- End a lease as dead: the job waits, with its last error, for an operator. No row back: the
+-- lease was lost.
 -- params: id, token, epoch, burnt, rescued, error, now
 -- columns: id
 WITH moment AS (

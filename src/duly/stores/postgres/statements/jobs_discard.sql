@@ -1,4 +1,4 @@
--- Delete one dead job. No row back: it is not dead any more.
+-- Delete one dead job. No row back: it is no longer dead.
 -- params: id
 -- columns: id
 DELETE FROM {jobs} WHERE id = :id::uuid AND state = 'dead' RETURNING id::text

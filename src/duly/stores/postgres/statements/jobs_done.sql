@@ -1,5 +1,5 @@
--- End a lease: the job is done, leaves the table, and is remembered in the history. No row back:
--- somebody newer has the lease, and nothing has changed.
+-- End a lease: the job is done, leaves the table, and is recorded in the history. No row back:
+-- the lease was lost, and nothing has changed.
 -- params: id, token, epoch, outcome, ran (microseconds), now
 -- columns: id
 WITH moment AS (

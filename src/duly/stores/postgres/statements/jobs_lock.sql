@@ -1,5 +1,4 @@
--- One job and the event that it is about, locked, so that nobody takes, replays or discards it
--- meanwhile.
+-- One job and its event, locked against being taken, replayed or discarded meanwhile.
 -- params: id, now, wait
 -- columns: id, scope, name, state, event_id (null for a plain job)
 WITH {moment}

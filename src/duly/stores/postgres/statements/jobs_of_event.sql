@@ -1,5 +1,5 @@
--- The jobs of an event, by either of its names, that are still in the table; locked, so that
--- nobody takes one meanwhile.
+-- The jobs of an event, by either of its names, that are still in the table; locked, so that no
+-- worker takes one meanwhile.
 -- params: scope, digest
 -- columns: id, name, state
 SELECT job.id::text AS id, job.name, job.state

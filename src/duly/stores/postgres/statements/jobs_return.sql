@@ -1,5 +1,4 @@
--- End a lease without an end of the job: it can be taken again later. No row back: somebody newer
--- has the lease.
+-- End a lease and keep the job: it can be taken again later. No row back: the lease was lost.
 -- params: id, token, epoch, delay (microseconds), burnt (attempts used up by this run), rescued
 --         (rescues likewise), parked, error (null: keep the last), now
 -- columns: id

@@ -1,5 +1,5 @@
--- End many leases without an end of their jobs, each under its own fence: they can be taken again
--- later. A lease without a row in the answer was lost.
+-- End many leases and keep their jobs, each under its own fence: they can be taken again later. A
+-- lease without a row in the answer was lost.
 -- params: id, token (hexadecimal), epoch, delay (microseconds), burnt, rescued, parked (arrays of
 --         text), error (an array of bytes, empty to keep the last), now
 -- columns: id

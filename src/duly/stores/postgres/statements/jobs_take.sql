@@ -1,8 +1,9 @@
--- Lease a bounded number of jobs of one queue: the most urgent, then the oldest. What others have
--- locked is passed over, never waited for. The epoch grows, the token is new for each. The caller
--- says where its last batch ended: what is done before that stays in the index for as long as any
--- transaction elsewhere could see it, and must not be walked through by every batch.
--- params: queue, limit, worker, hold (microseconds until the lease ends whatever happens), urgency
+-- Lease a bounded number of jobs of one queue: the most urgent, then the oldest. Rows that other
+-- transactions have locked are skipped, never waited for. The epoch grows, the token is new for
+-- each. The caller says where its last batch ended: what is done before that stays in the index
+-- for as long as any transaction elsewhere could see it, and must not be walked through by every
+-- batch.
+-- params: queue, limit, worker, hold (microseconds until the lease ends in any case), urgency
 --         (the priority to begin after), since (the time there, or null), last (the id, or null),
 --         now
 -- columns: id, scope, name, queue, event, payload, attempts, rescues, max_attempts, token, epoch,

@@ -1,5 +1,5 @@
--- Take over a key whose window is over, for a new job, unless the old job still has work to do. No
--- row back: it has, or somebody was quicker.
+-- Take over a key whose window is over, for a new job, unless the old job still has work to do.
+-- No row back: it has, or another caller was quicker.
 -- params: scope, digest, before (the token that was read), holder (the id of the old job), token,
 --         ttl, now, wait
 -- columns: digest

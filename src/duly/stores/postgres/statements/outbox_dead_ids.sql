@@ -1,5 +1,5 @@
--- The dead letters of the outbox after one of them, the earliest first, and what time it is. A
--- filter that is null asks for nothing.
+-- The dead messages after a given one, the earliest first, and the time. A filter that is null
+-- selects everything.
 -- params: id, destination, since, until, after_at (microseconds), after_id, limit, now
 -- columns: id, dead_at, now (microseconds)
 WITH moment AS (

@@ -1,5 +1,5 @@
--- Delete a dead message for good; the history remembers that. No row back: it is not dead.
--- Whoever else has it locked is waited for, and no longer than asked.
+-- Delete a dead message for good; the history records that. No row back: it is not dead. Waits
+-- for another transaction's lock, but no longer than the bound.
 -- params: id, now, wait
 -- columns: id
 WITH {moment},

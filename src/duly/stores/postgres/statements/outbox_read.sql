@@ -1,5 +1,5 @@
--- One message, whatever its state: a ready one whose time has not come is waiting, and one that has
--- left the table is what the history says, sent or discarded. No row back: it is not known.
+-- One message in any state: a ready one whose time has not come is waiting, and one that has left
+-- the table is what the history says, sent or discarded. No row back: it is not known.
 -- params: id, scope, now
 -- columns: id, state, destination, request, body, signer, attempts, rescues, max_attempts,
 --          created_at, run_at, lease_until, dead_at, ended (microseconds), last_error

@@ -1,7 +1,7 @@
--- Take back a bounded number of messages whose lease has run out: their relay crashed or stalled, and
--- nobody knows whether they were sent. They are sent again, with the same id. A row that is being
--- settled is locked, and left alone. Each comes back later than the last time, at a moment of its
--- own; at the last rescue it is dead.
+-- Take back a bounded number of messages whose lease has run out: their relay crashed or stalled,
+-- and whether they were sent is unknown. They are sent again, with the same id. A row that is
+-- being settled is locked, and left alone. Each comes back later than the last time, after a
+-- random wait; at the last rescue it is dead.
 -- params: limit, most (rescues), waits (JSON array: the longest wait in microseconds after each
 --         rescue), error, now
 -- columns: id, destination, state, rescues

@@ -1,5 +1,5 @@
--- End many leases of messages that must be sent again, each under its own fence. A lease without a
--- row in the answer was lost. Without a delay it keeps its place in the line.
+-- End many leases of messages that must be sent again, each under its own fence. A lease without
+-- a row in the answer was lost. Without a delay a message keeps its place in the queue.
 -- params: id, token (hexadecimal), epoch, delay (microseconds), burnt, rescued, error (empty to keep
 --         the last; arrays of text), now
 -- columns: id

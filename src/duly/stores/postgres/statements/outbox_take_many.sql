@@ -1,7 +1,7 @@
--- Lease a bounded number of messages of each destination, the oldest first. What others have locked
--- is passed over, never waited for. The epoch grows, the token is new for each. The caller says
--- where its last batch of a destination ended: what was sent before that stays in the index for as
--- long as any transaction elsewhere could see it.
+-- Lease a bounded number of messages of each destination, the oldest first. Rows that other
+-- transactions have locked are skipped, never waited for. The epoch grows, the token is new for
+-- each. The caller says where its last batch of a destination ended: what was sent before that
+-- stays in the index for as long as any transaction elsewhere could see it.
 -- params: destination, room (how many), since (the time to begin after, empty for none), last (the
 --         id there, or empty; arrays of text), lease (microseconds), now
 -- columns: id, scope, destination, request, body, signer, attempts, rescues, max_attempts, token,

@@ -1,5 +1,5 @@
--- Take over the key of a message whose window is over, for a new one, unless the old one still has
--- to be sent. No row back: it has, or somebody was quicker.
+-- Take over the key of a message whose window is over, for a new one, unless the old one still
+-- has to be sent. No row back: it has, or another caller was quicker.
 -- params: scope, digest, before (the token that was read), holder (the id of the old message),
 --         token, ttl, now, wait
 -- columns: digest

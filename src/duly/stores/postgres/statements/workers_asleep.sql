@@ -1,4 +1,5 @@
--- Nobody needs to wake workers that were not seen for as long as they promised.
+-- Clear the idle mark of workers that were not seen within their lease: nothing needs to wake
+-- them.
 -- params: now
 -- columns: id
 WITH moment AS (

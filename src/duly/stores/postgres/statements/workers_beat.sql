@@ -1,4 +1,4 @@
--- A worker says that it lives, and how long to believe it.
+-- Record a worker's heartbeat, and for how long it counts as alive.
 -- params: id, host, pid, queues, idle, lease (microseconds), now
 -- columns: id
 WITH moment AS (

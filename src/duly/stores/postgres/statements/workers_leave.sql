@@ -1,4 +1,4 @@
--- A worker ends; what it may still have leased can be taken back at once.
+-- Delete a worker that has stopped; its leases can be taken back at once.
 -- params: id
 -- columns: id
 DELETE FROM {workers} WHERE id = :id::uuid RETURNING id::text

@@ -14,7 +14,7 @@ UPDATE {jobs} SET created_at = run_at;
 
 DROP INDEX {prefix}jobs_ready;
 
--- What a worker looks through: rows that can be taken now, and nothing else.
+-- What workers search: rows that can be taken now, and nothing else.
 CREATE INDEX {prefix}jobs_due ON {jobs} (queue, priority, run_at, id)
  WHERE state = 'ready' AND waiting = 0 AND rescues = 0;
 
@@ -27,7 +27,7 @@ CREATE INDEX {prefix}jobs_rescued ON {jobs} (queue, run_at) WHERE state = 'ready
 -- Who works on what.
 CREATE INDEX {prefix}jobs_leased ON {jobs} (worker) WHERE state = 'leased';
 
--- Dead letters, the latest last.
+-- Dead rows, the latest last.
 CREATE INDEX {prefix}jobs_dead ON {jobs} (dead_at) WHERE state = 'dead';
 
 -- After how long without a sign of life (in microseconds) a worker's leases are lost.
@@ -52,7 +52,7 @@ CREATE INDEX {prefix}history_job ON {history} (job);
 CREATE INDEX {prefix}history_ended ON {history} (ended);
 
 -- External steps of jobs: the intent is written before, the outcome after. An intent that stays is
--- an outcome that nobody knows.
+-- an unknown outcome.
 CREATE TABLE {effects} (
     scope  TEXT NOT NULL,
     digest BLOB NOT NULL CHECK (length(digest) = 32),

@@ -25,7 +25,7 @@ CREATE TABLE {outbox} (
     last_error   BLOB
 ) STRICT;
 
--- What a relay looks through: messages that can be sent now, each destination apart.
+-- What relays search: messages that can be sent now, each destination apart.
 CREATE INDEX {prefix}outbox_due ON {outbox} (destination, run_at, id)
  WHERE state = 'ready' AND waiting = 0;
 
@@ -35,5 +35,5 @@ CREATE INDEX {prefix}outbox_waiting ON {outbox} (run_at) WHERE state = 'ready' A
 -- Leases, the first to end first.
 CREATE INDEX {prefix}outbox_leased ON {outbox} (lease_until) WHERE state = 'leased';
 
--- Dead letters, the latest last.
+-- Dead rows, the latest last.
 CREATE INDEX {prefix}outbox_dead ON {outbox} (dead_at) WHERE state = 'dead';

@@ -1,5 +1,5 @@
--- Delete a claim that is done, so that its key is unknown again. No row back: there is none, or
--- somebody is working under it.
+-- Delete a claim that is done, so that its key is unknown again. No row back: there is no such
+-- claim, or it is leased.
 -- params: scope, digest
 -- columns: digest
 DELETE FROM {claims}

@@ -1,4 +1,4 @@
--- Claim a key that nobody has. No row back: somebody has it; read it in the next statement.
+-- Claim a key that is free. No row back: it is claimed; read the claim in the next statement.
 -- params: scope, digest, key_text, fingerprint, ttl, state, token, lease, now
 -- columns: digest, epoch, first_seen
 INSERT INTO {claims} (scope, digest, key_text, fingerprint, first_seen, expires_at,

@@ -1,4 +1,4 @@
--- Claim each of many distinct keys that nobody has.
+-- Claim each of many distinct keys that is free.
 -- params: each (JSON: scope, key_text), digest[] (32 bytes for each key, end to end),
 --         fingerprint[] (the same, zeros for none), ttl, state, token, lease, now
 -- columns: digest, epoch, first_seen

@@ -1,5 +1,5 @@
--- Forget a bounded number of claims whose time is over, but none whose event, or
--- whose job or message (the token is its id), has work left.
+-- Delete a bounded number of claims that have expired, but none whose event, or whose job or
+-- message (the token is its id), has work left.
 -- params: limit, now
 -- columns: digest
 DELETE FROM {claims}

@@ -1,4 +1,4 @@
--- Take over a claim that has expired, or whose lease has run out. No row back: somebody was
+-- Take over a claim that has expired, or whose lease has run out. No row back: another caller was
 -- quicker, or it was pruned. The epoch grows; a takeover keeps the time the key was first seen.
 -- params: scope, digest, fingerprint, ttl, state, token, lease, now
 -- columns: digest, epoch, first_seen

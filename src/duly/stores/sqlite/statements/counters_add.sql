@@ -1,4 +1,4 @@
--- Add to a counter of the present minute.
+-- Add to a counter of the current minute.
 -- params: scope, name, n, now
 -- columns: n
 INSERT INTO {counters} AS counter (scope, name, bucket, n)

@@ -1,4 +1,4 @@
--- Note the arrival that made an event.
+-- Record the delivery that made an event.
 -- params: event, outcome, secret, remote, now
 -- columns: event
 INSERT INTO {deliveries} (event, at, outcome, secret, remote)

@@ -1,4 +1,4 @@
--- Delete the noted arrivals of events that are gone.
+-- Delete the recorded deliveries of deleted events.
 -- params: events (JSON: their ids)
 -- columns: event
 DELETE FROM {deliveries}

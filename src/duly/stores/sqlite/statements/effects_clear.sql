@@ -1,5 +1,5 @@
--- A person says that an effect did not happen whose outcome nobody knew: the next run starts from
--- nothing. No row back: there is none.
+-- An operator says that an effect of unknown outcome did not happen: the next run makes the call.
+-- No row back: there is no such effect.
 -- params: scope, digest, name
 -- columns: name
 DELETE FROM {effects}

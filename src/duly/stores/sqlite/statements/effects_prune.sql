@@ -1,6 +1,6 @@
--- Delete a bounded number of effects that are older than asked and whose job is not in the table, nor
--- another one of their event: it has one that knows the same effects when it was forgotten, or its
--- claim ran out, and it was received again.
+-- Delete a bounded number of effects that are older than asked and whose job has left the table,
+-- and with it every other job of their event. An event that was forgotten, or whose claim
+-- expired, and that was received again has a new job, which knows the same effects.
 -- params: age (microseconds), limit, now
 -- columns: name
 DELETE FROM {effects}

@@ -1,4 +1,4 @@
--- What is known of an effect, and whether the job's lease still holds.
+-- What is recorded of an effect, and whether the job's lease still holds.
 -- params: scope, digest, name, job, token, epoch
 -- columns: state (null where nothing is known), result, intended (the epoch of the lease that
 --          intended it), held

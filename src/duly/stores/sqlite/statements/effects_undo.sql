@@ -1,4 +1,4 @@
--- Forget an effect that certainly did not happen, if the job's lease still holds.
+-- Delete the record of an effect that certainly did not happen, if the job's lease still holds.
 -- params: scope, digest, name, job, token, epoch
 -- columns: name
 DELETE FROM {effects}

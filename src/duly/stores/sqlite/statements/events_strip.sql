@@ -1,5 +1,5 @@
--- Remove a bounded number of bodies whose time is over. The rest of the row stays until it is due;
--- so does the body of an event with work left. What waits for a person is never due.
+-- Delete a bounded number of bodies whose retention is over. The rest of the row stays until it
+-- is due; so does the body of an event with work left. What waits for an operator is never due.
 -- params: limit, now
 -- columns: id
 UPDATE {events}

@@ -1,4 +1,4 @@
--- Remember in the history that a dead job was discarded, before its row goes.
+-- Record in the history that a dead job was discarded, before its row is deleted.
 -- params: id, now
 -- columns: id
 INSERT INTO {history} (job, scope, name, event, outcome, started, ended, attempts)

@@ -1,5 +1,4 @@
--- Dead letters, the latest first, with the events that they are about. A filter that is null asks
--- for nothing.
+-- Dead jobs, the latest first, with their events. A filter that is null selects everything.
 -- params: id, source, type, name, since, until (microseconds), limit
 -- columns: id, scope, name, queue, event_id, source, type, payload, attempts, rescues,
 --          max_attempts, created_at, dead_at (microseconds), last_error

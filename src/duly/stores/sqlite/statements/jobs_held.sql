@@ -1,4 +1,4 @@
--- The leases that a worker has, as the database knows them.
+-- The leases of a worker, as the database knows them.
 -- params: worker
 -- columns: id, token, epoch
 SELECT id, token, epoch FROM {jobs} WHERE worker = :worker AND state = 'leased'

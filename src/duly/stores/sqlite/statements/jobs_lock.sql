@@ -1,4 +1,4 @@
--- One job and the event that it is about; SQLite's write lock keeps it as it is.
+-- One job and its event; SQLite's write lock keeps it as it is.
 -- params: id
 -- columns: id, scope, name, state, event_id (null for a plain job)
 SELECT job.id, job.scope, job.name, job.state, event.event_id

@@ -1,5 +1,5 @@
--- How long until a job that waits, or comes back after a rescue, can be taken; and whether one can
--- be taken now. Jobs that wait are looked at in every queue: moving them over is anybody's work.
+-- How long until a job that waits, or comes back after a rescue, can be taken; and whether one
+-- can be taken now. Waiting jobs are looked for in every queue: any worker moves them over.
 -- params: queues (JSON array), now
 -- columns: due, rescued (how often one came back that can be taken now, at most), next_in
 --          (microseconds; null where nothing waits)

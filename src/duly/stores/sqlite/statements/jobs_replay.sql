@@ -1,6 +1,6 @@
--- Make dead jobs ready again with their counters at zero, each a gap later than the one before it,
--- and as if enqueued then: what counts from the enqueueing begins anew, too.
--- Those that are not dead any more are left out: somebody was quicker.
+-- Make dead jobs ready again with their counters at zero, each a gap later than the one before
+-- it, and as if enqueued then: deadlines that count from enqueueing start again. Jobs that are no
+-- longer dead are left out: another caller was quicker.
 -- params: ids (JSON array), start (how many went before these), gap (microseconds), now
 -- columns: id
 UPDATE {jobs} AS job

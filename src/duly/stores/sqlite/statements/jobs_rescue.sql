@@ -1,6 +1,6 @@
--- Take back a bounded number of leases whose worker was not seen for as long as it promised, is
--- gone, or whose deadline has passed. A row that is being settled is locked, and left alone. Each
--- comes back later than the last time, at a moment of its own; the fifth time it is dead.
+-- Take back a bounded number of leases whose worker was not seen within its lease, is gone, or
+-- whose deadline has passed. A row that is being settled is locked, and left alone. Each comes
+-- back later than the last time, after a random wait; the fifth time it is dead.
 -- params: worker (who asks: its own leases are lost only at their deadline), limit, most (rescues),
 --         waits (JSON array: the longest wait in microseconds after each rescue), error, now
 -- columns: id, name, state, rescues

@@ -1,4 +1,4 @@
--- Let jobs be taken at once that were parked because nobody knew their handlers: now somebody does.
+-- Let jobs be taken at once that were parked because no worker knew their handlers: now one does.
 -- params: names (JSON array), now
 -- columns: id
 UPDATE {jobs}

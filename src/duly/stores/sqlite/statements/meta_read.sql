@@ -1,4 +1,4 @@
--- Read everything duly knows about itself.
+-- Read what duly records about this installation.
 -- params: none
 -- columns: name, value
 SELECT name, value FROM {meta}

@@ -1,4 +1,4 @@
--- Note one fact about this installation, replacing what was known.
+-- Record one fact about this installation, replacing the last value.
 -- params: name, value
 -- columns: name
 INSERT INTO {meta} (name, value)

@@ -1,4 +1,4 @@
--- Dead letters of the outbox, the latest first. A filter that is null asks for nothing.
+-- Dead messages, the latest first. A filter that is null selects everything.
 -- params: id, destination, since, until (microseconds), limit
 -- columns: id, destination, request, body, signer, attempts, rescues, max_attempts, created_at,
 --          dead_at (microseconds), last_error

@@ -1,5 +1,5 @@
--- The history remembers that a dead message is deleted for good; outbox_remove deletes it. No row
--- back: it is not dead.
+-- Record in the history that a dead message is deleted for good; outbox_remove_many deletes it.
+-- No row back: it is not dead.
 -- params: id, now
 -- columns: id
 INSERT INTO {history} (job, scope, name, event, outcome, started, ended, attempts)

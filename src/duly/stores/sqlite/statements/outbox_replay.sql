@@ -1,7 +1,7 @@
--- Make dead messages ready again with their counters at zero, each a gap later than the one before
--- it, and due for the first time then: what counts from that begins anew, too. Id and key stay. Those
--- that are not dead any more are left out: somebody was quicker. Locked in one order, so that two who
--- do this at once never deadlock.
+-- Make dead messages ready again with their counters at zero, each a gap later than the one
+-- before it, and due for the first time then: deadlines that count from that start again. Id and
+-- key stay. Messages that are no longer dead are left out: another caller was quicker. Rows are
+-- locked in one order, so that two replays never deadlock.
 -- params: ids (JSON array), start (how many went before these), gap (microseconds), now
 -- columns: id
 WITH wanted AS (

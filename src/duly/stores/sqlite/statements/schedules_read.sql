@@ -1,5 +1,5 @@
--- The last slot of every schedule; and what time it is. Nothing is locked: whoever moves a schedule
--- on says from where.
+-- The last slot of every schedule, and the time. Nothing is locked: schedules_advance names the
+-- slot that it moves on from.
 -- params: now
 -- columns: scope (null where there is no schedule yet), name, slot (microseconds),
 --          now (microseconds)

@@ -1,4 +1,4 @@
--- Read the latest version of a resource, what kind it is, and who applied it.
+-- Read the latest version of a resource, what kind it is, and which call applied it.
 -- params: scope, digest
 -- columns: kind, version, token
 SELECT kind, version, token FROM {versions} WHERE scope = :scope AND digest = :digest

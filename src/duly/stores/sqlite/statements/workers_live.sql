@@ -1,5 +1,4 @@
--- The workers that were seen within their lease, and are believed to be at work. A relay has a
--- row here, too, without queues.
+-- The workers that were seen within their lease. A relay has a row here, too, without queues.
 -- params: now
 -- columns: id, host, pid, queues (JSON array)
 SELECT id, host, pid, queues

@@ -1,4 +1,4 @@
--- Forget workers that were not seen for long and have no lease left.
+-- Delete workers that were not seen for long and have no lease left.
 -- params: age (microseconds), limit, now
 -- columns: id
 DELETE FROM {workers}
