@@ -158,7 +158,7 @@ def keys_are_unique(raw: bytes, keys: tuple[bytes, ...]) -> bool:
 def decode_text(decoder: json.JSONDecoder, text: str) -> Any:
     """The value of a text: in one step where no space is around it, which is faster."""
     if text[:1] in ("{", "["):
-        value, end = decoder.scan_once(text, 0)  # type: ignore[attr-defined]  # as `decode` does
+        value, end = decoder.raw_decode(text)
         if end == len(text):
             return value
     return decoder.decode(text)
