@@ -26,9 +26,9 @@ from duly.jobs.dead import (
     discard_dead,
     job_selection,
     list_dead,
+    plan_of,
     read_event,
 )
-from duly.jobs.replay import plan_of
 from duly.jobs.stats import count_jobs
 
 if TYPE_CHECKING:

@@ -18,15 +18,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from duly.core import json_bytes
 from duly.core.answers import Answer, Duplicate, First
 from duly.core.clock import from_microseconds
+from duly.core.defaults import WAIT
 from duly.core.errors import InProgress
 from duly.core.states import ClaimState
-from duly.ledger.statements import CLAIMS_INSERT, CLAIMS_READ, CLAIMS_RELEASE, CLAIMS_RETAKE
+from duly.ledger.statements import (
+    CLAIMS_INSERT,
+    CLAIMS_PRUNE,
+    CLAIMS_READ,
+    CLAIMS_RELEASE,
+    CLAIMS_RETAKE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.core.keys import Key
-    from duly.core.session import Row, Session, Value
+    from duly.core.session import Row, Runner, Session, Value
 
 ROUNDS = 3
 
@@ -211,3 +218,19 @@ def terms_values(terms: Terms) -> dict[str, Value]:
 def claim_values(key: Key, terms: Terms, fingerprint: bytes | None) -> dict[str, Value]:
     """Everything an insert or a retake needs."""
     return {**key_values(key, fingerprint), **terms_values(terms)}
+
+
+async def prune(session: Session, *, limit: int) -> int:
+    """Delete up to ``limit`` expired claims and return how many went."""
+    return len(await session.rows(CLAIMS_PRUNE, limit=limit))
+
+
+async def prune_joined(session: Session, limit: int) -> int:
+    """The same in a transaction that is not ours."""
+    await session.begin(None)
+    return await prune(session, limit=limit)
+
+
+async def prune_committed(runner: Runner, limit: int) -> int:
+    """The same in a transaction of duly's own."""
+    return await runner.run_autocommit(lambda session: prune(session, limit=limit), wait=WAIT)

@@ -17,8 +17,8 @@ from duly.core.answers import Answer, First
 from duly.core.errors import LeaseLost, UsageError
 from duly.core.states import ClaimState
 from duly.ledger.claims import claim, release, unclaim
+from duly.ledger.dedup import CountedOperation, log_release_failure
 from duly.ledger.lease import ClaimLease, mark, renew
-from duly.ledger.rerun import CountedOperation, log_release_failure
 from duly.ledger.statements import CLAIMS_RESULT
 
 if TYPE_CHECKING:

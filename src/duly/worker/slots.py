@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING
 
 from duly.core.host import HOST
 from duly.jobs.lease import NO_RESCUE_QUOTA, POISON_RESCUES, QueueDemand
-from duly.worker.quarantine import Quarantine, has_isolated_job, rescues_of_suspects
-from duly.worker.rescue_turns import RescueTurns
+from duly.worker.quarantine import (
+    Quarantine,
+    RescueTurns,
+    has_isolated_job,
+    rescues_of_suspects,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -169,7 +173,7 @@ class Slots:
 
     def expects_rescued(self, wants: Sequence[QueueDemand]) -> bool:
         """Whether it could take some now that came back, and more of them are believed due."""
-        return any(want.turns and self.queues[want.queue].rescue_turns.more for want in wants)
+        return any(self.queues[want.queue].rescue_turns.more and want.turns for want in wants)
 
     def _has_isolated_job(self) -> bool:
         """Whether a job runs beside which nothing else may begin yet."""
