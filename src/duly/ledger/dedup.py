@@ -1,4 +1,4 @@
-"""Just the answer: in the caller's transaction, or committed in one of duly's own."""
+"""``dedup``: claim in the caller's transaction, or claim and commit."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ async def dedup_many(session: Session, asked: BatchClaimRequest) -> list[Answer]
 
 
 async def dedup_committed(runner: Runner, asked: ClaimRequest) -> Answer:
-    """Claim and commit. A caller that never hears the answer has claimed nothing."""
+    """Claim and commit. Where the reply is lost, the claim is released."""
     attempt = CountedOperation(
         lambda session: claim(session, asked.key, asked.terms, fingerprint=asked.fingerprint)
     )
     try:
         return await runner.run_autocommit(attempt, wait=asked.own_wait)
-    except BaseException as problem:  # cancelled, or the last COMMIT may have gone through unheard
+    except BaseException as problem:  # cancelled, or the reply to the COMMIT was lost
         if attempt.may_have_claimed(problem):
-            await unclaim_unheard(runner, [asked.key], asked.terms, asked.own_wait)
+            await release_lost_claims(runner, [asked.key], asked.terms, asked.own_wait)
         raise
 
 
 async def dedup_many_committed(runner: Runner, asked: BatchClaimRequest) -> list[Answer]:
-    """Claim a batch and commit it, or, where the answer is never heard, none of it."""
+    """Claim a batch and commit. Where the reply is lost, all of it is released."""
     if not asked.keys:
         return []
     attempt = CountedOperation(lambda session: claim_many(session, asked.keys, asked.terms))
@@ -63,14 +63,14 @@ async def dedup_many_committed(runner: Runner, asked: BatchClaimRequest) -> list
         return await runner.run(attempt, wait=asked.own_wait)
     except BaseException as problem:
         if attempt.may_have_claimed(problem):
-            await unclaim_unheard(runner, asked.keys, asked.terms, asked.own_wait)
+            await release_lost_claims(runner, asked.keys, asked.terms, asked.own_wait)
         raise
 
 
-async def unclaim_unheard(
+async def release_lost_claims(
     runner: Runner, keys: Sequence[Key], terms: Terms, wait: timedelta
 ) -> None:
-    """Give back claims whose answer nobody heard; the error on its way out comes first."""
+    """Release claims whose reply was lost; a failure of that is logged, not raised."""
 
     async def unclaim_all(session: Session) -> None:
         for key in sorted(keys, key=lambda key: key.digest):
@@ -82,12 +82,12 @@ async def unclaim_unheard(
 
 @contextmanager
 def log_release_failure(key: Key) -> Iterator[None]:
-    """Giving back a claim must not hide the error that led to it: a second error is logged."""
+    """Log an error while a claim is released: it must not hide the error that led there."""
     try:
         yield
     except Exception:
         logger.warning(
-            "the claim on %s/%s could not be given back: it is taken until its time is over",
+            "the claim on %s/%s could not be released: it stays until it expires",
             key.scope,
             key.text,
             exc_info=True,
@@ -95,7 +95,7 @@ def log_release_failure(key: Key) -> Iterator[None]:
 
 
 class CountedOperation(Generic[T]):
-    """An operation that counts its runs; a server that is away begins none."""
+    """An operation that counts its runs; there are none where the server cannot be reached."""
 
     def __init__(self, operation: Operation[T]) -> None:
         self._operation = operation
@@ -107,8 +107,8 @@ class CountedOperation(Generic[T]):
         return self._operation(session)
 
     def may_have_claimed(self, problem: BaseException) -> bool:
-        """Whether a claim may stand that nobody heard of.
+        """Return True if a claim may stand whose reply was lost.
 
-        `InProgress` says that the run it ended claimed nothing; an earlier run may have, unheard.
+        A run that ended in `InProgress` claimed nothing; an earlier run may have.
         """
         return self.runs > (1 if isinstance(problem, InProgress) else 0)

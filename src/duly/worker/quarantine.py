@@ -1,8 +1,9 @@
-"""Making way for a job that was lost with its worker so often that it should run alone.
+"""Fairness of rescued jobs: which run together, and which run alone.
 
-It may be what kills the process, and it may be a victim. Either way nothing should begin beside it.
-But no job may stop a worker for long: one that does not become free in time takes it all the same,
-and one that has run for a while is no longer suspected of ending its process at once.
+A job that was lost with its worker several times may be what kills the process, or a victim.
+Either way nothing should start beside it. But no job may stop a worker for long: a worker that
+does not become free in time runs it all the same, and a job that has run for a while is no longer
+suspected.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ if TYPE_CHECKING:
     from duly.core.host import Host
     from duly.worker.execution import Execution
 
-# Seconds for what runs to end before such a job is taken beside it.
+# Seconds for running jobs to end before such a job is started beside them.
 DRAIN_SECONDS = 5.0
-# Seconds after which others may begin beside it.
+# Seconds after which other jobs may start beside it.
 SUSPECT_SECONDS = 20.0
 
 
 class Quarantine:
-    """Whether this worker begins nothing because such a job is due."""
+    """Whether this worker starts nothing because a job that must run alone is due."""
 
     def __init__(self, host: Host = HOST) -> None:
         self._host = host
         self._since: float | None = None
 
     def observe_due(self, rescued: int) -> bool:
-        """Hear how often a job came back that is due; whether way must be made from now on."""
+        """Note the most rescues of any due job; return True if draining begins now."""
         if rescued < POISON_RESCUES:
             self._since = None
             return False
@@ -41,27 +42,27 @@ class Quarantine:
         return begins
 
     def end(self) -> None:
-        """It was taken, here or elsewhere."""
+        """The job was leased, here or elsewhere."""
         self._since = None
 
     @property
     def is_due(self) -> bool:
-        """Whether such a job is due."""
+        """True if a job that must run alone is due."""
         return self._since is not None
 
     @property
     def is_draining(self) -> bool:
-        """Whether nothing may begin until what runs has ended."""
+        """True while nothing may start until running jobs have ended."""
         return self._since is not None and self._host.monotonic() - self._since < DRAIN_SECONDS
 
 
 def has_isolated_job(runs: Iterable[Execution]) -> bool:
-    """Whether a job runs beside which nothing else may begin yet."""
+    """True if a job runs beside which nothing may start yet."""
     return any(rescues >= POISON_RESCUES for rescues in rescues_of_suspects(runs))
 
 
 def rescues_of_suspects(runs: Iterable[Execution]) -> list[int]:
-    """How often those came back that may yet end their process: who ran for long will not now."""
+    """The rescues of running jobs that may still kill the process: those that began just now."""
     return [
         run.leased.rescues
         for run in runs
@@ -77,35 +78,35 @@ class RescueTurns:
     """
 
     def __init__(self) -> None:
-        # One that came back twice is due, as far as is known; and it goes first where both are.
+        # A twice-rescued job is believed to be due; and it goes first where both kinds are.
         self._twice_due = False
         self._twice_first = False
-        # The last look found some of either kind.
+        # The last fetch found some of either kind.
         self._found = False
 
     @property
     def more(self) -> bool:
-        """Whether more of them are believed to be due."""
+        """True if more rescued jobs are believed to be due."""
         return self._found or self._twice_due
 
     def record_due(self, rescued: int) -> None:
-        """Hear how often one came back that is due, at most."""
+        """Note the most rescues of any due job."""
         self._twice_due = self._twice_due or rescued > 1
 
     def choose_turns(self, at_once: int, running_rescues: Sequence[int]) -> RescueQuota:
-        """What to ask for, where so many could begin beside some that came back so often."""
+        """How many rescued jobs to fetch, with so many free slots beside these running ones."""
         several = 0 if self.once_rescued_must_wait(running_rescues) else max(at_once, 0)
         return RescueQuota(
             several, lone=at_once > 0 and not running_rescues, lone_first=self._twice_first
         )
 
     def once_rescued_must_wait(self, running_rescues: Sequence[int]) -> bool:
-        """Whether none that came back once may begin: one that did twice runs, or is next."""
+        """True while once-rescued jobs must wait for a twice-rescued one."""
         is_next = self._twice_due and self._twice_first
         return any(count > 1 for count in running_rescues) or (is_next and bool(running_rescues))
 
     def record_found(self, turns: RescueQuota, found: Sequence[int]) -> None:
-        """Hear what was found of what was asked for: how often each came back."""
+        """Note the rescues of the jobs that were fetched under this quota."""
         if not turns:
             return
         self._found = bool(found)
