@@ -1,4 +1,4 @@
-"""The database that Django's test runner made, for an app with ``begin=duly.django(…)``."""
+"""The database that Django's test runner made, for an app with ``begin=duly.django.database(…)``."""
 
 from __future__ import annotations
 

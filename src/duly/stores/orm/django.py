@@ -258,7 +258,7 @@ def durable_atomic(connection: Any) -> Any:
         if not connection.get_autocommit():
             raise UsageError(
                 f"the Django database {connection.alias!r} has AUTOCOMMIT off, so that atomic() "
-                "commits nothing: leave it on for the database of duly.django(…)"
+                "commits nothing: leave it on for the database of duly.django.database(…)"
             )
     return transaction.atomic(using=connection.alias, durable=True)
 
