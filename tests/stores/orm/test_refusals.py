@@ -199,7 +199,7 @@ def test_what_is_no_factory_is_refused_with_what_to_pass(tmp_path: Path) -> None
         duly.Duly(begin=duly.django.database("nowhere"))
     with (
         django_alias(f"sqlite:///{tmp_path / 'shop.db'}") as alias,
-        pytest.raises(duly.errors.UsageError, match=r"pass duly\.django\('default'\)"),
+        pytest.raises(duly.errors.UsageError, match=r"pass duly\.django\.database\('default'\)"),
     ):
         duly.Duly(begin=connections[alias])  # type: ignore[arg-type]
 
