@@ -78,9 +78,9 @@ class Transport:
 class OutboxRegistry:
     """The transports and signers of an application by name, and its egress guard."""
 
-    def __init__(self, host: Host = HOST) -> None:
+    def __init__(self, egress: Egress = Egress(), host: Host = HOST) -> None:  # noqa: B008
         self._host = host
-        self.egress = Egress()
+        self.egress = egress
         self.transports: dict[str, Transport] = {}
         self.signers: dict[str, Signer] = {}
         self.relay_liveness = RelayLiveness(host)
@@ -125,13 +125,13 @@ class OutboxRegistry:
         """A message to stage, checked; nothing has been written when this raises."""
         destination = self.destination(url)
         assert isinstance(url, str)  # noqa: S101  # that was looked at just now
+        body, content = checked_content(json, data)
         length = checked_duration("window", window)
+        wait, moment = checked_start(delay, at)
         if key is None and window != WINDOW:
             raise UsageError(
                 "window= is how long key= is known: give key= as well, or leave it out"
             )
-        wait, moment = checked_start(delay, at)
-        body, content = checked_content(json, data)
         sent = {} if headers is None else checked_headers(headers)
         if content is not None and "content-type" not in {name.lower() for name in sent}:
             sent = {"Content-Type": content, **sent}

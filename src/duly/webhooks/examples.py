@@ -172,7 +172,7 @@ def key_lines(example: Example) -> list[str]:
     if example.private is None:
         return []
     return [
-        "# A pair for this page alone; a sender shows nobody the private half.",
+        "# A pair for this page alone; a sender keeps the private half secret.",
         *assignment_lines("public", pieces(example.secret, 76)),
         *assignment_lines("private", pieces(example.private, 76)),
     ]

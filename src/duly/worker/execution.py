@@ -22,11 +22,12 @@ class Execution:
 
     __slots__ = (
         *("duration", "ended", "event", "handler", "handler_started_at", "launched_at", "leased"),
-        *("host", "leased_at", "revoke", "task"),
+        *("host", "id", "leased_at", "revoke", "task"),
     )
 
     def __init__(self, leased: LeasedJob, handler: Handler, event: Any, host: Host = HOST) -> None:
         self.host = host
+        self.id = leased.lease.id
         self.leased = leased
         self.handler = handler
         self.event = event

@@ -198,7 +198,7 @@ class Executor:
                     "handler %s ran longer than its timeout of %g s, in job %s",
                     run.handler.name,
                     limit,
-                    run.leased.id,
+                    run.id,
                 )
                 at = self._dependencies.async_context.circumstances(run)
                 self._abort(run, outcome_of_timeout(run.leased, run.handler, at))
@@ -217,7 +217,7 @@ class Executor:
         The new lease is given back: two runs of one job must not be in one process at a time. One
         whose handler is through does not count: its end is committed, and the answer on its way.
         """
-        old = self.slots.find_running(run.leased)
+        old = self.slots.queues[run.leased.queue].running.get(run.id)
         if old is None or self._is_over(old):
             return False
         self.abandon_lost([old])
@@ -290,7 +290,7 @@ class Executor:
     def describe_running(self) -> str:
         """What runs, for a person."""
         return ", ".join(
-            f"{run.leased.name} {run.leased.id} (for {run.elapsed / 1_000_000:.0f} s)"
+            f"{run.leased.name} {run.id} (for {run.elapsed / 1_000_000:.0f} s)"
             for run in self.slots.list_running()
             if run.ended is None
         )

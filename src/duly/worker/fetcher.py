@@ -55,11 +55,14 @@ class Fetcher:
         self._pauses = pauses
         self._worker = worker
         self._runner = dependencies.store.async_runner
+        self._many_writers = dependencies.many_writers
         self.wake_event = asyncio.Event()
         self.stopping = asyncio.Event()
         # A batch is on its way: what the database has leased is not on the desk yet.
         self.fetching = False
-        longest = max((handler.timeout for handler in dependencies.jobs.all()), default=0)
+        longest = max(
+            (handler.timeout for handler in dependencies.registries.jobs.all()), default=0
+        )
         self._hold = longest + SLACK
         self._listening = False
         self._idle = False
@@ -102,13 +105,13 @@ class Fetcher:
 
     async def _fetch_batch(self, wants: Sequence[QueueDemand]) -> int:
         """One round: lease what there is, and put it on the desk."""
-        if not self._dependencies.many_writers:
+        if not self._many_writers:
             # A look costs SQLite nothing; taking would make every other process wait.
             seen = await self._peek([want.queue for want in wants])
             if not seen.due and (seen.next_in is None or seen.next_in > 0):
                 return 0
         asked = FetchRequest(self._worker.id, self._hold, wants, self._should_stage(wants))
-        run = self._runner.run_autocommit if self._dependencies.many_writers else self._runner.run
+        run = self._runner.run_autocommit if self._many_writers else self._runner.run
         self.fetching = True
         try:
             leases, events = await run(lambda session: take_with_events(session, asked), wait=WAIT)
@@ -127,28 +130,31 @@ class Fetcher:
         The round after a notification is for the job that it told of; the next one looks, however
         many are told of meanwhile.
         """
-        rung, self._notified = self._notified, False
-        urgent = self._executor.slots.quarantine.is_due
-        more = self._executor.slots.expects_rescued(wants)
-        if not urgent and not more and self._host.monotonic() - self._last_staged <= STAGE:
+        notified, self._notified = self._notified, False
+        slots = self._executor.slots
+        urgent = slots.quarantine.is_due
+        recent = self._host.monotonic() - self._last_staged <= STAGE
+        if recent and not urgent and not slots.expects_rescued(wants):
             return False
-        self._stage_postponed = rung and not self._stage_postponed and not urgent
+        self._stage_postponed = notified and not self._stage_postponed and not urgent
         if not self._stage_postponed:
             self._last_staged = self._host.monotonic()
         return not self._stage_postponed
 
     def _accept_lease(self, leased: LeasedJob, events: Mapping[str, Row]) -> None:
         row = None if leased.event is None else events.get(leased.event)
-        handler = self._dependencies.jobs.find(None if row is None else row["source"], leased.name)
+        handler = self._dependencies.registries.jobs.find(
+            None if row is None else row["source"], leased.name
+        )
         if handler is None or (leased.event is not None and row is None):
             self._park(leased)
             return
-        run = Execution(leased, handler, None, self._host)
         try:
-            run.event = None if row is None else event_from(row, self._dependencies.routes)
+            event = None if row is None else event_from(row, self._dependencies.routes)
         except Exception as problem:
-            self._executor.refuse(run, problem)
+            self._executor.refuse(Execution(leased, handler, None, self._host), problem)
             return
+        run = Execution(leased, handler, event, self._host)
         if not self._executor.replace_earlier_run(run):
             self._executor.slots.put(run)
 

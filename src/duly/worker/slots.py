@@ -135,7 +135,7 @@ class QueueSlots:
         """Those that are held and can run now, taken off the pile."""
         while self.prefetched and len(self.running) < self.slots - self.reserved:
             run = self.prefetched.popleft()
-            self.running[run.leased.id] = run
+            self.running[run.id] = run
             yield run
 
 
@@ -154,11 +154,7 @@ class Slots:
 
     def __contains__(self, run: Execution) -> bool:
         queue = self.queues[run.leased.queue]
-        return queue.running.get(run.leased.id) is run or run in queue.prefetched
-
-    def find_running(self, leased: LeasedJob) -> Execution | None:
-        """An earlier run of a job that was leased again."""
-        return self.queues[leased.queue].running.get(leased.id)
+        return queue.running.get(run.id) is run or run in queue.prefetched
 
     def wants(self) -> list[QueueDemand]:
         """What each queue would take."""
@@ -178,7 +174,9 @@ class Slots:
     def _has_isolated_job(self) -> bool:
         """Whether a job runs beside which nothing else may begin yet."""
         return has_isolated_job(
-            run for run in self._suspects if self.find_running(run.leased) is run
+            run
+            for run in self._suspects
+            if self.queues[run.leased.queue].running.get(run.id) is run
         )
 
     def record_batch(
@@ -202,7 +200,8 @@ class Slots:
     def put(self, run: Execution) -> None:
         """A job was leased: in front if it came back from a lost worker, which may not wait."""
         held = self.queues[run.leased.queue].prefetched
-        self._note_suspect(run)
+        if run.leased.rescues >= POISON_RESCUES:
+            self._suspects.add(run)
         if run.leased.rescues:
             self.queues[run.leased.queue].reserved = False
             held.appendleft(run)
@@ -211,12 +210,9 @@ class Slots:
 
     def occupy(self, run: Execution) -> None:
         """Keep a slot for a job that does not run, until its end is committed."""
-        self._note_suspect(run)
-        self.queues[run.leased.queue].running[run.leased.id] = run
-
-    def _note_suspect(self, run: Execution) -> None:
         if run.leased.rescues >= POISON_RESCUES:
             self._suspects.add(run)
+        self.queues[run.leased.queue].running[run.id] = run
 
     def pop_startable(self) -> Iterator[Execution]:
         """Every job that can run now."""
@@ -229,8 +225,8 @@ class Slots:
         """The end of a job is committed, or its lease is gone: its slot is free."""
         queue = self.queues[run.leased.queue]
         self._suspects.discard(run)
-        if queue.running.get(run.leased.id) is run:
-            del queue.running[run.leased.id]
+        if queue.running.get(run.id) is run:
+            del queue.running[run.id]
             queue.count_done()
             if run.leased.rescues:
                 queue.reserve_for_next_rescued(rescues_of_suspects(self.list_running()))
@@ -249,7 +245,7 @@ class Slots:
         """It never began, and somebody else has it."""
         queue = self.queues[run.leased.queue]
         self._suspects.discard(run)
-        queue.running.pop(run.leased.id, None)
+        queue.running.pop(run.id, None)
         if run in queue.prefetched:
             queue.prefetched.remove(run)
 

@@ -27,7 +27,7 @@ def log_execution(run: Execution, ended: JobOutcome, *, held: bool) -> None:
         return
     outcome = ended.outcome if ended.kind == "settled" else ended.kind
     members = {
-        "job": run.leased.id,
+        "job": run.id,
         "name": run.leased.name,
         "outcome": outcome if held else "lost",
         "milliseconds": round(run.duration / 1000, 1),
