@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.json_bytes import Json, Storable, Stored
     from duly.core.versions import Tie, Version
-    from duly.stores.join.protocols import AwaitedJoinable
+    from duly.stores.join.protocols import AsyncJoinable
     from duly.stores.store import Store
 
 T = TypeVar("T", bound=Turn)
@@ -111,9 +111,7 @@ class LeasedTurn(Turn):
         """Grows with every takeover: send it along to whoever can refuse an older one."""
         return self._form.lease.epoch
 
-    async def mark(
-        self, result: Storable = NOT_GIVEN, *, tx: AwaitedJoinable | None = None
-    ) -> None:
+    async def mark(self, result: Storable = NOT_GIVEN, *, tx: AsyncJoinable | None = None) -> None:
         """End the lease as done, with a result if you have one.
 
         ``tx`` is your own open transaction: the mark then stays or goes with your last writes.

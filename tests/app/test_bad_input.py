@@ -114,7 +114,7 @@ def test_a_schedule_that_could_not_work_is_not_added(parameter: str) -> None:
 
     for value in BAD_IN_A_SCHEDULE[parameter]:
         refused("cron", parameter, partial(scheduled, **{parameter: value}))
-        assert (list(app.schedules), app.registry.plain) == ([], {})
+        assert (list(app.schedules), app.registries.jobs.plain) == ([], {})
     app.close()
 
 

@@ -43,7 +43,7 @@ def colourless(function: Callable[..., Any]) -> list[tuple[object, ...]]:
 
     A connection that blocks cannot be passed to what is awaited.
     """
-    twins = {"AwaitedTx": "BlockingTx", "AwaitedJoinable": "Joinable"}
+    twins = {"AsyncJoinableTx": "JoinableTx", "AsyncJoinable": "Joinable"}
     return [
         (name, how, default, " | ".join(twins.get(part, part) for part in str(told).split(" | ")))
         for name, how, default, told in shape(function, annotated=True)

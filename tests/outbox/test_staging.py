@@ -44,6 +44,7 @@ async def in_transaction(office: Office, fails: bool) -> None:
     await asyncio.to_thread(blocking)
 
 
+@pytest.mark.promise("I11")
 async def test_what_was_committed_arrives_with_its_id_and_body(
     case: Case, place: DatabaseOf
 ) -> None:
@@ -64,6 +65,7 @@ async def test_what_was_committed_arrives_with_its_id_and_body(
         }
 
 
+@pytest.mark.promise("I11")
 async def test_what_was_rolled_back_was_never_there(case: Case, place: DatabaseOf) -> None:
     async with an_office(case, place) as office:
         with pytest.raises(Trouble):
@@ -73,6 +75,7 @@ async def test_what_was_rolled_back_was_never_there(case: Case, place: DatabaseO
         assert office.there.requests == []
 
 
+@pytest.mark.promise("I11", "one transaction")
 async def test_a_message_of_a_handler_stays_or_goes_with_its_work(
     case: Case, place: DatabaseOf
 ) -> None:

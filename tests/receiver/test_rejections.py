@@ -9,6 +9,8 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.receiver.drivers import Exchange, Request
 from tests.receiver.senders import PAID
 from tests.webhooks.genuine import keys
@@ -84,6 +86,7 @@ def encoded(shop: Sender) -> Iterator[Refusal]:
         yield encoding, squeezed, 415, "UNSUPPORTED_ENCODING"
 
 
+@pytest.mark.promise("I4", "I13")
 async def test_what_is_refused_is_told_why_and_writes_nothing(
     deferred: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -103,6 +106,7 @@ async def test_what_is_refused_is_told_why_and_writes_nothing(
         assert shop.worked() == [("evt_1", "handle")]
 
 
+@pytest.mark.promise("I13")
 async def test_what_is_refused_reaches_no_inline_handler(
     inline: Case, place: DatabaseOf, clock: HandClock
 ) -> None:

@@ -218,6 +218,7 @@ def strace() -> str:
     return found
 
 
+@pytest.mark.promise("power cut", "I1")
 @pytest.mark.slow
 def test_nothing_that_sqlite_acknowledged_is_lost_in_a_power_cut(strace: str) -> None:
     done = ran("sqlite", "--every", EVERY, "--json")

@@ -31,6 +31,7 @@ DAY = 24 * 60 * 60 * 10**9
 FIRST_OF_ALL = -(2**15)
 
 
+@pytest.mark.promise("machines")
 @pytest.mark.parametrize("days", [-2, 2])
 @pytest.mark.parametrize("case", cases(["postgres"], ways=["leased"]), ids=named)
 async def test_not_yet_is_counted_by_the_clock_of_the_database(

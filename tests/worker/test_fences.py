@@ -50,6 +50,7 @@ def lose(hand: Hand, by: str) -> None:
         records.steal(hand.job.id)
 
 
+@pytest.mark.promise("I8")
 @pytest.mark.parametrize("by", ["taken", "finished elsewhere"])
 @pytest.mark.parametrize("case", OPEN, ids=lambda case: case.name)
 async def test_a_run_that_lost_its_lease_settles_nothing_whatever_its_end(
@@ -87,6 +88,7 @@ async def test_a_run_that_lost_its_lease_settles_nothing_whatever_its_end(
         assert subject.records.notes() == []
 
 
+@pytest.mark.promise("I8")
 async def test_a_transaction_begun_after_the_lease_was_lost_leaves_nothing(
     with_tx: Case, place: DatabaseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +153,7 @@ WRITES = {"intends": [], "finishes": ["intended"], "undoes": ["intended"], "brea
 PARTS = {"token": ("token",), "epoch": ("epoch",), "both": ()}
 
 
+@pytest.mark.promise("I8")
 async def test_an_effect_of_a_run_that_lost_its_lease_is_refused_and_nothing_is_written(
     leased: Case, place: DatabaseOf
 ) -> None:

@@ -52,6 +52,7 @@ def kept(case: Case, *notes: str) -> list[str]:
     return [] if case.way == "tx" else list(notes)
 
 
+@pytest.mark.promise("I2", "I6")
 async def test_a_job_that_is_done_leaves_the_table_and_is_remembered_in_the_history(
     case: Case, place: DatabaseOf
 ) -> None:
@@ -99,6 +100,7 @@ async def test_a_plain_job_has_one_attempt_and_its_error_is_kept(
         assert subject.records.notes() == kept(case, "1")
 
 
+@pytest.mark.promise("I6", "I9")
 async def test_a_job_that_fails_is_tried_again_later_each_time_and_then_dead(
     case: Case, place: DatabaseOf, clock: HandClock
 ) -> None:
@@ -123,6 +125,7 @@ async def test_a_job_that_fails_is_tried_again_later_each_time_and_then_dead(
         assert subject.records.counted(id) == ("dead", 3, 0)
 
 
+@pytest.mark.promise("I7")
 async def test_a_retry_that_succeeds_is_done_with_the_attempts_it_took(
     case: Case, place: DatabaseOf
 ) -> None:
@@ -219,6 +222,7 @@ async def test_what_was_waited_for_comes_and_the_job_is_done_in_its_first_attemp
         assert subject.records.history(id) == [("work", "done", 1)]
 
 
+@pytest.mark.promise("I6")
 @pytest.mark.parametrize(
     "problem",
     [

@@ -44,6 +44,7 @@ async def test_several_statements_in_one_are_refused_so_that_none_of_them_commit
         assert subject.records.notes() == []
 
 
+@pytest.mark.promise("I2", "I3")
 @OF_POSTGRES
 async def test_the_victim_of_a_deadlock_runs_again_though_it_had_one_attempt(
     case: Case, place: DatabaseOf, clock: HandClock

@@ -26,6 +26,7 @@ class Trouble(Exception):
     """Something that goes wrong in a handler."""
 
 
+@pytest.mark.promise("I2", "I4", "one transaction")
 async def test_child_jobs_stay_or_go_with_the_work_of_their_parent(
     with_tx: Case, place: DatabaseOf
 ) -> None:
@@ -227,6 +228,7 @@ async def test_a_handler_of_an_event_runs_as_a_job_with_its_transaction(
         assert subject.records.notes() == ["evt_1"]
 
 
+@pytest.mark.promise("I3")
 @pytest.mark.parametrize("case", POSTGRES, ids=lambda case: case.name)
 async def test_what_cannot_be_committed_fails_the_job_and_leaves_nothing(
     case: Case, place: DatabaseOf

@@ -155,7 +155,7 @@ class WorkerActor(Actor):
         place = ExecutionContext(
             store.async_runner,
             store.async_runner,
-            app.registry,
+            app.registries,
             store.clock,
             (),
             app.clients,
@@ -164,7 +164,7 @@ class WorkerActor(Actor):
             rescue_backoff=WORKER_PAUSES.rescue,
         )
         parts = WorkerDependencies(
-            store, app.registry, app.site.routes, wakeup, place, place,
+            store, app.registries, app.site.routes, wakeup, place, place,
             {"sync": SLOTS, "async": SLOTS, "any": 1}, app.schedules, HOST, THREADS,
         )  # fmt: skip
         self.worker = Worker(
@@ -205,9 +205,9 @@ class RelayActor(Actor):
     def begin(self) -> None:
         """Begin to send."""
         app = application()
-        parts = RelayDependencies(self.store, app.registry.outgoing, Wakeup(), (), HOST)
+        parts = RelayDependencies(self.store, app.registries.outbox, Wakeup(), (), HOST)
         settings = RelaySettings(3, 2, MESSAGE_LEASE, GRACE, RELAY_PAUSES)
-        self.relay = Relay(parts, settings, QuietSender(app.registry.outgoing))
+        self.relay = Relay(parts, settings, QuietSender(app.registries.outbox))
         self.run(self.relay.run())
 
     def end(self, *, hurried: bool) -> None:

@@ -48,7 +48,7 @@ from duly.inbox.route import (
 from duly.jobs.handlers import EVENT_ATTEMPTS, checked_pattern, handler_of
 from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
 from duly.jobs.order import order_of
-from duly.jobs.registry import Registry
+from duly.jobs.registry import JobRegistry, Registries
 from duly.jobs.schedule import Schedules, schedule_of
 from duly.jobs.tx import Tx
 from duly.outbox import registry as outbox
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from duly.receiver.asgi import Receive, Scope, Send
     from duly.receiver.receiver import Receiver
     from duly.relay.stats import Relayed
-    from duly.stores.join.protocols import BeginsTransactions, BlockingTx
+    from duly.stores.join.protocols import BeginsTransactions, JoinableTx
     from duly.stores.orm.begin import Begin
     from duly.webhooks.delivery import Headers
     from duly.webhooks.event_fields import VerifiedDelivery
@@ -164,11 +164,12 @@ class Duly:
         if not isinstance(egress, Egress):
             raise UsageError(f"egress must be a duly.Egress(…), not {kind(egress)}")
         # What is registered; internal, like all that has no docstring here.
-        self.registry = Registry(self._host)
-        self.registry.outgoing.egress = egress
+        self.registries = Registries(
+            JobRegistry(self._host), outbox.OutboxRegistry(egress, self._host)
+        )
         self.schedules = Schedules()
         self.wakeup = Wakeup()
-        self.clients = JobClients(self.registry.outgoing)
+        self.clients = JobClients(self.registries.outbox)
         self._connections, self._deadline, self._queue = connections, deadline, queue
         self.process = self._bind(database, begin, orm)
         self.site = Router(self.receiver, database.async_runner, body_deadline)
@@ -275,7 +276,7 @@ class Duly:
             checked_body_retention(body_retention),
             kept_headers(source.provider, headers),
             any(not handshake.signed for handshake in source.provider.handshakes),
-            self.registry,
+            self.registries,
         )
 
     @show_keywords(HandlerOptions, handler_from, attempts=EVENT_ATTEMPTS)
@@ -319,7 +320,7 @@ class Duly:
                 if given.get("timeout") is None:
                     handler = with_inline_timeout(handler)
             route.handlers.add(wanted, handler)
-            self.registry.add_event(route.name, handler)
+            self.registries.jobs.add_event(route.name, handler)
             return function
 
         return add
@@ -356,7 +357,7 @@ class Duly:
                     f"job {handler.name} asks for event, and a plain job has none: ask for job, "
                     "and read job.payload"
                 )
-            self.registry.add(handler)
+            self.registries.jobs.add(handler)
             return call
 
         return add if function is None else add(function)
@@ -423,7 +424,7 @@ class Duly:
         outbox.checked_name("the name of a transport", name, '@app.transport("mail")')
 
         def add(function: Handling) -> Handling:
-            self.registry.outgoing.add_transport(
+            self.registries.outbox.add_transport(
                 outbox.transport_of(
                     name,
                     function,
@@ -453,22 +454,22 @@ class Duly:
         if secret is None:
             raise UsageError(f"the secret of signer {name} is None: check your settings")
         if secret is not OWN:
-            self.registry.outgoing.add_signer(name, StandardSigner(secret))
+            self.registries.outbox.add_signer(name, StandardSigner(secret))
             return None
 
         def add(function: Handling) -> Handling:
-            self.registry.outgoing.add_signer(name, OwnSigner(function))
+            self.registries.outbox.add_signer(name, OwnSigner(function))
             return function
 
         return add
 
-    @show_keywords(EnqueueOptions, Registry.new)
+    @show_keywords(EnqueueOptions, JobRegistry.new)
     def enqueue(
         self,
         job: Callable[..., Any] | str,
         payload: Storable = None,
         *,
-        tx: BlockingTx | None = None,
+        tx: JoinableTx | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> Enqueued:
         """Enqueue a job; it runs after the COMMIT of the transaction that it is enqueued in.
@@ -488,13 +489,13 @@ class Duly:
         """
         return finish(self._calls.enqueue(job, payload, tx, **options))
 
-    @show_keywords(EnqueueManyOptions, Registry.new)
+    @show_keywords(EnqueueManyOptions, JobRegistry.new)
     def enqueue_many(
         self,
         job: Callable[..., Any] | str,
         payloads: Iterable[Storable],
         *,
-        tx: BlockingTx | None = None,
+        tx: JoinableTx | None = None,
         **options: Unpack[EnqueueManyOptions],
     ) -> list[Enqueued]:
         """`enqueue` for many jobs of one handler: all of them or none, in one transaction.
@@ -505,7 +506,7 @@ class Duly:
 
     @show_keywords(SendOptions, outbox.OutboxRegistry.new)
     def send(
-        self, url: str, *, tx: BlockingTx | None = None, **options: Unpack[SendOptions]
+        self, url: str, *, tx: JoinableTx | None = None, **options: Unpack[SendOptions]
     ) -> Staged:
         """Stage a message; it is sent after the COMMIT of the transaction that it is staged in.
 
@@ -538,12 +539,12 @@ class Duly:
     @property
     def jobs(self) -> JobAdmin:
         """Dead jobs, replay, and counts."""
-        return JobAdmin(self.store.sync_runner, self.wakeup, self.process.opener)
+        return JobAdmin(self.store.sync_runner, self.wakeup, self.process.begin)
 
     @property
     def outbox(self) -> OutboxAdmin:
         """Messages that are not sent yet, dead messages, replay, and counts."""
-        return OutboxAdmin(self.store.sync_runner, self.wakeup, self.process.opener)
+        return OutboxAdmin(self.store.sync_runner, self.wakeup, self.process.begin)
 
     @show_keywords(WorkOptions, run_worker)
     def work(self, **options: Unpack[WorkOptions]) -> Worked:

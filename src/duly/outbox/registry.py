@@ -78,9 +78,9 @@ class Transport:
 class OutboxRegistry:
     """The transports and signers of an application by name, and its egress guard."""
 
-    def __init__(self, host: Host = HOST) -> None:
+    def __init__(self, egress: Egress = Egress(), host: Host = HOST) -> None:  # noqa: B008
         self._host = host
-        self.egress = Egress()
+        self.egress = egress
         self.transports: dict[str, Transport] = {}
         self.signers: dict[str, Signer] = {}
         self.relay_liveness = RelayLiveness(host)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.inbox.route import Route
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import Registries
     from duly.jobs.schedule import Schedules
     from duly.service.wakeup import Wakeup
     from duly.stores.store import Store
@@ -22,7 +22,7 @@ class WorkerDependencies(NamedTuple):
     """The store, the handlers, and where their transactions are opened."""
 
     store: Store
-    jobs: Registry
+    registries: Registries
     routes: Mapping[str, Route]
     wakeup: Wakeup
     sync_context: ExecutionContext

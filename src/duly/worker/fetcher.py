@@ -60,7 +60,9 @@ class Fetcher:
         self.stopping = asyncio.Event()
         # A batch is on its way: what the database has leased is not on the desk yet.
         self.fetching = False
-        longest = max((handler.timeout for handler in dependencies.jobs.all()), default=0)
+        longest = max(
+            (handler.timeout for handler in dependencies.registries.jobs.all()), default=0
+        )
         self._hold = longest + SLACK
         self._listening = False
         self._idle = False
@@ -141,7 +143,9 @@ class Fetcher:
 
     def _accept_lease(self, leased: LeasedJob, events: Mapping[str, Row]) -> None:
         row = None if leased.event is None else events.get(leased.event)
-        handler = self._dependencies.jobs.find(None if row is None else row["source"], leased.name)
+        handler = self._dependencies.registries.jobs.find(
+            None if row is None else row["source"], leased.name
+        )
         if handler is None or (leased.event is not None and row is None):
             self._park(leased)
             return

@@ -32,7 +32,7 @@ class Scheduler:
         self._monotonic = dependencies.host.monotonic
         self._runner = dependencies.store.async_runner
         self._schedules = dependencies.schedules
-        self._jobs = dependencies.jobs
+        self._jobs = dependencies.registries.jobs
         self._wakeup = dependencies.wakeup
 
     async def run(self) -> None:

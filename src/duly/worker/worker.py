@@ -79,7 +79,9 @@ class Worker:
         """How long a transaction of a handler may keep a heartbeat from being written."""
         if self._dependencies.many_writers:
             return 0
-        locking = [one.timeout for one in self._dependencies.jobs.all() if "tx" in one.wants]
+        locking = [
+            one.timeout for one in self._dependencies.registries.jobs.all() if "tx" in one.wants
+        ]
         return max(locking, default=0)
 
     def stop(self) -> None:
@@ -204,7 +206,7 @@ class Worker:
             prune_periodically(runner, self._host.random),
             flush_counters_periodically(runner, self.worked, self._pauses.counters),
             watch_relays(
-                runner, self._dependencies.jobs.outgoing.relay_liveness, self._pauses.counters
+                runner, self._dependencies.registries.outbox.relay_liveness, self._pauses.counters
             ),
             self._scheduler.run(),
         ]
@@ -220,7 +222,7 @@ class Worker:
         )
 
     async def _prepare(self) -> None:
-        names = [handler.name for handler in self._dependencies.jobs.all()]
+        names = [handler.name for handler in self._dependencies.registries.jobs.all()]
         runner = self._dependencies.store.async_runner
         await runner.run_autocommit(lambda session: unpark(session, names), wait=WAIT)
         await self._rescuer().rescue_now()

@@ -55,6 +55,7 @@ def ended(late: RelayProcess) -> None:
     assert (did["lost"], did["sent"], did["retried"]) == (len(PATHS), 0, 0)
 
 
+@pytest.mark.promise("I8", "I11")
 def test_a_relay_stopped_past_its_lease_is_refused_its_marks_and_changes_nothing(
     post: Post,
 ) -> None:

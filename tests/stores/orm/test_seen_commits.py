@@ -48,6 +48,7 @@ async def write_note(event: duly.Event, hand: Hand) -> None:
     await hand.write(event.id)
 
 
+@pytest.mark.promise("I1")
 @on_alchemy
 async def test_a_connection_that_was_left_in_a_transaction_acknowledges_nothing(
     world: World, place: Place, scope: str, caplog: pytest.LogCaptureFixture
@@ -104,6 +105,7 @@ def commit_nothing(app: duly.Duly, times: int) -> None:
     dialect.do_commit = report
 
 
+@pytest.mark.promise("I1")
 @on_alchemy
 async def test_a_commit_that_left_the_transaction_open_is_not_acknowledged(
     world: World, place: Place, scope: str, caplog: pytest.LogCaptureFixture

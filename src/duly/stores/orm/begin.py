@@ -152,10 +152,6 @@ class SameDatabase:
         """Refuse the running event loop where the ORM's pool belongs to another one."""
         self._begin.enter_loop()
 
-    async def release(self) -> None:
-        """Close the pooled connections of the running event loop, before it ends."""
-        await self._begin.release()
-
     @asynccontextmanager
     async def open_transaction(
         self, *, wait: timedelta, within: float | None = None, lasting: timedelta | None = None
@@ -176,18 +172,6 @@ class SameDatabase:
             ) as revocable:
                 is_sync = self._begin.mode == "sync"
                 yield opened._replace(revoke=revocable.revoke) if is_sync else opened
-
-    def renew_connections(self) -> AbstractContextManager[None]:
-        """Renew the ORM's connections of this thread around a sync job that opens no ``tx``."""
-        return self._begin.renew_connections()
-
-    def surrounding(self) -> Surrounding | None:
-        """The transaction that the caller has open in its ORM around this call, if any."""
-        return self._begin.surrounding()
-
-    def refuse_surrounding(self, verb: str) -> None:
-        """Refuse a verb that commits by itself inside a transaction of the caller's."""
-        self._begin.refuse_surrounding(verb)
 
     async def join_session(self, around: Surrounding, *, wait: timedelta) -> Session:
         """A session in the caller's transaction."""
