@@ -40,7 +40,6 @@ STATS, DEAD, SHOW, REPLAY, DISCARD = "stats", "dead", "show", "replay", "discard
 ACTIONS = (DEAD, SHOW, REPLAY, DISCARD, STATS)
 CHOICES = f"{', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}"
 TIMES = ("since", "until")
-PYTHON_WORDS = re.compile(r"\b(source|type|name|destination|since|until|all)=(True)?")
 # What may be meant for an id: some of its digits, or one too many.
 PART_OF_AN_ID = re.compile(r"(?=.*[0-9])[0-9a-z-]{6,}", re.IGNORECASE)
 # A word that an error may repeat: it cannot be a secret.
@@ -260,10 +259,9 @@ class AdminCommand(ABC, Generic[Dead]):
     def _replay(self, arguments: argparse.Namespace, target: str | None, row_id: str | None) -> int:
         """Make one row ready again, or those that the filters choose; a dry run names them."""
         which = self._selection(arguments, row_id)
-        with errors_in_shell_words():
-            plan = self.verbs.plan_replay(
-                which, arguments.rate, dry_run=arguments.dry_run, everything=arguments.all
-            )
+        plan = self.verbs.plan_replay(
+            which, arguments.rate, dry_run=arguments.dry_run, everything=arguments.all
+        )
         verb, many = "would replay" if plan.dry_run else "replayed", f"{self.noun}s"
         with self._open_store(arguments, target) as runner, Progress() as progress:
             done = finish(
@@ -290,8 +288,7 @@ class AdminCommand(ABC, Generic[Dead]):
         given = {name: getattr(arguments, name) for name in (*self.filters, *TIMES)}
         for name in TIMES:
             given[name] = None if given[name] is None else parse_time(name, given[name])
-        with errors_in_shell_words():
-            return self.verbs.select(row_id, **given)
+        return self.verbs.select(row_id, **given)
 
     def not_dead(self, row_id: str) -> UsageError:
         """Return the error about an id that is not among the dead."""
@@ -299,15 +296,6 @@ class AdminCommand(ABC, Generic[Dead]):
             f"there is no dead {self.noun} {row_id}: it was replayed, discarded or never given up. "
             f"See `duly {self.name} dead`"
         )
-
-
-@contextmanager
-def errors_in_shell_words() -> Iterator[None]:
-    """Turn ``since=`` in the text of an error into ``--since``."""
-    try:
-        yield
-    except UsageError as problem:
-        raise UsageError(PYTHON_WORDS.sub(r"--\1", str(problem))) from None
 
 
 def parse_time(name: str, text: str) -> datetime:

@@ -24,7 +24,7 @@ from duly.jobs.statements import (
     JOBS_DISCARD,
     JOBS_LOCK,
 )
-from duly.ledger.dead_filters import checked_id, checked_text, checked_time
+from duly.ledger.dead_filters import checked_id, checked_text, checked_time, list_parameters
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -128,7 +128,7 @@ def job_selection(
     filters = {"source": source, "type": type, "name": name, "since": since, "until": until}
     given = {name: value for name, value in filters.items() if value is not None}
     if job_id is not None and given:
-        raise UsageError(f"give the id of one job, or {', '.join(given)}=, and not both")
+        raise UsageError("give the id of one job, or ", *list_parameters(*given), ", and not both")
     checked: dict[str, Any] = {
         name: checked_time(name, value) if name in TIMES else checked_text(name, value)
         for name, value in given.items()
