@@ -112,7 +112,8 @@ class Duly:
         url: ``sqlite:///shop.db``, ``postgresql://…`` or ``memory:``; taken from ``begin`` where
             that is given alone.
         begin: what opens the transactions of handlers: a SQLAlchemy ``sessionmaker`` or
-            ``async_sessionmaker``, or ``duly.django("default")``. duly itself unless given.
+            ``async_sessionmaker``, or ``duly.django.database("default")``. duly itself unless
+            given.
         prefix: what the names of duly's tables start with.
         schema: the PostgreSQL schema they are in.
         clock: a function that returns the time, for tests.
@@ -479,7 +480,7 @@ class Duly:
             payload: what it needs to know, as JSON.
             tx: your own open transaction: a connection or session that duly recognises, or the
                 ``tx`` of a handler. Without one it is committed at once, or, with
-                ``begin=duly.django(…)``, joins the ``atomic`` that is open around the call.
+                ``begin=duly.django.database(…)``, joins the ``atomic`` that is open around it.
             **options: ``key`` names the work. While it is known, the job that it led to is
                 returned and none is added; your transaction is unharmed. ``window`` is how long
                 the key is known. Then a new job starts, unless the old one still has work to do.
@@ -531,7 +532,7 @@ class Duly:
     def transaction(self) -> AbstractContextManager[Tx]:
         """A transaction of duly's own, or of ``begin=``: committed at the end of the block.
 
-        Inside ``atomic`` of Django's, on the database of ``begin=duly.django(…)``, it is a
+        Inside ``atomic`` of Django's, on the database of ``begin=duly.django.database(…)``, it is a
         savepoint there, and is committed with that block.
         """
         return finish_block(self._calls.transaction())

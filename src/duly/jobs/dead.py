@@ -26,7 +26,13 @@ from duly.jobs.statements import (
     JOBS_LOCK,
     JOBS_REPLAY,
 )
-from duly.ledger.dead_filters import checked_id, checked_text, checked_time
+from duly.ledger.dead_filters import (
+    EVERYTHING,
+    checked_id,
+    checked_text,
+    checked_time,
+    list_parameters,
+)
 from duly.ledger.replay import ReplayPlan, gap_of
 
 if TYPE_CHECKING:
@@ -131,7 +137,7 @@ def job_selection(
     filters = {"source": source, "type": type, "name": name, "since": since, "until": until}
     given = {name: value for name, value in filters.items() if value is not None}
     if job_id is not None and given:
-        raise UsageError(f"give the id of one job, or {', '.join(given)}=, and not both")
+        raise UsageError("give the id of one job, or ", *list_parameters(*given), ", and not both")
     checked: dict[str, Any] = {
         name: checked_time(name, value) if name in TIMES else checked_text(name, value)
         for name, value in given.items()
@@ -227,11 +233,14 @@ def plan_of(
         raise UsageError("dry_run and all must be True or False")
     if which == JobSelection() and not everything:
         raise UsageError(
-            "which dead letters? Give the id of one job, or source=, type=, name=, since= or "
-            "until=; or all=True for every one of them"
+            "which dead letters? Give the id of one job, or ",
+            *list_parameters("source", "type", "name", "since", "until"),
+            "; or ",
+            EVERYTHING,
+            " for every one of them",
         )
     if which != JobSelection() and everything:
         raise UsageError(
-            "all=True means every dead letter: leave out the id and the filters, or it"
+            EVERYTHING, " means every dead letter: leave out the id and the filters, or it"
         )
     return ReplayPlan(JOBS_DEAD_IDS, JOBS_REPLAY, which, gap_of(rate), dry_run)

@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 
 from duly.core.clock import to_microseconds
-from duly.core.errors import UsageError
+from duly.core.errors import Parameter, UsageError
 from duly.core.validation import kind
 
 SHOWN = 100
@@ -24,6 +24,18 @@ def checked_id(row: object, what: str = "job") -> str:
             "that you were given, or that is listed among the dead letters"
         )
     return row.lower()
+
+
+# Selects every dead row.
+EVERYTHING = Parameter("all", "True")
+
+
+def list_parameters(*names: str) -> list[str | Parameter]:
+    """The parameters as parts of a sentence: ``since=, until= or name=``."""
+    parts: list[str | Parameter] = []
+    for left, name in zip(reversed(range(len(names))), names, strict=True):
+        parts += [Parameter(name), ", " if left > 1 else " or " if left else ""]
+    return parts
 
 
 def checked_text(what: str, value: object) -> str:

@@ -13,6 +13,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from duly.app.loading import load_app
 from duly.app.output import printable, without_passwords
 
 if TYPE_CHECKING:
@@ -196,6 +197,14 @@ def configure_logging(*, level: str, as_json: bool, access: bool = True) -> LogF
     if not access:
         logging.getLogger(ACCESS).setLevel(logging.CRITICAL)
     return formatter
+
+
+def load_app_and_log(name: str, *, level: str, as_json: bool, access: bool = True) -> Duly:
+    """Configure the log, load an application, and hide its secrets in the log."""
+    formatter = configure_logging(level=level, as_json=as_json, access=access)
+    app = load_app(name)
+    formatter.secrets = tuple(secrets_of(app))
+    return app
 
 
 def secrets_of(app: Duly) -> Iterable[str]:

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly.core.exports import export_type
+from duly.core.exports import export_type, old_names
 from duly.core.failures import failure_reason
 from duly.inbox.counters import PendingCounters, flush
 
@@ -57,6 +57,7 @@ def log_retry(leased: LeasedJob, ended: JobOutcome) -> None:
 
 
 @export_type
+@old_names("worked", again="retried")
 @dataclass(slots=True)
 class Worked:
     """What became of the jobs that a worker had.
