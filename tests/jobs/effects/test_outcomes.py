@@ -86,7 +86,7 @@ def test_a_parked_step_whose_outcome_nobody_knows_is_not_taken_again(
     bench.take_over()
     before = bench.states()
 
-    with pytest.raises(duly.Dead, match="nobody knows whether effect 'charge'") as told:
+    with pytest.raises(duly.Dead, match="it is unknown whether effect 'charge'") as told:
         bench.effect(lambda: pytest.fail("a second effect"), unknown="park")
 
     assert bench.job.key("charge") in str(told.value)
