@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.cli.main import main
-from duly.testing.sending.signers import variable_of
+from duly.testing.sender.signers import variable_of
 from duly.webhooks import provider_named
 from tests.support.processes.forked import run_forked
 from tests.support.receivers import receiving, told

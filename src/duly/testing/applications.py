@@ -18,7 +18,7 @@ from duly.outbox.relay_liveness import NO_RELAY
 from duly.receiver import metrics
 from duly.stores.orm.begin import begin_of
 from duly.testing.databases import store_at
-from duly.testing.guarding import NotATestDatabase, database_identity, is_for_tests
+from duly.testing.guard import NotATestDatabase, database_identity, is_for_tests
 
 if TYPE_CHECKING:
     import logging

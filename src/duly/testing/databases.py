@@ -16,7 +16,7 @@ from duly.core.defaults import Names, names
 from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.stores.open import store as named_store
-from duly.testing.guarding import TEST_DATABASES, database_identity, test_database
+from duly.testing.guard import TEST_DATABASES, database_identity, test_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

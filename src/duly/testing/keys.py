@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core.errors import UsageError
 from duly.core.extras import needs
-from duly.testing.sending.parcels import LETTER_OR_DIGIT, change_byte_at
+from duly.testing.sender.provider_delivery import LETTER_OR_DIGIT, change_byte_at
 from duly.webhooks import Ecdsa, Ed25519, StandardWebhooks
 from duly.webhooks.examples import ECDSA_PRIVATE, ECDSA_PUBLIC, ED25519_PRIVATE, ED25519_PUBLIC
 from duly.webhooks.secrets import Secret

@@ -12,17 +12,17 @@ from duly.app.sync import loop_is_running
 from duly.core.errors import UsageError
 from duly.core.validation import checked_count
 from duly.testing.answers import Answer, Answers
-from duly.testing.calling import call_asgi, call_wsgi, is_asgi
+from duly.testing.client import call_asgi, call_wsgi, is_asgi
 from duly.testing.clocks import time_of
-from duly.testing.guarding import refuse_foreign
-from duly.testing.keys import SigningKeys
-from duly.testing.parcels import (
+from duly.testing.deliveries import (
     DeliveryRequest,
     RequestedDelivery,
     age_of,
     checked_wrong,
     event_for,
 )
+from duly.testing.guard import refuse_foreign
+from duly.testing.keys import SigningKeys
 from duly.webhooks.secrets import hide, secrets_of
 from duly.webhooks.sign import fitting_scheme
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from duly.app.duly import Duly
-    from duly.testing.parcels import Payload, Wrong
+    from duly.testing.deliveries import Payload, Wrong
     from duly.webhooks.sign import Signed
     from duly.webhooks.source import Source
 

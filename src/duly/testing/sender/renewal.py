@@ -19,7 +19,7 @@ from duly.webhooks.strict_json import DEFAULT_LIMITS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.testing.sending.documents import Plain
+    from duly.testing.sender.documents import Plain
     from duly.webhooks.provider import Provider
     from duly.webhooks.selectors import Selector
 

@@ -8,12 +8,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Code
-from duly.testing.sending.signers import without_secret
+from duly.testing.sender.signers import without_secret
 
 if TYPE_CHECKING:
     from duly.core.json_bytes import Json
-    from duly.testing.sending.parcels import Manner, ProviderDelivery
-    from duly.testing.sending.posting import DeliveryAnswer
+    from duly.testing.sender.provider_delivery import Manner, ProviderDelivery
+    from duly.testing.sender.receiver_connection import DeliveryAnswer
 
 ACCEPTED = "accepted"
 # In a summary these come first, in this order; whatever else was said follows by its name.

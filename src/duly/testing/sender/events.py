@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Parameter, UsageError
-from duly.testing.sending.documents import Document
-from duly.testing.sending.renewal import RenewedBody, renew_times
-from duly.testing.sending.samples import make_sample
+from duly.testing.sender.documents import Document
+from duly.testing.sender.renewal import RenewedBody, renew_times
+from duly.testing.sender.samples import make_sample
 from duly.webhooks.examples import TYPES
 from duly.webhooks.sign import header_of
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from duly.testing.sending.documents import Plain
+    from duly.testing.sender.documents import Plain
     from duly.webhooks.provider import Provider
     from duly.webhooks.selectors import Selector
 

@@ -13,15 +13,15 @@ from urllib.parse import urlencode, urlsplit
 from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.core.validation import kind
-from duly.testing.sending.events import EventRequest, event_of
-from duly.testing.sending.parcels import STALE_BEYOND, tamper_body
+from duly.testing.sender.events import EventRequest, event_of
+from duly.testing.sender.provider_delivery import STALE_BEYOND, tamper_body
 from duly.webhooks.sign import fitting_scheme, sign
 from duly.webhooks.wording import signs_time
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly.testing.sending.events import EventToSign
+    from duly.testing.sender.events import EventToSign
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
     from duly.webhooks.secrets import Secret

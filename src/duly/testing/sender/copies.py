@@ -8,13 +8,13 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from duly.core.errors import UsageError
-from duly.testing.sending.posting import ReceiverConnection
+from duly.testing.sender.receiver_connection import ReceiverConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.testing.sending.parcels import ProviderDelivery
-    from duly.testing.sending.posting import DeliveryAnswer
+    from duly.testing.sender.provider_delivery import ProviderDelivery
+    from duly.testing.sender.receiver_connection import DeliveryAnswer
     from duly.webhooks.sign import Signed
 
 

@@ -20,7 +20,7 @@ from duly.webhooks.wording import describe_content, signs_time
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.testing.sending.events import EventToSign
+    from duly.testing.sender.events import EventToSign
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
     from duly.webhooks.secrets import Secret

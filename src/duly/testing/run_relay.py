@@ -18,8 +18,8 @@ from duly.outbox.registry import is_web
 from duly.relay.sender import Sender
 from duly.relay.settings import GRACE, relay_settings
 from duly.testing.clocks import ClockMover
-from duly.testing.guarding import refuse_foreign
-from duly.testing.working import Until, checked_until
+from duly.testing.guard import refuse_foreign
+from duly.testing.run_jobs import Until, checked_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from duly.core.errors import SyncAsyncMismatch, UsageError
 from duly.core.validation import checked_count
 from duly.jobs.workers import peek_queues
 from duly.testing.clocks import ClockMover
-from duly.testing.guarding import refuse_foreign
+from duly.testing.guard import refuse_foreign
 from duly.testing.runs import Ran, RecordingStats, Runs
 from duly.worker.settings import GRACE, LEASE, worker_settings
 
