@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict
 
 from duly.app.options import checked_switch
 from duly.app.sync import loop_is_running
 from duly.core.errors import UsageError
+from duly.core.exports import show_keywords
 from duly.core.validation import checked_count
 from duly.testing.answers import Answer, Answers
 from duly.testing.client import call_asgi, call_wsgi, is_asgi
@@ -29,6 +30,7 @@ from duly.webhooks.sign import fitting_scheme
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
+    from typing import Unpack
 
     from duly.app.duly import Duly
     from duly.testing.deliveries import Payload, Wrong
@@ -42,71 +44,87 @@ MOST_AT_ONCE = 200
 MOST_TIMES = 100_000
 
 
-class Deliver:
-    """Delivers events to one application: signed by their provider, read by the app's own gate.
+class DeliverOptions(TypedDict, total=False):
+    """The options of `Deliver`, which explains each."""
 
-    ``deliver(…)`` blocks and goes the way of WSGI, ``await deliver.aio(…)`` that of ASGI; with
-    ``site=`` the way of whatever the site is.
+    id: str | None
+    type: str | None
+    times: int
+    at_once: bool
+    headers: Mapping[str, str] | None
+    wrong: Wrong | None
+    age: timedelta | None
+    secret: object
+    site: object
+    path: str | None
+
+
+class Copies(NamedTuple):
+    """A delivery, and how often it is made."""
+
+    delivery: RequestedDelivery
+    times: int
+    at_once: bool
+
+
+class Deliver:
+    """Delivers events to one application: signed as by their provider, verified by the app.
+
+    ``deliver(…)`` is sync and goes through WSGI, ``await deliver.aio(…)`` through ASGI; with
+    ``site=`` each goes through what the site is.
     """
 
     def __init__(self, app: Duly) -> None:
         self._app = app
         self._keys = SigningKeys()
 
-    def __call__(  # noqa: PLR0913  # what a delivery is made of, each by its name
-        self,
-        source: str,
-        payload: Payload = None,
-        *,
-        id: str | None = None,
-        type: str | None = None,
-        times: int = 1,
-        at_once: bool = False,
-        headers: Mapping[str, str] | None = None,
-        wrong: Wrong | None = None,
-        age: timedelta | None = None,
-        secret: object = None,
-        site: object = None,
-        path: str | None = None,
+    @show_keywords(DeliverOptions, times=1, at_once=False)
+    def __call__(
+        self, source: str, payload: Payload = None, **options: Unpack[DeliverOptions]
     ) -> Answers:
-        """Deliver an event, and return what its sender was told.
+        """Deliver an event, and return the answers that its sender got.
 
         Args:
             source: the name of a source of the app.
             payload: what the body says, as a dictionary or list; or its bytes, its text, or the
                 ``pathlib.Path`` of a file, which are sent as they are. Unless given, the sample of
                 the provider's profile, as a fresh event.
-            id: the event id, written where this provider has it.
-            type: the event type, the same.
-            times: how many copies, each as its sender would sign it.
-            at_once: send all copies at the same instant, instead of one after the other.
-            headers: further headers.
-            wrong: what is not genuine about it: the ``signature`` is a stranger's, the ``body`` was
-                changed after it was signed, or the ``time`` is too long ago.
-            age: how long ago it was signed.
-            secret: what to sign with, unless with the source's own secret.
-            site: the ASGI or WSGI application that the app is mounted in, to go through that.
-            path: where the source is, there; ``/source`` unless given.
+            **options: ``id`` is the event id and ``type`` its type, written where this provider
+                has them. ``times`` is how many copies, each as its sender would sign it;
+                ``at_once`` sends all of them at the same instant. ``headers`` are further headers.
+                ``wrong`` is what is not genuine about it: the ``signature`` is a stranger's, the
+                ``body`` was changed after it was signed, or the ``time`` is too long ago. ``age``
+                is how long ago it was signed. ``secret`` is what to sign with, unless with the
+                source's own. ``site`` is the ASGI or WSGI application that the app is mounted in,
+                to go through that, and ``path`` where the source is there, ``/source`` unless
+                given.
         """
-        secret = None if secret is None else hide(secret)  # a failed test may print this frame
-        wanted = DeliveryRequest(
-            payload, id, type, headers, checked_wrong(wrong), age, secret, path
-        )
-        parcel = self._build_delivery(source, wanted)
-        count = checked_copies(times, at_once)
+        options = with_hidden_secret(options)
+        copies = self._copies(source, payload, **options)
+        site = options.get("site")
         target = self._app.wsgi if site is None else site
         if is_asgi(target):
             if loop_is_running():
                 raise UsageError("this site is awaited, and so is the test: await deliver.aio(…)")
-            return asyncio.run(self._deliver_in_own_loop(target, parcel, count, at_once=at_once))
-        if at_once:
-            return self._deliver_at_once(target, parcel, count)
-        return Answers([call_wsgi(target, self._sign_attempt(parcel)) for _ in range(count)])
+            return asyncio.run(self._deliver_in_own_loop(target, copies))
+        if copies.at_once:
+            return self._deliver_at_once(target, copies)
+        return Answers([call_wsgi(target, self._sign_attempt(copies)) for _ in range(copies.times)])
 
-    async def aio(  # noqa: PLR0913
+    @show_keywords(DeliverOptions, times=1, at_once=False)
+    async def aio(
+        self, source: str, payload: Payload = None, **options: Unpack[DeliverOptions]
+    ) -> Answers:
+        """`deliver(…)`, awaited."""
+        options = with_hidden_secret(options)
+        copies = self._copies(source, payload, **options)
+        site = options.get("site")
+        return await self._deliver_async(self._app if site is None else site, copies)
+
+    def _copies(  # noqa: PLR0913  # what a delivery is made of, each by its name
         self,
         source: str,
-        payload: Payload = None,
+        payload: Payload,
         *,
         id: str | None = None,
         type: str | None = None,
@@ -116,18 +134,15 @@ class Deliver:
         wrong: Wrong | None = None,
         age: timedelta | None = None,
         secret: object = None,
-        site: object = None,
+        site: object = None,  # noqa: ARG002  # where they go is not what they are
         path: str | None = None,
-    ) -> Answers:
-        """The same, awaited."""
-        secret = None if secret is None else hide(secret)  # a failed test may print this frame
+    ) -> Copies:
+        """What to deliver, checked."""
         wanted = DeliveryRequest(
             payload, id, type, headers, checked_wrong(wrong), age, secret, path
         )
-        parcel = self._build_delivery(source, wanted)
-        count = checked_copies(times, at_once)
-        target = self._app if site is None else site
-        return await self._deliver_async(target, parcel, count, at_once=at_once)
+        delivery = self._build_delivery(source, wanted)
+        return Copies(delivery, checked_copies(times, at_once), at_once)
 
     def _build_delivery(self, name: str, wanted: DeliveryRequest) -> RequestedDelivery:
         refuse_foreign(self._app)
@@ -149,43 +164,39 @@ class Deliver:
     def _now(self) -> datetime:
         return time_of(self._app.store.clock)
 
-    def _sign_attempt(self, parcel: RequestedDelivery) -> Signed:
-        return parcel.sign_attempt(self._now())
+    def _sign_attempt(self, copies: Copies) -> Signed:
+        return copies.delivery.sign_attempt(self._now())
 
-    def _deliver_at_once(self, target: Any, parcel: RequestedDelivery, count: int) -> Answers:
+    def _deliver_at_once(self, target: Any, copies: Copies) -> Answers:
         """Copies on as many threads, which begin together."""
-        signed, gate = self._sign_attempt(parcel), threading.Barrier(count)
+        signed, barrier = self._sign_attempt(copies), threading.Barrier(copies.times)
 
         def post(_: int) -> Answer:
-            gate.wait()
+            barrier.wait()
             return call_wsgi(target, signed)
 
-        with ThreadPoolExecutor(count, "duly-deliver") as threads:
-            return Answers(list(threads.map(post, range(count))))
+        with ThreadPoolExecutor(copies.times, "duly-deliver") as threads:
+            return Answers(list(threads.map(post, range(copies.times))))
 
-    async def _deliver_async(
-        self, target: Any, parcel: RequestedDelivery, count: int, *, at_once: bool
-    ) -> Answers:
-        if not at_once:
+    async def _deliver_async(self, target: Any, copies: Copies) -> Answers:
+        if not copies.at_once:
             return Answers(
-                [await call_site(target, self._sign_attempt(parcel)) for _ in range(count)]
+                [await call_site(target, self._sign_attempt(copies)) for _ in range(copies.times)]
             )
-        signed = self._sign_attempt(parcel)
-        posts = [call_site(target, signed) for _ in range(count)]
+        signed = self._sign_attempt(copies)
+        posts = [call_site(target, signed) for _ in range(copies.times)]
         return Answers(await asyncio.gather(*posts))
 
-    async def _deliver_in_own_loop(
-        self, target: Any, parcel: RequestedDelivery, count: int, *, at_once: bool
-    ) -> Answers:
-        """The same in an event loop that is gone afterwards, and must leave nothing open."""
+    async def _deliver_in_own_loop(self, target: Any, copies: Copies) -> Answers:
+        """Deliver in an event loop of its own, and close what that leaves open."""
         try:
-            return await self._deliver_async(target, parcel, count, at_once=at_once)
+            return await self._deliver_async(target, copies)
         finally:
             await self._app.receiver.metrics.aclose()
             await self._app.process.release_loop()
 
     def close(self) -> None:
-        """Have the sources forget the keys that they were lent."""
+        """Remove the lent keys from the sources."""
         self._keys.close()
 
     def __enter__(self) -> Self:
@@ -193,6 +204,12 @@ class Deliver:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def with_hidden_secret(options: DeliverOptions) -> DeliverOptions:
+    """The options for a frame that a failed test may print: the secret does not show itself."""
+    secret = options.get("secret")
+    return options if secret is None else {**options, "secret": hide(secret)}
 
 
 async def call_site(target: Any, signed: Signed) -> Answer:

@@ -145,8 +145,8 @@ def put_type(document: Document, provider: Provider, type: str) -> str | None:
     if spot is None:
         raise UsageError(f"{provider.title} names no types: leave ", Parameter("type"), " out")
     places = usual_places(document, provider, "type") if header is None else spot.alternatives[0]
-    told = type.split(".", len(places) - 1)
-    values = dict(zip(places, told, strict=False))
+    parts = type.split(".", len(places) - 1)
+    values = dict(zip(places, parts, strict=False))
     for place in places:
         if place == header:
             continue
@@ -154,7 +154,7 @@ def put_type(document: Document, provider: Provider, type: str) -> str | None:
             document.set_value(place, values[place])
         elif place.optional:
             document.remove_value(place)
-    return None if header is None else told[0]
+    return None if header is None else parts[0]
 
 
 def usual_places(document: Document, provider: Provider, fact: str) -> tuple[Selector, ...]:

@@ -1,6 +1,6 @@
 """The own time of a recorded event, moved to now; every other byte of its file stays.
 
-A receiver parks an event that is older than what its ledger remembers. A signature is made anew
+A receiver parks an event that is older than what its ledger remembers. A signature is made again
 for each attempt, but the time inside the body is that of the recording.
 """
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from duly.testing.sender.receiver_connection import DeliveryAnswer
 
 ACCEPTED = "accepted"
-# In a summary these come first, in this order; whatever else was said follows by its name.
+# In a summary these come first, in this order; all others follow by name.
 ORDER = (ACCEPTED, "duplicate", "conflict", "ignored", "too_old")
 # Taken, and yet nothing was done.
 NOTABLE = frozenset({"conflict", "ignored", "too_old"})
@@ -54,13 +54,13 @@ class DeliveryReport:
     answers: list[DeliveryAnswer] = field(default_factory=list)
 
     def add(self, answer: DeliveryAnswer) -> str:
-        """One more answer, and the line that tells it."""
+        """Add an answer, and return its line."""
         answer = self._without_secret(answer)
         self.answers.append(answer)
         status = "---" if answer.status is None else str(answer.status)
         line = f"{status} {answer.word}  {self.event_id}  {answer.seconds * 1000:.0f} ms"
-        told = answer.reason or (DIFFERS if answer.body_differs else "")
-        return f"{line}  {told}" if told else line
+        note = answer.reason or (DIFFERS if answer.body_differs else "")
+        return f"{line}  {note}" if note else line
 
     def last_is_unusual(self) -> bool:
         """Whether the answer that came last should be seen among a thousand others."""
