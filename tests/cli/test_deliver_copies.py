@@ -81,7 +81,7 @@ def test_concurrent_copies_are_on_their_way_at_the_same_instant(capsys: Output) 
     answer = inbox("stripe")
 
     def all_or_none(request: Seen) -> tuple[int, bytes]:
-        together.wait(timeout=20)  # nobody is answered before everybody has arrived
+        together.wait(timeout=20)  # no copy is answered before all have arrived
         return answer(request)
 
     with receiving(all_or_none) as receiver:

@@ -286,7 +286,7 @@ def test_an_id_that_is_signed_in_the_body_counts_before_the_header() -> None:
 def test_a_body_that_cannot_be_given_an_id_is_refused_with_a_way_out(
     provider: str, body: bytes, told: str
 ) -> None:
-    with pytest.raises(UsageError, match="leave --id and --type out") as raised:
+    with pytest.raises(UsageError, match="leave id= and type= out") as raised:
         made(provider, body=body, id="mine")
     assert told in str(raised.value)
     assert made(provider, body=body, keep_time=True).body == body

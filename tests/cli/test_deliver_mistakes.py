@@ -34,14 +34,14 @@ NOBODY = "http://127.0.0.1:1/hook"
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of whoever runs the tests."""
+    """Remove the settings of the environment."""
     for name in [name for name in os.environ if name.endswith(("_SECRET", "_PRIVATE_KEY"))]:
         monkeypatch.delenv(name)
 
 
 @contextmanager
 def listening(talk: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server that says what it likes to whoever connects."""
+    """A server that answers anything to every connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

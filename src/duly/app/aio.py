@@ -10,7 +10,7 @@ from duly.app.options import MOVED_TO_JOBS, ReceiveOptions, RelayOptions, WorkOp
 from duly.app.process import run_relay, run_worker
 from duly.core.exports import old_names, show_keywords
 from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
-from duly.jobs.registry import Registry
+from duly.jobs.registry import JobRegistry
 from duly.jobs.tx import AsyncTx
 from duly.outbox.options import SendOptions
 from duly.outbox.registry import OutboxRegistry
@@ -53,7 +53,7 @@ class AsyncDuly:
         app = self._app
         return AsyncOutboxAdmin(app.store.async_runner, app.wakeup, app.process.begin)
 
-    @show_keywords(EnqueueOptions, Registry.new)
+    @show_keywords(EnqueueOptions, JobRegistry.new)
     async def enqueue(
         self,
         job: Callable[..., Any] | str,
@@ -65,7 +65,7 @@ class AsyncDuly:
         """`Duly.enqueue`, awaited."""
         return await self._calls.enqueue(job, payload, tx, **options)
 
-    @show_keywords(EnqueueManyOptions, Registry.new)
+    @show_keywords(EnqueueManyOptions, JobRegistry.new)
     async def enqueue_many(
         self,
         job: Callable[..., Any] | str,

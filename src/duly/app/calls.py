@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from duly.app.admin import refuse_joined
 from duly.core.defaults import WAIT
-from duly.core.errors import SyncAsyncMismatch, UsageError
+from duly.core.errors import Parameter, SyncAsyncMismatch, UsageError
 from duly.core.validation import checked_scope, kind
 from duly.inbox.forget import forget_committed
 from duly.jobs.enqueue import enqueue_many
 from duly.jobs.tx import AsyncTx, BaseTx, refuse_inside
-from duly.outbox.stage import stage
+from duly.outbox.message import stage
 from duly.stores.join.recognise import join
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Calls(Generic[T]):
         **options: Unpack[EnqueueOptions],
     ) -> Enqueued:
         """`Duly.enqueue`."""
-        new = self._app.registry.new(job, payload, **options)
+        new = self._app.registries.jobs.new(job, payload, **options)
         [done] = await self._enqueue("app.enqueue", [new], tx)
         return done
 
@@ -73,7 +73,7 @@ class Calls(Generic[T]):
         **options: Unpack[EnqueueManyOptions],
     ) -> list[Enqueued]:
         """`Duly.enqueue_many`."""
-        new = self._app.registry.new_many(job, payloads, **options)
+        new = self._app.registries.jobs.new_many(job, payloads, **options)
         return await self._enqueue("app.enqueue_many", new, tx)
 
     async def _enqueue(self, verb: str, jobs: Sequence[NewJob], tx: object) -> list[Enqueued]:
@@ -87,7 +87,7 @@ class Calls(Generic[T]):
 
     async def send(self, url: str, tx: object, **options: Unpack[SendOptions]) -> Staged:
         """`Duly.send`."""
-        new = self._app.registry.outgoing.new(url, **options)
+        new = self._app.registries.outbox.new(url, **options)
         session = await self._join(tx, "app.send", "use tx.send(…), or pass tx=tx")
         if session is not None:
             await session.begin(None)
@@ -119,7 +119,7 @@ class Calls(Generic[T]):
         refuse_inside(f"{path}.transaction", "its tx is what you have already")
         async with self._open_transaction() as opened:
             opened.restore_timeouts()
-            tx = self._tx(opened, self._app.registry)
+            tx = self._tx(opened, self._app.registries)
             with tx.lasting(BLOCK):
                 yield tx
         self._app.wakeup.notify(opened.session.new_work)
@@ -176,7 +176,7 @@ def checked_tenant_of(route: Route, tenant: object) -> str | None:
     """The tenant to look in, where the source has tenants; None where it has none."""
     if (tenant is not None) != (route.tenant is not None):
         remedy = "has tenants: name one with" if route.tenant else "has no tenants: leave out"
-        raise UsageError(f"source {route.name} {remedy} tenant=")
+        raise UsageError(f"source {route.name} {remedy} ", Parameter("tenant"))
     if tenant is not None and (not isinstance(tenant, str) or not tenant):
         raise UsageError(f"tenant must be a string that is not empty, not {kind(tenant)}")
     return tenant

@@ -48,7 +48,7 @@ from duly.inbox.route import (
 from duly.jobs.handlers import EVENT_ATTEMPTS, checked_pattern, handler_of
 from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
 from duly.jobs.order import order_of
-from duly.jobs.registry import Registry
+from duly.jobs.registry import JobRegistry, Registries
 from duly.jobs.schedule import Schedules, schedule_of
 from duly.jobs.tx import Tx
 from duly.outbox import registry as outbox
@@ -112,7 +112,8 @@ class Duly:
         url: ``sqlite:///shop.db``, ``postgresql://…`` or ``memory:``; taken from ``begin`` where
             that is given alone.
         begin: what opens the transactions of handlers: a SQLAlchemy ``sessionmaker`` or
-            ``async_sessionmaker``, or ``duly.django("default")``. duly itself unless given.
+            ``async_sessionmaker``, or ``duly.django.database("default")``. duly itself unless
+            given.
         prefix: what the names of duly's tables start with.
         schema: the PostgreSQL schema they are in.
         clock: a function that returns the time, for tests.
@@ -164,11 +165,12 @@ class Duly:
         if not isinstance(egress, Egress):
             raise UsageError(f"egress must be a duly.Egress(…), not {kind(egress)}")
         # What is registered; internal, like all that has no docstring here.
-        self.registry = Registry(self._host)
-        self.registry.outgoing.egress = egress
+        self.registries = Registries(
+            JobRegistry(self._host), outbox.OutboxRegistry(egress, self._host)
+        )
         self.schedules = Schedules()
         self.wakeup = Wakeup()
-        self.clients = JobClients(self.registry.outgoing)
+        self.clients = JobClients(self.registries.outbox)
         self._connections, self._deadline, self._queue = connections, deadline, queue
         self.process = self._bind(database, begin, orm)
         self.site = Router(self.receiver, database.async_runner, body_deadline)
@@ -275,7 +277,7 @@ class Duly:
             checked_body_retention(body_retention),
             kept_headers(source.provider, headers),
             any(not handshake.signed for handshake in source.provider.handshakes),
-            self.registry,
+            self.registries,
         )
 
     @show_keywords(HandlerOptions, handler_from, attempts=EVENT_ATTEMPTS)
@@ -319,7 +321,7 @@ class Duly:
                 if given.get("timeout") is None:
                     handler = with_inline_timeout(handler)
             route.handlers.add(wanted, handler)
-            self.registry.add_event(route.name, handler)
+            self.registries.jobs.add_event(route.name, handler)
             return function
 
         return add
@@ -356,7 +358,7 @@ class Duly:
                     f"job {handler.name} asks for event, and a plain job has none: ask for job, "
                     "and read job.payload"
                 )
-            self.registry.add(handler)
+            self.registries.jobs.add(handler)
             return call
 
         return add if function is None else add(function)
@@ -423,7 +425,7 @@ class Duly:
         outbox.checked_name("the name of a transport", name, '@app.transport("mail")')
 
         def add(function: Handling) -> Handling:
-            self.registry.outgoing.add_transport(
+            self.registries.outbox.add_transport(
                 outbox.transport_of(
                     name,
                     function,
@@ -453,16 +455,16 @@ class Duly:
         if secret is None:
             raise UsageError(f"the secret of signer {name} is None: check your settings")
         if secret is not OWN:
-            self.registry.outgoing.add_signer(name, StandardSigner(secret))
+            self.registries.outbox.add_signer(name, StandardSigner(secret))
             return None
 
         def add(function: Handling) -> Handling:
-            self.registry.outgoing.add_signer(name, OwnSigner(function))
+            self.registries.outbox.add_signer(name, OwnSigner(function))
             return function
 
         return add
 
-    @show_keywords(EnqueueOptions, Registry.new)
+    @show_keywords(EnqueueOptions, JobRegistry.new)
     def enqueue(
         self,
         job: Callable[..., Any] | str,
@@ -478,7 +480,7 @@ class Duly:
             payload: what it needs to know, as JSON.
             tx: your own open transaction: a connection or session that duly recognises, or the
                 ``tx`` of a handler. Without one it is committed at once, or, with
-                ``begin=duly.django(…)``, joins the ``atomic`` that is open around the call.
+                ``begin=duly.django.database(…)``, joins the ``atomic`` that is open around it.
             **options: ``key`` names the work. While it is known, the job that it led to is
                 returned and none is added; your transaction is unharmed. ``window`` is how long
                 the key is known. Then a new job starts, unless the old one still has work to do.
@@ -488,7 +490,7 @@ class Duly:
         """
         return finish(self._calls.enqueue(job, payload, tx, **options))
 
-    @show_keywords(EnqueueManyOptions, Registry.new)
+    @show_keywords(EnqueueManyOptions, JobRegistry.new)
     def enqueue_many(
         self,
         job: Callable[..., Any] | str,
@@ -530,7 +532,7 @@ class Duly:
     def transaction(self) -> AbstractContextManager[Tx]:
         """A transaction of duly's own, or of ``begin=``: committed at the end of the block.
 
-        Inside ``atomic`` of Django's, on the database of ``begin=duly.django(…)``, it is a
+        Inside ``atomic`` of Django's, on the database of ``begin=duly.django.database(…)``, it is a
         savepoint there, and is committed with that block.
         """
         return finish_block(self._calls.transaction())

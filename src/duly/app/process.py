@@ -81,7 +81,7 @@ class Process:
             queue=queue,
             on_enqueued=app.wakeup.notify,
             sources=lambda: [route.source for route in app.site.routes.values()],
-            attendance=app.registry.outgoing.relay_liveness,
+            attendance=app.registries.outbox.relay_liveness,
         )
 
     @property
@@ -105,7 +105,7 @@ class Process:
         """The queues that were asked for, else those in which jobs of this app wait."""
         if queues is not None:
             return queues
-        return [QUEUE, *sorted({one.queue for one in self._app.registry.all()} - {QUEUE})]
+        return [QUEUE, *sorted({one.queue for one in self._app.registries.jobs.all()} - {QUEUE})]
 
     def worker(self, settings: WorkerSettings) -> Worker:
         """A worker that has not started, for the running event loop."""
@@ -116,7 +116,7 @@ class Process:
         return Worker(
             WorkerDependencies(
                 self.store,
-                app.registry,
+                app.registries,
                 app.site.routes,
                 app.wakeup,
                 self._context(self.store.sync_runner, secrets),
@@ -133,7 +133,7 @@ class Process:
         self.enter_loop()
         app = self._app
         parts = RelayDependencies(
-            self.store, app.registry.outgoing, app.wakeup, self._texts_to_hide(), app._host
+            self.store, app.registries.outbox, app.wakeup, self._texts_to_hide(), app._host
         )
         return Relay(parts, settings, sender)
 
@@ -142,7 +142,7 @@ class Process:
         context = ExecutionContext(
             runner,
             self.opener or runner,
-            app.registry,
+            app.registries,
             self.store.clock,
             secrets,
             app.clients,
@@ -157,7 +157,7 @@ class Process:
         """What no log and no error may show: secrets, and the password of the database."""
         routes = self._app.site.routes.values()
         secrets = [text for route in routes for text in route.source.texts_to_hide()]
-        for signer in self._app.registry.outgoing.signers.values():
+        for signer in self._app.registries.outbox.signers.values():
             secrets += signer.texts_to_hide()
         password = urlsplit(self.store.url).password
         return secrets if password is None else [*secrets, password, unquote(password)]

@@ -188,7 +188,7 @@ class JobAsk:
 
     def resolve(self, app: Duly) -> JobAsk:
         """The same, of a job that there is."""
-        app.registry.find_plain(self.name)
+        app.registries.jobs.find_plain(self.name)
         return self
 
     def ids(self, app: Duly) -> frozenset[tuple[str, str]]:  # noqa: ARG002  # of events

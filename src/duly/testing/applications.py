@@ -70,8 +70,8 @@ def bound(
         app: the application.
         url: the database, as `Databases` makes one.
         clock: what time it is there; the machine's unless given.
-        begin: a sessionmaker, or ``duly.django(…)``, that leads to that database, for an app whose
-            handlers work in your ORM; its own unless given.
+        begin: a sessionmaker, or ``duly.django.database(…)``, that leads to that database, for an
+            app whose handlers work in your ORM; its own unless given.
     """
     checked_clock(clock)
     refuse_elsewhere(url, f"the tests of this app would write to {without_passwords(url)}")

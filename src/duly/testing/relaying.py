@@ -134,7 +134,7 @@ class RunRelay:
     async def _relay_once(self, answer: Reply, send: Send) -> None:
         """One pass, whose messages are told in the order in which they were staged."""
         now: list[Message] = []
-        recorder = RecordingSender(self._app.registry.outgoing, answer, send, now)
+        recorder = RecordingSender(self._app.registries.outbox, answer, send, now)
         relay = self._app.process.relay(relay_settings(1, 1, None, GRACE), recorder)
         try:
             await relay.run("idle")

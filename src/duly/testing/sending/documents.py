@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from duly.core.errors import UsageError
+from duly.core.errors import Parameter, UsageError
 from duly.webhooks.delivery import Delivery
 from duly.webhooks.event_fields import batch_items
 from duly.webhooks.selectors import DeliveryReader, Selector
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from duly.webhooks.provider import Provider
 
 Plain = str | int | float
-LEAVE_OUT = "write the id and the type into the file, and leave --id and --type out"
+LEAVE_OUT = (
+    *(": write the id and the type into ", Parameter("payload"), ", and leave ", Parameter("id")),
+    *(" and ", Parameter("type"), " out"),
+)
 
 
 class Document:
@@ -76,7 +79,7 @@ class Document:
         for key in way:
             node = node.setdefault(key, {})
             if not isinstance(node, dict):
-                raise UsageError(f"the body has no room for {'.'.join(path)}: {LEAVE_OUT}")
+                raise UsageError(f"the body has no room for {'.'.join(path)}", *LEAVE_OUT)
         if value is None:
             del node[last]
         else:
@@ -91,11 +94,11 @@ class Document:
         body = self._reading.body
         node = body.document.value if self._event is None else self._event
         if body.form:
-            raise UsageError(f"the body is a form with JSON in it: {LEAVE_OUT}")
+            raise UsageError("the body is a form with JSON in it", *LEAVE_OUT)
         if body.unreadable is not None:
-            raise UsageError(f"the body cannot be changed, since {body.unreadable}: {LEAVE_OUT}")
+            raise UsageError(f"the body cannot be changed, since {body.unreadable}", *LEAVE_OUT)
         if not isinstance(node, dict) or len(self._items) > 1:
-            raise UsageError(f"the body must hold one event, not none and not several: {LEAVE_OUT}")
+            raise UsageError("the body must hold one event, not none and not several", *LEAVE_OUT)
         return node
 
     def first_named(self, name: str) -> Selector | None:

@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.core.errors import UsageError
+from duly.core.errors import Parameter, UsageError
 from duly.testing.sending.documents import Document
 from duly.testing.sending.renewal import RenewedBody, renew_times
 from duly.testing.sending.samples import make_sample
@@ -52,7 +52,9 @@ class EventRequest:
 
     def __post_init__(self) -> None:
         if self.id == "" or self.type == "":
-            raise UsageError("--id and --type must not be empty: leave them out")
+            raise UsageError(
+                Parameter("id"), " and ", Parameter("type"), " must not be empty: leave them out"
+            )
 
 
 def event_of(provider: Provider, request: EventRequest, moment: datetime) -> EventToSign:
@@ -141,7 +143,7 @@ def put_type(document: Document, provider: Provider, type: str) -> str | None:
     header = header_of(provider.selectors.get("type"))
     spot = provider.selectors.get("type")
     if spot is None:
-        raise UsageError(f"{provider.title} names no types: leave --type out")
+        raise UsageError(f"{provider.title} names no types: leave ", Parameter("type"), " out")
     places = usual_places(document, provider, "type") if header is None else spot.alternatives[0]
     told = type.split(".", len(places) - 1)
     values = dict(zip(places, told, strict=False))

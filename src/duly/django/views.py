@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.core.extras import needs
 from duly.receiver import asgi, wsgi
-from duly.receiver.integrations.raw_body import (
+from duly.receiver.integration import (
     LengthCheckedBody,
     function_name,
     log_reply,
@@ -32,15 +32,15 @@ with needs("django", "Django"):
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from duly.app.duly import Duly
     from duly.inbox.route import Route
-    from duly.receiver.integrations.raw_body import Served
     from duly.receiver.request import Request
     from duly.receiver.responses import Reply
 
     View = Callable[..., HttpResponse]
 
 
-def view(app: Served, name: str) -> View:
+def view(app: Duly, name: str) -> View:
     """The view of one source: it asks for no CSRF token and runs in no transaction of Django's.
 
     It blocks; under ASGI Django runs it on a thread by itself.
@@ -72,7 +72,7 @@ def view(app: Served, name: str) -> View:
     return exempt
 
 
-def urls(app: Served) -> list[URLPattern]:
+def urls(app: Duly) -> list[URLPattern]:
     """The patterns of every source that there is, each with and without a slash at its end."""
     names = [path[1:] for path in router_of(app).routes]
     return [
