@@ -15,9 +15,9 @@ from duly.core.onestep import finish
 from duly.core.validation import checked_count, checked_work
 from duly.ledger import dedup as dedups
 from duly.ledger.arguments import batch_claim_request, claim_request, version_advance
+from duly.ledger.claims import prune_committed, prune_joined
 from duly.ledger.once import InTransaction, UnderLease
 from duly.ledger.order_guard import newer_committed, newer_joined
-from duly.ledger.prune import prune_committed, prune_joined
 from duly.ledger.turn import NOT_GIVEN, Turn
 from duly.stores.sql.migrations import apply_all
 from duly.stores.targets import (
