@@ -17,7 +17,7 @@ from duly.core.validation import checked_scope, kind
 from duly.inbox.forget import forget_committed
 from duly.jobs.enqueue import enqueue_many
 from duly.jobs.tx import AsyncTx, BaseTx, refuse_inside
-from duly.outbox.stage import stage
+from duly.outbox.message import stage
 from duly.stores.join.recognise import join
 
 if TYPE_CHECKING:

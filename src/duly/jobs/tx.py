@@ -21,9 +21,9 @@ from duly.jobs.registry import JobRegistry
 from duly.jobs.unawaited import AwaitTracker
 from duly.ledger import order_guard
 from duly.ledger.arguments import version_advance
+from duly.outbox.message import stage
 from duly.outbox.options import SendOptions
 from duly.outbox.registry import OutboxRegistry
-from duly.outbox.stage import stage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What people say to choose dead letters, of jobs and of messages, checked."""
+"""The filters that choose dead jobs or messages, checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from duly.core.errors import Parameter, UsageError
 from duly.core.validation import kind
 
 SHOWN = 100
-# More than anybody reads; whoever wants all asks by time.
+# More than a person reads; to see all, ask by time.
 MOST_SHOWN = 10_000
 MOST_BYTES = 1000
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -39,7 +39,7 @@ def list_parameters(*names: str) -> list[str | Parameter]:
 
 
 def checked_text(what: str, value: object) -> str:
-    """A name to look for."""
+    """A text to filter by."""
     if not isinstance(value, str):
         raise UsageError(f"{what} must be a string, not {kind(value)}")
     try:
@@ -52,7 +52,7 @@ def checked_text(what: str, value: object) -> str:
 
 
 def checked_time(what: str, value: object) -> int:
-    """A moment, in microseconds."""
+    """A point in time, in microseconds."""
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise UsageError(
             f"{what} must be an aware datetime: write datetime.now(UTC) - timedelta(hours=2)"

@@ -25,7 +25,8 @@ from duly.ledger.dead_filters import (
 from duly.ledger.replay import ReplayPlan, gap_of
 from duly.outbox.egress import target_of
 from duly.outbox.lease import remove_settled
-from duly.outbox.registry import SCOPE, is_web
+from duly.outbox.message import SCOPE
+from duly.outbox.registry import is_web
 from duly.outbox.statements import (
     OUTBOX_DEAD,
     OUTBOX_DEAD_IDS,

@@ -18,6 +18,7 @@ from duly.outbox.message import (
     ATTEMPTS,
     BACKOFF,
     MOST_ATTEMPTS,
+    SCOPE,
     NewMessage,
     checked_content,
     checked_headers,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from duly.core.functions import Mode
     from duly.outbox.message import Message
 
-# The scope of every message, and of the keys that they are known by.
-SCOPE = "send"
 # Longer than any retry of whoever stages, and short enough that tomorrow is another day.
 WINDOW = timedelta(hours=24)
 # Of a transport of the user's own.

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly.core.exports import export_type
+from duly.core.exports import export_type, old_names
 from duly.core.failures import failure_reason
 from duly.inbox.counters import PendingCounters, flush
 
@@ -21,6 +21,7 @@ relay_log = logging.getLogger("duly.relay")
 
 
 @export_type
+@old_names("relayed", again="retried")
 @dataclass(slots=True)
 class Relayed:
     """What became of the messages that a relay had.

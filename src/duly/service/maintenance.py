@@ -10,7 +10,7 @@ from duly.core.defaults import PRUNE_CHUNK, WAIT
 from duly.core.errors import DulyError
 from duly.inbox.retention import prune_bodies, prune_counters, prune_events
 from duly.jobs.workers import prune_effects, prune_history, prune_workers
-from duly.ledger.prune import prune_committed
+from duly.ledger.claims import prune_committed
 
 if TYPE_CHECKING:
     from random import Random

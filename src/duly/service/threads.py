@@ -44,7 +44,7 @@ async def run_on_thread(call: Callable[[], T]) -> T:
         except RuntimeError:  # the event loop is closed
             return
 
-    threading.Thread(target=run_call, name="duly-hand", daemon=True).start()
+    threading.Thread(target=run_call, name="duly-thread", daemon=True).start()
     return await future
 
 
@@ -54,7 +54,7 @@ def run_with_timeout(call: Callable[[], T], seconds: float | None) -> T:
         return call()
     ended: list[tuple[list[T], BaseException | None]] = []
     thread = threading.Thread(
-        target=lambda: ended.append(result_or_error(call)), name="duly-hand", daemon=True
+        target=lambda: ended.append(result_or_error(call)), name="duly-thread", daemon=True
     )
     thread.start()
     thread.join(seconds)

@@ -1,4 +1,4 @@
-"""The database that Django's test runner made, for an app with ``begin=duly.django(…)``."""
+"""The database of Django's test runner, for an app with ``begin=duly.django.database(…)``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from duly.app.output import without_passwords
 from duly.core.defaults import WAIT, names
 from duly.core.extras import needs
 from duly.core.onestep import finish
-from duly.stores.orm.begin import begin_of, django
+from duly.stores.orm.begin import DjangoAlias, begin_of
 from duly.testing.databases import store_at
-from duly.testing.guarding import NotATestDatabase, test_database
+from duly.testing.guard import NotATestDatabase, test_database
 
 
 def django_test_database(
@@ -29,7 +29,7 @@ def django_test_database(
 
         from duly.stores.orm.django_tests import delete_rows, is_test_database
     connection, where = connections[alias], names(prefix, schema)
-    url = begin_of(django(alias), where, None).url()
+    url = begin_of(DjangoAlias(alias), where, None).url()
     if not is_test_database(connection):
         raise NotATestDatabase(
             f"Django's database {alias!r} is {without_passwords(url)}, which is not the one that "

@@ -1,7 +1,7 @@
-"""What the adapters share: finding a source, and refusing a body that somebody has read already.
+"""What `duly.django`, `duly.fastapi` and `duly.flask` share: the source, the body and the log line.
 
-A signature covers the bytes that were sent. An adapter either has all of them, or says that it has
-not; it never makes them up again from what a middleware has parsed.
+A signature covers the bytes that were sent. An integration either has all of them, or says that it
+has not; it never makes them up again from what a middleware has parsed.
 """
 
 from __future__ import annotations
@@ -28,31 +28,6 @@ if TYPE_CHECKING:
 METHODS: Final = ("POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
-class Orm(Protocol):
-    """What opens the transactions of handlers, as far as an adapter knows it."""
-
-    def refuse_moved(self) -> None:
-        """Refuse an app whose ORM leads to another database than when the app was made."""
-
-
-class ServedProcess(Protocol):
-    """The process that an app runs in, as far as an adapter knows it."""
-
-    @property
-    def begin(self) -> Orm | None:
-        """Its ``begin=``; None where duly opens its own transactions."""
-
-
-class Served(Protocol):
-    """A `duly.Duly`."""
-
-    site: Router
-
-    @property
-    def process(self) -> ServedProcess:
-        """What it runs on."""
-
-
 class ByteStream(Protocol):
     """Something that bytes are read from."""
 
@@ -75,7 +50,7 @@ def router_of(app: object) -> Router:
     """What an application serves."""
     site = getattr(app, "site", None)
     if not isinstance(site, Router):
-        raise UsageError(f"an adapter takes the app first, a duly.Duly, not {kind(app)}")
+        raise UsageError(f"an integration takes the app first, a duly.Duly, not {kind(app)}")
     return site
 
 
@@ -90,7 +65,7 @@ def function_name(route: Route) -> str:
 
 
 class LengthCheckedBody:
-    """A body that must come as long as it was said to be: servers see to that, so nobody else did.
+    """A body that must be as long as its request says: frameworks leave that check to the server.
 
     The end is looked at, not the stream's own state, which every server keeps in its own way.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.receiver.asgi import RequestAborted, receive_delivery
-from duly.receiver.integrations.raw_body import (
+from duly.receiver.integration import (
     function_name,
     log_reply,
     require_framework,
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, MutableMapping
     from typing import Any
 
+    from duly.app.duly import Duly
     from duly.inbox.route import Route
-    from duly.receiver.integrations.raw_body import Served
     from duly.receiver.responses import Reply
 
+__all__ = ["endpoint"]
 
-def endpoint(app: Served, name: str) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+
+def endpoint(app: Duly, name: str) -> Callable[[Request], Coroutine[Any, Any, Response]]:
     """Receive one source's deliveries; a handler of yours may await and return its answer, too."""
     site, route = router_of(app), route_of(app, name)
 
@@ -41,7 +43,7 @@ def endpoint(app: Served, name: str) -> Callable[[Request], Coroutine[Any, Any, 
         try:
             reply = await receive_delivery(site, route, request.scope, Body(request, route).receive)
         except RequestAborted:
-            return Response(status_code=400)  # to nobody: the client has hung up
+            return Response(status_code=400)  # not sent: the client has hung up
         except RequestRefused as problem:
             reply = problem.reply
         log_reply(request.method, request.url.path, reply, begun)

@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from duly.receiver import wsgi
-from duly.receiver.integrations.raw_body import (
+from duly.receiver.integration import (
     METHODS,
     LengthCheckedBody,
     function_name,
@@ -27,13 +27,15 @@ with require_framework("Flask"):
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from duly.app.duly import Duly
     from duly.inbox.route import Route
-    from duly.receiver.integrations.raw_body import Served
     from duly.receiver.request import Request
     from duly.receiver.responses import Reply
 
+__all__ = ["blueprint", "view"]
 
-def view(app: Served, name: str) -> Callable[..., Response]:
+
+def view(app: Duly, name: str) -> Callable[..., Response]:
     """The view of one source."""
     site, route = router_of(app), route_of(app, name)
 
@@ -51,7 +53,7 @@ def view(app: Served, name: str) -> Callable[..., Response]:
     return receive
 
 
-def blueprint(app: Served, name: str = "duly") -> Blueprint:
+def blueprint(app: Duly, name: str = "duly") -> Blueprint:
     """Every source that there is at ``/name``, each with and without a slash at its end."""
     made = Blueprint(name, __name__)
     for number, path in enumerate(router_of(app).routes):
