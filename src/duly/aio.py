@@ -1,7 +1,7 @@
-"""The verbs of the ledger, awaited; `duly` itself holds the same ones for code that blocks.
+"""The verbs of the ledger, awaited; `duly` itself has the same ones for sync code.
 
-Each verb checks its arguments, finds out what it was pointed at, and awaits the one body that both
-colours share. What a verb promises is said once, on its twin.
+Each verb checks its arguments, recognises its target, and awaits the one body that sync and async
+share. What a verb promises is said once, on its twin.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from duly.jobs.job import AsyncJob as Job
 from duly.jobs.tx import AsyncTx as Tx
 from duly.ledger import dedup as dedups
 from duly.ledger.arguments import batch_claim_request, claim_request, version_advance
+from duly.ledger.claims import prune_committed, prune_joined
 from duly.ledger.once import InTransaction, UnderLease
 from duly.ledger.order_guard import newer_committed, newer_joined
-from duly.ledger.prune import prune_committed, prune_joined
 from duly.ledger.turn import NOT_GIVEN, Turn
 from duly.stores.sql.migrations import apply_all
 from duly.stores.targets import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.json_bytes import Json, Storable, Stored
     from duly.core.versions import Tie, Version
-    from duly.stores.join.protocols import AwaitedJoinable
+    from duly.stores.join.protocols import AsyncJoinable
     from duly.stores.store import Store
 
 T = TypeVar("T", bound=Turn)
@@ -108,16 +108,14 @@ class LeasedTurn(Turn):
 
     @property
     def epoch(self) -> int:
-        """Grows with every takeover: send it along to whoever can refuse an older one."""
+        """Grows with every takeover: a receiver that is sent it can refuse an older one."""
         return self._form.lease.epoch
 
-    async def mark(
-        self, result: Storable = NOT_GIVEN, *, tx: AwaitedJoinable | None = None
-    ) -> None:
+    async def mark(self, result: Storable = NOT_GIVEN, *, tx: AsyncJoinable | None = None) -> None:
         """End the lease as done, with a result if you have one.
 
         ``tx`` is your own open transaction: the mark then stays or goes with your last writes.
-        Raises `LeaseLost` where somebody newer holds the lease; roll your transaction back then.
+        Raises `LeaseLost` where a newer holder has the lease; roll your transaction back then.
         """
         self._form.refuse_over()
         self.keep(result)

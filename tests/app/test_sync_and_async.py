@@ -25,7 +25,7 @@ from duly.outbox.options import SendOptions
 # An address makes a store for both colours, a name stands for a database of Django's, and the gate
 # is pure, so that nothing in it could wait.
 # A proof runs processes of its own, whatever the colour of what it proves.
-ONE_COLOUR = {"store", "django", "verify", "sign", "explain"}
+ONE_COLOUR = {"store", "verify", "sign", "explain"}
 # Awaits what `fence` was given; blocking, it is `refuse_awaitable`.
 INSIDE = {"expect_awaitable"}
 
@@ -43,7 +43,7 @@ def colourless(function: Callable[..., Any]) -> list[tuple[object, ...]]:
 
     A connection that blocks cannot be passed to what is awaited.
     """
-    twins = {"AwaitedTx": "BlockingTx", "AwaitedJoinable": "Joinable"}
+    twins = {"AsyncJoinableTx": "JoinableTx", "AsyncJoinable": "Joinable"}
     return [
         (name, how, default, " | ".join(twins.get(part, part) for part in str(told).split(" | ")))
         for name, how, default, told in shape(function, annotated=True)

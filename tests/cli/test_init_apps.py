@@ -36,7 +36,7 @@ BIN = Path(sys.executable).parent
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder to write to and to import from, and nothing of whoever runs the tests."""
+    """A folder to write to and to import from, without the settings of the environment."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

@@ -245,7 +245,7 @@ def test_two_signals_at_one_instant_are_one(here: Path, sqlite_url: str) -> None
     assert rows(sqlite_url, DONE) == [("slow", 1, 1)]
 
 
-def test_a_process_whose_handlers_hang_starts_anew_and_does_the_rest(
+def test_a_process_whose_handlers_hang_restarts_and_does_the_rest(
     here: Path, sqlite_url: str
 ) -> None:
     enqueued(sqlite_url, hangs=3, quick=150)
@@ -343,7 +343,7 @@ def test_a_server_told_to_end_finishes_its_jobs_and_told_twice_gives_them_back(
 
 
 @pytest.mark.parametrize("processes", mostly_wide(["1", "2"], shown="2".__eq__))
-def test_a_server_whose_handlers_hang_starts_anew_and_goes_on_receiving(
+def test_a_server_whose_handlers_hang_restarts_and_goes_on_receiving(
     here: Path, sqlite_url: str, processes: str
 ) -> None:
     rows(sqlite_url, TABLE)
@@ -351,11 +351,11 @@ def test_a_server_whose_handlers_hang_starts_anew_and_goes_on_receiving(
     restart = "restarting: " if processes == "1" else "exit code 75: another is started"
     options = ("shop:app", "--workers", processes, "--no-access-log")
     with served(here, *options, SHOP_URL=sqlite_url) as server:
-        if processes == "2":  # hung in two processes, or else nobody has three of them
+        if processes == "2":  # hung in two processes: neither may have three of them
             until(lambda: rows(sqlite_url, JOBS) == [("hangs", "dead", 1, 0)] * 3 or None)
             enqueued(sqlite_url, hangs=3)
         server.log_tells(restart)
-        # On the same socket: nobody is refused meanwhile.
+        # On the same socket: no delivery is refused meanwhile.
         assert server.send("evt_1", "paid").status == 200
         until(lambda: rows(sqlite_url, "SELECT event FROM paid") or None)
         server.tell(signal.SIGTERM)

@@ -134,7 +134,7 @@ class SmallShop:
         return other
 
     def doctor(self, statement: str, file: str = "storm.db") -> None:
-        """Change a row behind everybody's back."""
+        """Change a row behind duly's back."""
         with closing(sqlite3.connect(self.folder / file)) as connection, connection:
             assert connection.execute(statement).rowcount > 0
 

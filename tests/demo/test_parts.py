@@ -122,20 +122,20 @@ def test_traffic_is_copied_shuffled_and_not_all_genuine() -> None:
     assert traffic.next(99.0, new=True) is None
 
 
-class Told:
-    """Whoever has a connection, and what it was told."""
+class Owner:
+    """The owner of a connection, and the answers it got."""
 
     def __init__(self) -> None:
         self.answers: list[SenderAnswer | None] = []
         self.freed = 0
 
-    def on_connection_free(self, wire: SenderConnection) -> None:
+    def on_connection_free(self, connection: SenderConnection) -> None:
         self.freed += 1
 
     def on_answer(self, delivery: PlannedDelivery, answer: SenderAnswer | None) -> None:
         self.answers.append(answer)
 
-    def on_connection_lost(self, wire: SenderConnection) -> None:
+    def on_connection_lost(self, connection: SenderConnection) -> None:
         return None
 
 
@@ -144,27 +144,27 @@ REPLY = b'HTTP/1.1 200 OK\r\nContent-Length: 22\r\n\r\n{"status": "accepted"}'
 
 def test_an_answer_counts_once_it_is_whole() -> None:
     for cut in range(1, len(REPLY)):
-        told = Told()
-        wire = SenderConnection(told)
+        owner = Owner()
+        wire = SenderConnection(owner)
         wire.delivery = PlannedDelivery(one_of(EventKind.PLAIN))
 
         wire.data_received(REPLY[:cut])
-        assert told.answers == []
+        assert owner.answers == []
         wire.data_received(REPLY[cut:])
 
-        assert told.answers == [SenderAnswer(200, "accepted")]
-        assert told.freed == 1
+        assert owner.answers == [SenderAnswer(200, "accepted")]
+        assert owner.freed == 1
 
 
 def test_half_an_answer_is_none() -> None:
-    told = Told()
-    wire = SenderConnection(told)
+    owner = Owner()
+    wire = SenderConnection(owner)
     wire.delivery = PlannedDelivery(one_of(EventKind.PLAIN))
 
     wire.data_received(REPLY[:-1])
     wire.connection_lost(None)
 
-    assert told.answers == [None]
+    assert owner.answers == [None]
 
 
 def scene(phase: Phase = Phase.STORM, *, number: int = 1_234_567) -> Snapshot:

@@ -332,7 +332,7 @@ async def test_a_message_that_nobody_can_send_is_dead_a_day_after_it_was_first_d
         staged = await office.send(sign="books", at=clock() + timedelta(days=days))
         began = office.message(staged.id).created_at
         # As in a relay that was started before there was one.
-        office.app.registry.outgoing.signers.clear()
+        office.app.registries.outbox.signers.clear()
         clock.advance(timedelta(days=max(days, 0)))
         for _ in range(2):
             for hours in (12, 12, 1):

@@ -231,7 +231,7 @@ async def test_a_message_of_a_newer_deploy_waits_until_its_transport_and_signer_
         office.app.signer("ours", secret="whsec_" + "A" * 32)
         mailed = await office.send(TO, attempts=2)
         signed = await office.send("/hook", sign="ours", attempts=2)
-        known = office.app.registry.outgoing
+        known = office.app.registries.outbox
         transports, signers = dict(known.transports), dict(known.signers)
         known.transports.clear()
         known.signers.clear()
@@ -242,7 +242,7 @@ async def test_a_message_of_a_newer_deploy_waits_until_its_transport_and_signer_
         row = office.message(signed.id)
         assert row.error is not None
         assert "this process has no signer ours" in row.error["message"]
-        assert "no such transport here" in caplog.text
+        assert "this relay has no such transport" in caplog.text
         for id in (mailed.id, signed.id):
             assert office.message(id).counted == ("ready", 0, 0)
         known.transports.update(transports)
@@ -259,7 +259,7 @@ async def test_an_origin_that_this_process_does_not_allow_waits_for_one_that_doe
 ) -> None:
     async with an_office(case, place, clock) as office:
         staged = await office.send(attempts=2)
-        outgoing = office.app.registry.outgoing
+        outgoing = office.app.registries.outbox
         allowed, outgoing.egress = outgoing.egress, Egress()
         for _ in range(3):  # more often than it may fail
             await office.relay()

@@ -71,7 +71,7 @@ async def application(app: duly.Duly) -> None:
     assert_type(app.forget("shop", "evt_1"), duly.types.Forgotten)
     assert_type(await app.aio.forget("shop", "evt_1"), duly.types.Forgotten)
     app.source("shop", secret="a", tenant=lambda verified: verified.id, window=None)
-    duly.Duly(begin=duly.django())
+    duly.Duly(begin=duly.django.database())
 
 
 def test_a_handler_is_the_same_function_after_it_was_added() -> None:

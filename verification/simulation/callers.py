@@ -86,7 +86,7 @@ class CallerActor(Actor):
             self._asked = True
         if not self._enqueued:
             app = application()
-            new = app.registry.new("child", {"parent": PARENT}, key="enqueued once")
+            new = app.registries.jobs.new("child", {"parent": PARENT}, key="enqueued once")
             [enqueued] = await enqueue_and_commit(self.store.async_runner, [new])
             books.jobs.add(enqueued.id)
             self._enqueued = True

@@ -10,7 +10,7 @@ from duly.app.options import MOVED_TO_JOBS, ReceiveOptions, RelayOptions, WorkOp
 from duly.app.process import run_relay, run_worker
 from duly.core.exports import old_names, show_keywords
 from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
-from duly.jobs.registry import Registry
+from duly.jobs.registry import JobRegistry
 from duly.jobs.tx import AsyncTx
 from duly.outbox.options import SendOptions
 from duly.outbox.registry import OutboxRegistry
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from duly.jobs.enqueue import Enqueued
     from duly.outbox.message import Staged
     from duly.relay.stats import Relayed
-    from duly.stores.join.protocols import AwaitedTx
+    from duly.stores.join.protocols import AsyncJoinableTx
     from duly.webhooks.delivery import Headers
     from duly.worker.stats import Worked
 
@@ -45,33 +45,33 @@ class AsyncDuly:
     def jobs(self) -> AsyncJobAdmin:
         """Dead jobs, replay, and counts."""
         app = self._app
-        return AsyncJobAdmin(app.store.async_runner, app.wakeup, app.process.opener)
+        return AsyncJobAdmin(app.store.async_runner, app.wakeup, app.process.begin)
 
     @property
     def outbox(self) -> AsyncOutboxAdmin:
         """Messages that are not sent yet, dead messages, replay, and counts."""
         app = self._app
-        return AsyncOutboxAdmin(app.store.async_runner, app.wakeup, app.process.opener)
+        return AsyncOutboxAdmin(app.store.async_runner, app.wakeup, app.process.begin)
 
-    @show_keywords(EnqueueOptions, Registry.new)
+    @show_keywords(EnqueueOptions, JobRegistry.new)
     async def enqueue(
         self,
         job: Callable[..., Any] | str,
         payload: Storable = None,
         *,
-        tx: AwaitedTx | None = None,
+        tx: AsyncJoinableTx | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> Enqueued:
         """`Duly.enqueue`, awaited."""
         return await self._calls.enqueue(job, payload, tx, **options)
 
-    @show_keywords(EnqueueManyOptions, Registry.new)
+    @show_keywords(EnqueueManyOptions, JobRegistry.new)
     async def enqueue_many(
         self,
         job: Callable[..., Any] | str,
         payloads: Iterable[Storable],
         *,
-        tx: AwaitedTx | None = None,
+        tx: AsyncJoinableTx | None = None,
         **options: Unpack[EnqueueManyOptions],
     ) -> list[Enqueued]:
         """`Duly.enqueue_many`, awaited."""
@@ -79,7 +79,7 @@ class AsyncDuly:
 
     @show_keywords(SendOptions, OutboxRegistry.new)
     async def send(
-        self, url: str, *, tx: AwaitedTx | None = None, **options: Unpack[SendOptions]
+        self, url: str, *, tx: AsyncJoinableTx | None = None, **options: Unpack[SendOptions]
     ) -> Staged:
         """`Duly.send`, awaited."""
         return await self._calls.send(url, tx, **options)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from duly.app.admin import refuse_joined
 from duly.core.defaults import WAIT
-from duly.core.errors import SyncAsyncMismatch, UsageError
+from duly.core.errors import Parameter, SyncAsyncMismatch, UsageError
 from duly.core.validation import checked_scope, kind
 from duly.inbox.forget import forget_committed
 from duly.jobs.enqueue import enqueue_many
 from duly.jobs.tx import AsyncTx, BaseTx, refuse_inside
-from duly.outbox.stage import stage
+from duly.outbox.message import stage
 from duly.stores.join.recognise import join
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Calls(Generic[T]):
         **options: Unpack[EnqueueOptions],
     ) -> Enqueued:
         """`Duly.enqueue`."""
-        new = self._app.registry.new(job, payload, **options)
+        new = self._app.registries.jobs.new(job, payload, **options)
         [done] = await self._enqueue("app.enqueue", [new], tx)
         return done
 
@@ -73,7 +73,7 @@ class Calls(Generic[T]):
         **options: Unpack[EnqueueManyOptions],
     ) -> list[Enqueued]:
         """`Duly.enqueue_many`."""
-        new = self._app.registry.new_many(job, payloads, **options)
+        new = self._app.registries.jobs.new_many(job, payloads, **options)
         return await self._enqueue("app.enqueue_many", new, tx)
 
     async def _enqueue(self, verb: str, jobs: Sequence[NewJob], tx: object) -> list[Enqueued]:
@@ -87,7 +87,7 @@ class Calls(Generic[T]):
 
     async def send(self, url: str, tx: object, **options: Unpack[SendOptions]) -> Staged:
         """`Duly.send`."""
-        new = self._app.registry.outgoing.new(url, **options)
+        new = self._app.registries.outbox.new(url, **options)
         session = await self._join(tx, "app.send", "use tx.send(…), or pass tx=tx")
         if session is not None:
             await session.begin(None)
@@ -105,7 +105,7 @@ class Calls(Generic[T]):
                 f"event_id must be the id that the sender gave it, not {kind(event_id)}"
             )
         scope = checked_scope(route.scope(checked_tenant_of(route, tenant)))
-        refuse_joined("app.forget", self._app.process.opener)
+        refuse_joined("app.forget", self._app.process.begin)
         done = await forget_committed(self._runner, scope, event_id)
         # An event that was too old stays so where the source remembers: no handler will run.
         parked = done.too_old and route.window is not None
@@ -119,7 +119,7 @@ class Calls(Generic[T]):
         refuse_inside(f"{path}.transaction", "its tx is what you have already")
         async with self._open_transaction() as opened:
             opened.restore_timeouts()
-            tx = self._tx(opened, self._app.registry)
+            tx = self._tx(opened, self._app.registries)
             with tx.lasting(BLOCK):
                 yield tx
         self._app.wakeup.notify(opened.session.new_work)
@@ -130,7 +130,7 @@ class Calls(Generic[T]):
         process = self._app.process
         if process.opener is None or process.begin is None:
             return self._runner.open_transaction(wait=WAIT)
-        around = process.opener.surrounding() if self._mode == "sync" else None
+        around = process.begin.surrounding() if self._mode == "sync" else None
         if around is not None:
             return process.opener.open_savepoint(around, wait=WAIT)
         if process.begin.mode != self._mode:
@@ -160,23 +160,23 @@ class Calls(Generic[T]):
 
     async def _join_surrounding(self, verb: str) -> Session | None:
         """The transaction that is open in this thread on the connection of ``begin=``, if any."""
-        opener = self._app.process.opener
-        around = None if opener is None else opener.surrounding()
-        if opener is None or around is None:
+        process = self._app.process
+        around = None if process.begin is None else process.begin.surrounding()
+        if process.opener is None or around is None:
             return None
         if self._mode == "async":
             raise SyncAsyncMismatch(
                 f"a transaction of begin= is open in this thread, and {verb} awaited would be "
                 f"committed even if that is rolled back: use {verb}(…), which joins it"
             )
-        return await opener.join_session(around, wait=WAIT)
+        return await process.opener.join_session(around, wait=WAIT)
 
 
 def checked_tenant_of(route: Route, tenant: object) -> str | None:
     """The tenant to look in, where the source has tenants; None where it has none."""
     if (tenant is not None) != (route.tenant is not None):
         remedy = "has tenants: name one with" if route.tenant else "has no tenants: leave out"
-        raise UsageError(f"source {route.name} {remedy} tenant=")
+        raise UsageError(f"source {route.name} {remedy} ", Parameter("tenant"))
     if tenant is not None and (not isinstance(tenant, str) or not tenant):
         raise UsageError(f"tenant must be a string that is not empty, not {kind(tenant)}")
     return tenant

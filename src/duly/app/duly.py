@@ -48,7 +48,7 @@ from duly.inbox.route import (
 from duly.jobs.handlers import EVENT_ATTEMPTS, checked_pattern, handler_of
 from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
 from duly.jobs.order import order_of
-from duly.jobs.registry import Registry
+from duly.jobs.registry import JobRegistry, Registries
 from duly.jobs.schedule import Schedules, schedule_of
 from duly.jobs.tx import Tx
 from duly.outbox import registry as outbox
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from duly.receiver.asgi import Receive, Scope, Send
     from duly.receiver.receiver import Receiver
     from duly.relay.stats import Relayed
-    from duly.stores.join.protocols import BeginsTransactions, BlockingTx
+    from duly.stores.join.protocols import BeginsTransactions, JoinableTx
     from duly.stores.orm.begin import Begin
     from duly.webhooks.delivery import Headers
     from duly.webhooks.event_fields import VerifiedDelivery
@@ -112,14 +112,14 @@ class Duly:
         url: ``sqlite:///shop.db``, ``postgresql://…`` or ``memory:``; taken from ``begin`` where
             that is given alone.
         begin: what opens the transactions of handlers: a SQLAlchemy ``sessionmaker`` or
-            ``async_sessionmaker``, or ``duly.django("default")``. duly itself unless given.
+            ``async_sessionmaker``, or ``duly.django.database("default")``. duly itself unless
+            given.
         prefix: what the names of duly's tables start with.
         schema: the PostgreSQL schema they are in.
         clock: a function that returns the time, for tests.
         durability: ``any`` accepts a server that may lose what it has acknowledged.
         connections: how many connections duly's own pool may open to PostgreSQL.
-        deadline: how long a delivery may wait for its commit before its sender is told to come
-            again.
+        deadline: how long a delivery may wait for its commit before it is answered with 503.
         body_deadline: how long a body may take to arrive.
         queue: how many events may wait for a commit.
         egress: where messages and the calls of jobs may go: https, to the outside world, unless
@@ -164,11 +164,12 @@ class Duly:
         if not isinstance(egress, Egress):
             raise UsageError(f"egress must be a duly.Egress(…), not {kind(egress)}")
         # What is registered; internal, like all that has no docstring here.
-        self.registry = Registry(self._host)
-        self.registry.outgoing.egress = egress
+        self.registries = Registries(
+            JobRegistry(self._host), outbox.OutboxRegistry(egress, self._host)
+        )
         self.schedules = Schedules()
         self.wakeup = Wakeup()
-        self.clients = JobClients(self.registry.outgoing)
+        self.clients = JobClients(self.registries.outbox)
         self._connections, self._deadline, self._queue = connections, deadline, queue
         self.process = self._bind(database, begin, orm)
         self.site = Router(self.receiver, database.async_runner, body_deadline)
@@ -249,7 +250,8 @@ class Duly:
             name: a part of the path, and of the scope in which the event ids are known.
             secret: one secret, several, or a mapping from names to secrets.
             provider: whose deliveries; the provider of that name unless given.
-            tenant: tells from the verified delivery whose it is; ids are then known per tenant.
+            tenant: a function of the verified delivery that returns its tenant; ids are then known
+                per tenant.
             inline: run the handlers inside the accepting transaction, before the answer.
             window: how long events are remembered; None for ever. Never less than the provider may
                 repeat them.
@@ -275,7 +277,7 @@ class Duly:
             checked_body_retention(body_retention),
             kept_headers(source.provider, headers),
             any(not handshake.signed for handshake in source.provider.handshakes),
-            self.registry,
+            self.registries,
         )
 
     @show_keywords(HandlerOptions, handler_from, attempts=EVENT_ATTEMPTS)
@@ -319,7 +321,7 @@ class Duly:
                 if given.get("timeout") is None:
                     handler = with_inline_timeout(handler)
             route.handlers.add(wanted, handler)
-            self.registry.add_event(route.name, handler)
+            self.registries.jobs.add_event(route.name, handler)
             return function
 
         return add
@@ -356,7 +358,7 @@ class Duly:
                     f"job {handler.name} asks for event, and a plain job has none: ask for job, "
                     "and read job.payload"
                 )
-            self.registry.add(handler)
+            self.registries.jobs.add(handler)
             return call
 
         return add if function is None else add(function)
@@ -423,7 +425,7 @@ class Duly:
         outbox.checked_name("the name of a transport", name, '@app.transport("mail")')
 
         def add(function: Handling) -> Handling:
-            self.registry.outgoing.add_transport(
+            self.registries.outbox.add_transport(
                 outbox.transport_of(
                     name,
                     function,
@@ -453,22 +455,22 @@ class Duly:
         if secret is None:
             raise UsageError(f"the secret of signer {name} is None: check your settings")
         if secret is not OWN:
-            self.registry.outgoing.add_signer(name, StandardSigner(secret))
+            self.registries.outbox.add_signer(name, StandardSigner(secret))
             return None
 
         def add(function: Handling) -> Handling:
-            self.registry.outgoing.add_signer(name, OwnSigner(function))
+            self.registries.outbox.add_signer(name, OwnSigner(function))
             return function
 
         return add
 
-    @show_keywords(EnqueueOptions, Registry.new)
+    @show_keywords(EnqueueOptions, JobRegistry.new)
     def enqueue(
         self,
         job: Callable[..., Any] | str,
         payload: Storable = None,
         *,
-        tx: BlockingTx | None = None,
+        tx: JoinableTx | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> Enqueued:
         """Enqueue a job; it runs after the COMMIT of the transaction that it is enqueued in.
@@ -478,7 +480,7 @@ class Duly:
             payload: what it needs to know, as JSON.
             tx: your own open transaction: a connection or session that duly recognises, or the
                 ``tx`` of a handler. Without one it is committed at once, or, with
-                ``begin=duly.django(…)``, joins the ``atomic`` that is open around the call.
+                ``begin=duly.django.database(…)``, joins the ``atomic`` that is open around it.
             **options: ``key`` names the work. While it is known, the job that it led to is
                 returned and none is added; your transaction is unharmed. ``window`` is how long
                 the key is known. Then a new job starts, unless the old one still has work to do.
@@ -488,13 +490,13 @@ class Duly:
         """
         return finish(self._calls.enqueue(job, payload, tx, **options))
 
-    @show_keywords(EnqueueManyOptions, Registry.new)
+    @show_keywords(EnqueueManyOptions, JobRegistry.new)
     def enqueue_many(
         self,
         job: Callable[..., Any] | str,
         payloads: Iterable[Storable],
         *,
-        tx: BlockingTx | None = None,
+        tx: JoinableTx | None = None,
         **options: Unpack[EnqueueManyOptions],
     ) -> list[Enqueued]:
         """`enqueue` for many jobs of one handler: all of them or none, in one transaction.
@@ -505,7 +507,7 @@ class Duly:
 
     @show_keywords(SendOptions, outbox.OutboxRegistry.new)
     def send(
-        self, url: str, *, tx: BlockingTx | None = None, **options: Unpack[SendOptions]
+        self, url: str, *, tx: JoinableTx | None = None, **options: Unpack[SendOptions]
     ) -> Staged:
         """Stage a message; it is sent after the COMMIT of the transaction that it is staged in.
 
@@ -530,7 +532,7 @@ class Duly:
     def transaction(self) -> AbstractContextManager[Tx]:
         """A transaction of duly's own, or of ``begin=``: committed at the end of the block.
 
-        Inside ``atomic`` of Django's, on the database of ``begin=duly.django(…)``, it is a
+        Inside ``atomic`` of Django's, on the database of ``begin=duly.django.database(…)``, it is a
         savepoint there, and is committed with that block.
         """
         return finish_block(self._calls.transaction())
@@ -538,16 +540,16 @@ class Duly:
     @property
     def jobs(self) -> JobAdmin:
         """Dead jobs, replay, and counts."""
-        return JobAdmin(self.store.sync_runner, self.wakeup, self.process.opener)
+        return JobAdmin(self.store.sync_runner, self.wakeup, self.process.begin)
 
     @property
     def outbox(self) -> OutboxAdmin:
         """Messages that are not sent yet, dead messages, replay, and counts."""
-        return OutboxAdmin(self.store.sync_runner, self.wakeup, self.process.opener)
+        return OutboxAdmin(self.store.sync_runner, self.wakeup, self.process.begin)
 
     @show_keywords(WorkOptions, run_worker)
     def work(self, **options: Unpack[WorkOptions]) -> Worked:
-        """Work in this thread until there is nothing to do, or until told to stop.
+        """Run jobs in this thread until none can run, or, with ``until="stopped"``, without end.
 
         ``duly worker`` does this with signals and logs; here it serves tests and scripts.
 
@@ -557,7 +559,7 @@ class Duly:
                 ``queues`` are the queues to work on, each with a number of its own if it is a
                 mapping; all that handlers name unless given. ``lease`` is how long this worker may
                 be silent before its jobs are given to others. ``grace`` is how long jobs may take
-                to end when it is told to stop.
+                to end after a stop.
         """
         return run_in_own_loop(
             lambda: run_worker(self.process, **options), self.process, "await app.aio.work(…)"
@@ -565,7 +567,7 @@ class Duly:
 
     @show_keywords(RelayOptions, run_relay)
     def relay(self, **options: Unpack[RelayOptions]) -> Relayed:
-        """Send messages in this thread until there is nothing to send, or until told to stop.
+        """Send messages in this thread until none is left to send now, or without end.
 
         ``duly relay`` does this with signals and logs; here it serves tests and scripts.
 
@@ -574,7 +576,7 @@ class Duly:
                 by itself. ``concurrency`` is how many messages are in flight at the same time, and
                 ``per_destination`` how many of them to one destination. ``lease`` is how long this
                 relay may have a message before it is given to another. ``grace`` is how long
-                messages in flight may take when it is told to stop.
+                messages in flight may take to end after a stop.
         """
         return run_in_own_loop(
             lambda: run_relay(self.process, **options),
@@ -621,7 +623,7 @@ class Duly:
         self.store.close()
 
     async def aclose(self) -> None:
-        """The same, awaited; connections of the running event loop included."""
+        """`close`, awaited; closes the connections of the running event loop as well."""
         await self.receiver.aclose()
         await self.clients.aclose_loop()
         self.clients.close()

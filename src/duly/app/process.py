@@ -8,11 +8,10 @@ from urllib.parse import unquote, urlsplit
 from duly.app.options import checked_until
 from duly.jobs.handlers import QUEUE
 from duly.receiver.receiver import Database, Receiver
-from duly.relay.dependencies import RelayDependencies
 from duly.relay.relay import Relay
 from duly.relay.settings import CONCURRENCY as MESSAGES_AT_ONCE
 from duly.relay.settings import GRACE as RELAY_GRACE
-from duly.relay.settings import PER_DESTINATION, relay_settings
+from duly.relay.settings import PER_DESTINATION, RelayDependencies, relay_settings
 from duly.stores.orm.begin import SameDatabase
 from duly.worker.dependencies import WorkerDependencies
 from duly.worker.run_job import ExecutionContext
@@ -70,8 +69,8 @@ class Process:
             begin.register_app(app)
 
         async def release() -> None:
-            if opener is not None:
-                await opener.release()
+            if begin is not None:
+                await begin.release()
             await store.aclose()
 
         self.receiver = Receiver(
@@ -81,7 +80,7 @@ class Process:
             queue=queue,
             on_enqueued=app.wakeup.notify,
             sources=lambda: [route.source for route in app.site.routes.values()],
-            attendance=app.registry.outgoing.relay_liveness,
+            attendance=app.registries.outbox.relay_liveness,
         )
 
     @property
@@ -91,21 +90,21 @@ class Process:
 
     def enter_loop(self) -> None:
         """Refuse the running event loop where the pool of ``begin=`` belongs to another one."""
-        if self.opener is not None:
-            self.opener.enter_loop()
+        if self.begin is not None:
+            self.begin.enter_loop()
 
     async def release_loop(self) -> None:
         """Give back what the running event loop holds: connections to the database, and others."""
         await self._app.clients.aclose_loop()
-        if self.opener is not None:
-            await self.opener.release()
+        if self.begin is not None:
+            await self.begin.release()
         await self.store.aclose_loop()
 
     def queues(self, queues: object = None) -> object:
         """The queues that were asked for, else those in which jobs of this app wait."""
         if queues is not None:
             return queues
-        return [QUEUE, *sorted({one.queue for one in self._app.registry.all()} - {QUEUE})]
+        return [QUEUE, *sorted({one.queue for one in self._app.registries.jobs.all()} - {QUEUE})]
 
     def worker(self, settings: WorkerSettings) -> Worker:
         """A worker that has not started, for the running event loop."""
@@ -116,7 +115,7 @@ class Process:
         return Worker(
             WorkerDependencies(
                 self.store,
-                app.registry,
+                app.registries,
                 app.site.routes,
                 app.wakeup,
                 self._context(self.store.sync_runner, secrets),
@@ -133,7 +132,7 @@ class Process:
         self.enter_loop()
         app = self._app
         parts = RelayDependencies(
-            self.store, app.registry.outgoing, app.wakeup, self._texts_to_hide(), app._host
+            self.store, app.registries.outbox, app.wakeup, self._texts_to_hide(), app._host
         )
         return Relay(parts, settings, sender)
 
@@ -142,22 +141,22 @@ class Process:
         context = ExecutionContext(
             runner,
             self.opener or runner,
-            app.registry,
+            app.registries,
             self.store.clock,
             secrets,
             app.clients,
             app.wakeup,
             host=app._host,
         )
-        if self.opener is None or runner is not self.store.sync_runner:
+        if self.begin is None or runner is not self.store.sync_runner:
             return context
-        return context._replace(renew_connections=self.opener.renew_connections)
+        return context._replace(renew_connections=self.begin.renew_connections)
 
     def _texts_to_hide(self) -> list[str]:
         """What no log and no error may show: secrets, and the password of the database."""
         routes = self._app.site.routes.values()
         secrets = [text for route in routes for text in route.source.texts_to_hide()]
-        for signer in self._app.registry.outgoing.signers.values():
+        for signer in self._app.registries.outbox.signers.values():
             secrets += signer.texts_to_hide()
         password = urlsplit(self.store.url).password
         return secrets if password is None else [*secrets, password, unquote(password)]

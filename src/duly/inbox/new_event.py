@@ -156,7 +156,7 @@ def build_new_events(
 ) -> list[NewEvent]:
     """Build the record of every event of a verified delivery; ``now`` is seconds since 1970."""
     scope, headers = route.scope(tenant), stored_headers(route, verified)
-    source, host, built = route.source, route.jobs.host, []
+    source, host, built = route.source, route.registries.jobs.host, []
     for fields in verified.events:
         handlers = route.handlers.matching(fields.type)
         status, flag, keep, bodies = Status.ACCEPTED, Flag.NONE, route.window, route.body_retention

@@ -17,7 +17,7 @@ from duly.jobs.handlers import Handlers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import Registries
     from duly.webhooks.event_fields import VerifiedDelivery
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
@@ -50,7 +50,7 @@ class Route:
     # Whether the provider asks questions without a signature, which GET may carry.
     answers_handshakes: bool
     # What its handlers may enqueue.
-    jobs: Registry
+    registries: Registries
     handlers: Handlers = field(default_factory=Handlers)
     signed_times: dict[Scheme[Any], bool] = field(default_factory=dict)
 

@@ -21,10 +21,19 @@ from duly.jobs.statements import (
     HISTORY_DISCARDED,
     JOBS_DEAD,
     JOBS_DEAD_EVENT,
+    JOBS_DEAD_IDS,
     JOBS_DISCARD,
     JOBS_LOCK,
+    JOBS_REPLAY,
 )
-from duly.ledger.dead_filters import checked_id, checked_text, checked_time
+from duly.ledger.dead_filters import (
+    EVERYTHING,
+    checked_id,
+    checked_text,
+    checked_time,
+    list_parameters,
+)
+from duly.ledger.replay import ReplayPlan, gap_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -128,7 +137,7 @@ def job_selection(
     filters = {"source": source, "type": type, "name": name, "since": since, "until": until}
     given = {name: value for name, value in filters.items() if value is not None}
     if job_id is not None and given:
-        raise UsageError(f"give the id of one job, or {', '.join(given)}=, and not both")
+        raise UsageError("give the id of one job, or ", *list_parameters(*given), ", and not both")
     checked: dict[str, Any] = {
         name: checked_time(name, value) if name in TIMES else checked_text(name, value)
         for name, value in given.items()
@@ -214,3 +223,24 @@ async def discard_dead(runner: Runner, job: str) -> bool:
 
     # A second run after a lost reply could not tell whether the first had discarded it.
     return await runner.run(delete, wait=WAIT, after_loss=False)
+
+
+def plan_of(
+    which: JobSelection, rate: object, *, dry_run: object, everything: object
+) -> ReplayPlan:
+    """What a caller asked for; all letters are replayed only if that is said."""
+    if not isinstance(dry_run, bool) or not isinstance(everything, bool):
+        raise UsageError("dry_run and all must be True or False")
+    if which == JobSelection() and not everything:
+        raise UsageError(
+            "which dead letters? Give the id of one job, or ",
+            *list_parameters("source", "type", "name", "since", "until"),
+            "; or ",
+            EVERYTHING,
+            " for every one of them",
+        )
+    if which != JobSelection() and everything:
+        raise UsageError(
+            EVERYTHING, " means every dead letter: leave out the id and the filters, or it"
+        )
+    return ReplayPlan(JOBS_DEAD_IDS, JOBS_REPLAY, which, gap_of(rate), dry_run)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from duly.core.session import OpenedTransaction
     from duly.jobs.handlers import Handler
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import Registries
 
 
 class HandlerFailed(Exception):  # a fact about the user's code, not an error of duly's
@@ -43,18 +43,18 @@ class Overdue(HandlerFailed):
 
 
 async def run_in_transaction(
-    handlers: Sequence[Handler], event: object, opened: OpenedTransaction, jobs: Registry
+    handlers: Sequence[Handler], event: object, opened: OpenedTransaction, registries: Registries
 ) -> None:
     """Run each handler in turn in the open transaction; the first that raises ends them all."""
     for handler in handlers:
-        await run_one_in_transaction(handler, opened, jobs, event=event)
+        await run_one_in_transaction(handler, opened, registries, event=event)
 
 
 async def run_one_in_transaction(
-    handler: Handler, opened: OpenedTransaction, jobs: Registry, **offered: object
+    handler: Handler, opened: OpenedTransaction, registries: Registries, **offered: object
 ) -> None:
     """Run one handler in the open transaction; anything but success is `HandlerFailed`."""
-    tx = AsyncTx(opened, jobs) if handler.mode == "async" else Tx(opened, jobs)
+    tx = AsyncTx(opened, registries) if handler.mode == "async" else Tx(opened, registries)
     try:
         with tx.lasting(f"handler {handler.name}"):
             await call_handler(handler, tx=tx, **offered)

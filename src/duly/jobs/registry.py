@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.core import json_bytes
 from duly.core.errors import UsageError
@@ -12,12 +12,12 @@ from duly.core.host import HOST, Host
 from duly.core.validation import checked_duration, checked_key, checked_start, kind
 from duly.jobs.enqueue import NewJob, job_scope
 from duly.jobs.handlers import checked_queue
-from duly.outbox.registry import OutboxRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from duly.jobs.handlers import Handler
+    from duly.outbox.registry import OutboxRegistry
 
 # Longer than any retry of whoever enqueues, and short enough that tomorrow is another day.
 WINDOW = timedelta(hours=24)
@@ -27,14 +27,12 @@ MOST_URGENT, LEAST_URGENT = -32768, 32767
 MOST_JOBS = 10_000
 
 
-class Registry:
+class JobRegistry:
     """Plain jobs by name, and handlers of events by source and name."""
 
     def __init__(self, host: Host = HOST) -> None:
         self.host = host
         self.plain: dict[str, Handler] = {}
-        # What handlers can send, through their transactions.
-        self.outgoing = OutboxRegistry(host)
         self.events: dict[tuple[str, str], Handler] = {}
 
     def add(self, handler: Handler) -> None:
@@ -122,6 +120,13 @@ class Registry:
                 "two of these keys are the same, or one is None: give each job its own"
             )
         return jobs
+
+
+class Registries(NamedTuple):
+    """What an app registered: what its handlers can enqueue and send."""
+
+    jobs: JobRegistry
+    outbox: OutboxRegistry
 
 
 def checked_batch(what: str, values: object) -> list[Any]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from duly.core.session import Session
     from duly.jobs.enqueue import NewJob
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import JobRegistry
 
 Missed = Literal["latest", "skip", "all"]
 # Where missed slots are skipped, one that is not yet so old is on time: a worker that starts, or a
@@ -198,7 +198,7 @@ def due_step(schedule: Schedule, known: ScheduleState) -> ScheduleStep | None:
     return ScheduleStep(before, until, slots[-MOST:], more=len(slots) > MOST)
 
 
-async def fire(session: Session, schedule: Schedule, jobs: Registry) -> ScheduleStep | None:
+async def fire(session: Session, schedule: Schedule, jobs: JobRegistry) -> ScheduleStep | None:
     """Move a schedule on and enqueue what is due, all of it or nothing.
 
     None where nothing is due, or another worker was first. It may be run again: it begins with
@@ -220,7 +220,7 @@ async def fire(session: Session, schedule: Schedule, jobs: Registry) -> Schedule
     return step
 
 
-def new_job(jobs: Registry, schedule: Schedule, slot: int) -> NewJob:
+def new_job(jobs: JobRegistry, schedule: Schedule, slot: int) -> NewJob:
     """The job of a slot, under the slot's own key."""
     moment = from_microseconds(slot).isoformat()
     return jobs.new(schedule.job, {"slot": moment}, key=moment, window=WINDOW)

@@ -17,13 +17,13 @@ from duly.core.exports import export, show_keywords
 from duly.core.onestep import finish
 from duly.jobs.enqueue import enqueue, enqueue_many
 from duly.jobs.options import EnqueueManyOptions, EnqueueOptions
-from duly.jobs.registry import Registry
+from duly.jobs.registry import JobRegistry
 from duly.jobs.unawaited import AwaitTracker
 from duly.ledger import order_guard
 from duly.ledger.arguments import version_advance
+from duly.outbox.message import stage
 from duly.outbox.options import SendOptions
 from duly.outbox.registry import OutboxRegistry
-from duly.outbox.stage import stage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from duly.core.versions import Tie, Version
     from duly.jobs.enqueue import Enqueued
     from duly.jobs.foreign_types import AsyncOrmSession, OrmSession
+    from duly.jobs.registry import Registries
     from duly.outbox.message import Staged
 
     S_co = TypeVarWithDefault("S_co", default=OrmSession, covariant=True)
@@ -62,9 +63,9 @@ class BaseTx(Generic[S_co]):
     # What was asked for and must be awaited; sync calls need none.
     _tracker: AwaitTracker | None = None
 
-    def __init__(self, opened: OpenedTransaction, jobs: Registry) -> None:
+    def __init__(self, opened: OpenedTransaction, registries: Registries) -> None:
         self._opened: OpenedTransaction | None = opened
-        self._jobs = jobs
+        self._registries = registries
 
     @property
     def connection(self) -> Any:
@@ -132,7 +133,7 @@ class Tx(BaseTx[S_co]):
             )
         )
 
-    @show_keywords(EnqueueOptions, Registry.new)
+    @show_keywords(EnqueueOptions, JobRegistry.new)
     def enqueue(
         self,
         job: Callable[..., Any] | str,
@@ -141,10 +142,12 @@ class Tx(BaseTx[S_co]):
     ) -> Enqueued:
         """Enqueue a job that exists if this transaction commits; the options of `Duly.enqueue`."""
         return finish(
-            enqueue(self._require_open().session, self._jobs.new(job, payload, **options))
+            enqueue(
+                self._require_open().session, self._registries.jobs.new(job, payload, **options)
+            )
         )
 
-    @show_keywords(EnqueueManyOptions, Registry.new)
+    @show_keywords(EnqueueManyOptions, JobRegistry.new)
     def enqueue_many(
         self,
         job: Callable[..., Any] | str,
@@ -152,20 +155,22 @@ class Tx(BaseTx[S_co]):
         **options: Unpack[EnqueueManyOptions],
     ) -> list[Enqueued]:
         """Enqueue many jobs of one handler; the options of `Duly.enqueue_many`."""
-        jobs = self._jobs.new_many(job, payloads, **options)
+        jobs = self._registries.jobs.new_many(job, payloads, **options)
         return finish(enqueue_many(self._require_open().session, jobs))
 
     @show_keywords(SendOptions, OutboxRegistry.new)
     def send(self, url: str, **options: Unpack[SendOptions]) -> Staged:
         """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
-        return finish(stage(self._require_open().session, self._jobs.outgoing.new(url, **options)))
+        return finish(
+            stage(self._require_open().session, self._registries.outbox.new(url, **options))
+        )
 
 
 class AsyncTx(BaseTx[AsyncS_co]):
     """The transaction of an async handler."""
 
-    def __init__(self, opened: OpenedTransaction, jobs: Registry) -> None:
-        super().__init__(opened, jobs)
+    def __init__(self, opened: OpenedTransaction, registries: Registries) -> None:
+        super().__init__(opened, registries)
         self._tracker: AwaitTracker = AwaitTracker()
 
     def execute(self, statement: str, /, *unnamed: object, **values: Any) -> Awaitable[Rows]:
@@ -191,7 +196,7 @@ class AsyncTx(BaseTx[AsyncS_co]):
             ),
         )
 
-    @show_keywords(EnqueueOptions, Registry.new)
+    @show_keywords(EnqueueOptions, JobRegistry.new)
     def enqueue(
         self,
         job: Callable[..., Any] | str,
@@ -201,10 +206,12 @@ class AsyncTx(BaseTx[AsyncS_co]):
         """Enqueue a job that exists if this transaction commits; the options of `Duly.enqueue`."""
         return self._tracker.track(
             "tx.enqueue",
-            enqueue(self._require_open().session, self._jobs.new(job, payload, **options)),
+            enqueue(
+                self._require_open().session, self._registries.jobs.new(job, payload, **options)
+            ),
         )
 
-    @show_keywords(EnqueueManyOptions, Registry.new)
+    @show_keywords(EnqueueManyOptions, JobRegistry.new)
     def enqueue_many(
         self,
         job: Callable[..., Any] | str,
@@ -212,7 +219,7 @@ class AsyncTx(BaseTx[AsyncS_co]):
         **options: Unpack[EnqueueManyOptions],
     ) -> Awaitable[list[Enqueued]]:
         """Enqueue many jobs of one handler; the options of `Duly.enqueue_many`."""
-        jobs = self._jobs.new_many(job, payloads, **options)
+        jobs = self._registries.jobs.new_many(job, payloads, **options)
         return self._tracker.track(
             "tx.enqueue_many", enqueue_many(self._require_open().session, jobs)
         )
@@ -220,7 +227,7 @@ class AsyncTx(BaseTx[AsyncS_co]):
     @show_keywords(SendOptions, OutboxRegistry.new)
     def send(self, url: str, **options: Unpack[SendOptions]) -> Awaitable[Staged]:
         """Stage a message that is sent if this transaction commits; the options of `Duly.send`."""
-        message = self._jobs.outgoing.new(url, **options)
+        message = self._registries.outbox.new(url, **options)
         return self._tracker.track("tx.send", stage(self._require_open().session, message))
 
 

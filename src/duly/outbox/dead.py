@@ -15,11 +15,18 @@ from duly.core.defaults import WAIT
 from duly.core.errors import UsageError
 from duly.core.exports import export_type
 from duly.core.failures import Failure, decode_failure
-from duly.ledger.dead_filters import checked_id, checked_text, checked_time
+from duly.ledger.dead_filters import (
+    EVERYTHING,
+    checked_id,
+    checked_text,
+    checked_time,
+    list_parameters,
+)
 from duly.ledger.replay import ReplayPlan, gap_of
 from duly.outbox.egress import target_of
 from duly.outbox.lease import remove_settled
-from duly.outbox.registry import SCOPE, is_web
+from duly.outbox.message import SCOPE
+from duly.outbox.registry import is_web
 from duly.outbox.statements import (
     OUTBOX_DEAD,
     OUTBOX_DEAD_IDS,
@@ -148,7 +155,9 @@ def message_selection(
     filters = {"destination": destination, "since": since, "until": until}
     given = {name: value for name, value in filters.items() if value is not None}
     if message_id is not None and given:
-        raise UsageError(f"give the id of one message, or {', '.join(given)}=, and not both")
+        raise UsageError(
+            "give the id of one message, or ", *list_parameters(*given), ", and not both"
+        )
     checked: dict[str, Any] = {
         name: checked_time(name, value) if name in TIMES else checked_destination(value)
         for name, value in given.items()
@@ -173,12 +182,15 @@ def plan_of(
         raise UsageError("dry_run and all must be True or False")
     if which == MessageSelection() and not everything:
         raise UsageError(
-            "which dead messages? Give the id of one, or destination=, since= or until=; or "
-            "all=True for every one of them"
+            "which dead messages? Give the id of one, or ",
+            *list_parameters("destination", "since", "until"),
+            "; or ",
+            EVERYTHING,
+            " for every one of them",
         )
     if which != MessageSelection() and everything:
         raise UsageError(
-            "all=True means every dead message: leave out the id and the filters, or it"
+            EVERYTHING, " means every dead message: leave out the id and the filters, or it"
         )
     return ReplayPlan(OUTBOX_DEAD_IDS, OUTBOX_REPLAY, which, gap_of(rate), dry_run)
 

@@ -16,13 +16,18 @@ from duly.core.errors import UsageError
 from duly.core.exports import export_type
 from duly.core.retry import Backoff
 from duly.core.validation import kind
+from duly.ledger.insert_if_new import KeyedRow, insert_if_new
+from duly.outbox.statements import OUTBOX_INSERT, SENDS_RETAKE
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.core.keys import Key
+    from duly.core.session import Session, Value
     from duly.outbox.lease import LeasedMessage
 
+# The scope of every message, and of the keys that they are known by.
+SCOPE = "send"
 # Twenty tries are about two days of them: longer than an outage that nobody notices.
 ATTEMPTS = 20
 MOST_ATTEMPTS = 1000
@@ -224,3 +229,37 @@ def checked_size(body: bytes) -> bytes:
             f"data has {len(body):,} bytes, the most is {MOST_BYTES:,}: store it, and send where"
         )
     return body
+
+
+async def stage(session: Session, message: NewMessage) -> Staged:
+    """Stage one message in the open transaction, or find the one that its key led to before."""
+    row: dict[str, Value] = {
+        "id": message.id,
+        "scope": SCOPE,
+        "destination": message.destination,
+        "request": message.request,
+        "body": message.body,
+        "signer": message.signer,
+        "delay": message.delay,
+        "at": message.at,
+        "max_attempts": message.attempts,
+    }
+    found = message.id
+    if message.claim is None:
+        await session.rows(OUTBOX_INSERT, **row)
+    else:
+        found = await insert_if_new(
+            session,
+            KeyedRow(
+                message.claim,
+                message.id,
+                message.window,
+                OUTBOX_INSERT,
+                row,
+                SENDS_RETAKE,
+                "this message",
+            ),
+        )
+    if found == message.id:
+        session.new_work.add("messages")
+    return Staged(found, first=found == message.id)

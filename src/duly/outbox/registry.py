@@ -18,6 +18,7 @@ from duly.outbox.message import (
     ATTEMPTS,
     BACKOFF,
     MOST_ATTEMPTS,
+    SCOPE,
     NewMessage,
     checked_content,
     checked_headers,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from duly.core.functions import Mode
     from duly.outbox.message import Message
 
-# The scope of every message, and of the keys that they are known by.
-SCOPE = "send"
 # Longer than any retry of whoever stages, and short enough that tomorrow is another day.
 WINDOW = timedelta(hours=24)
 # Of a transport of the user's own.
@@ -78,9 +77,9 @@ class Transport:
 class OutboxRegistry:
     """The transports and signers of an application by name, and its egress guard."""
 
-    def __init__(self, host: Host = HOST) -> None:
+    def __init__(self, egress: Egress = Egress(), host: Host = HOST) -> None:  # noqa: B008
         self._host = host
-        self.egress = Egress()
+        self.egress = egress
         self.transports: dict[str, Transport] = {}
         self.signers: dict[str, Signer] = {}
         self.relay_liveness = RelayLiveness(host)

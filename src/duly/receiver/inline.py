@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from duly.core.functions import Mode
     from duly.core.session import OpenedTransaction
     from duly.inbox.new_event import EventOutcome, NewEvent
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import Registries
 
 
 class BoundedOpener(Protocol):
@@ -96,7 +96,7 @@ class InlineCommit:
         self._loop_thread = LoopThread()
 
     async def receive(
-        self, events: Sequence[NewEvent], mode: Mode, jobs: Registry | None = None
+        self, events: Sequence[NewEvent], mode: Mode, registries: Registries | None = None
     ) -> list[EventOutcome]:
         """Receive and handle one delivery, for a server that is awaited."""
         free, loop = self._free_in_loop(), asyncio.get_running_loop()
@@ -113,19 +113,19 @@ class InlineCommit:
         if mode == "sync":
             opener = OpenerWithDeadline(self._sync_opener, within)
             running = loop.run_in_executor(
-                self._handler_threads(), lambda: finish(receive_inline(opener, events, jobs))
+                self._handler_threads(), lambda: finish(receive_inline(opener, events, registries))
             )
             # Not when the request ends: it may be cancelled, and a thread cannot be.
             running.add_done_callback(lambda over: release_slot(over, free))
             return await asyncio.shield(running)
         try:
             opener = OpenerWithDeadline(self._async_opener, within)
-            return await receive_inline(opener, events, jobs)
+            return await receive_inline(opener, events, registries)
         finally:
             free.release()
 
     def receive_blocking(
-        self, events: Sequence[NewEvent], mode: Mode, jobs: Registry | None = None
+        self, events: Sequence[NewEvent], mode: Mode, registries: Registries | None = None
     ) -> list[EventOutcome]:
         """Receive and handle one delivery on the calling thread."""
         until = time.monotonic() + self._deadline
@@ -135,9 +135,9 @@ class InlineCommit:
             within = until - time.monotonic()
             if mode == "async":
                 opener = OpenerWithDeadline(self._async_opener, within)
-                return self._loop_thread.run(receive_inline(opener, events, jobs))
+                return self._loop_thread.run(receive_inline(opener, events, registries))
             opener = OpenerWithDeadline(self._sync_opener, within)
-            return finish(receive_inline(opener, events, jobs))
+            return finish(receive_inline(opener, events, registries))
         finally:
             self._free.release()
 

@@ -118,7 +118,7 @@ class Receiver:
                 events = verify_request(route, request, body, now, note)
             if route.inline:
                 mode = self._inline_mode(route)
-                outcomes = await self._inline.receive(events, mode, route.jobs)
+                outcomes = await self._inline.receive(events, mode, route.registries)
             else:
                 outcomes = await self.group_commit().receive(events)
         except Exception as problem:
@@ -136,7 +136,7 @@ class Receiver:
             events = verify_request(route, request, body, now, self.rejections.note)
             if route.inline:
                 mode = self._inline_mode(route)
-                outcomes = self._inline.receive_blocking(events, mode, route.jobs)
+                outcomes = self._inline.receive_blocking(events, mode, route.registries)
             else:
                 outcomes = self.thread_group_commit().receive(events)
         except Exception as problem:

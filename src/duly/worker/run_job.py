@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from duly.core.clock import Clock
     from duly.core.session import OpenedTransaction, Runner, Session
     from duly.http_client.job_clients import JobClients
-    from duly.jobs.registry import Registry
+    from duly.jobs.registry import Registries
     from duly.ledger.arguments import VersionAdvance
     from duly.service.wakeup import Wakeup
     from duly.worker.execution import Execution
@@ -61,7 +61,7 @@ class ExecutionContext(NamedTuple):
 
     runner: Runner
     opener: JobTransactionOpener
-    jobs: Registry
+    registries: Registries
     clock: Clock | None
     secrets: Sequence[str]
     callers: JobClients
@@ -165,7 +165,7 @@ async def run_in_transaction(
         if version is not None and not await advance_version(opened.session, version):
             ended = SETTLED_STALE
         else:
-            await run_one_in_transaction(run.handler, opened, context.jobs, **offered)
+            await run_one_in_transaction(run.handler, opened, context.registries, **offered)
         await finish_inside(opened.session, run.leased, ended.outcome, run.elapsed)
     except BaseException as problem:
         run.revoke = None

@@ -115,10 +115,10 @@ def test_one_schedule_that_cannot_be_enqueued_keeps_its_slot_and_no_other_waitin
     app.cron("* * * * *", name="sound", queue="later")(report)
     app.work(queues=["default"])
     clock.advance(MINUTE)
-    handler = app.registry.plain.pop("broken")
+    handler = app.registries.jobs.plain.pop("broken")
     app.work(queues=["default"])
     assert len(enqueued(app.store)) == 1
     assert "job broken could not be scheduled now" in caplog.text
-    app.registry.add(handler)
+    app.registries.jobs.add(handler)
     app.work(queues=["default"])
     assert enqueued(app.store) == ["2026-01-01T00:01:00+00:00"] * 2

@@ -37,7 +37,7 @@ def application(url: str | None = None) -> Duly:
     @app.on("hooks", name="remember")
     @app.on("gitlab", name="remember_it")
     def remember(event: Event) -> None:
-        """Nobody works here: what counts is that it is enqueued."""
+        """Never runs here: what counts is that it is enqueued."""
 
     @app.on("inline", name="handle")
     def handle(event: Event) -> None:

@@ -89,7 +89,7 @@ async def sent(address: Address, raw: bytes) -> Answer | None:
 
 
 async def closed(writer: asyncio.StreamWriter) -> None:
-    """Close our side, whatever became of the other."""
+    """Close our side."""
     writer.close()
     with suppress(ConnectionError):
         await writer.wait_closed()

@@ -1,4 +1,4 @@
-"""Thousands of malformed requests change nothing for anybody else."""
+"""Thousands of malformed requests change nothing for other clients."""
 
 from __future__ import annotations
 
