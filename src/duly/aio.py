@@ -98,7 +98,7 @@ async def dedup_many(
     )
 
 
-class LeasedTurn(Turn):
+class AsyncLeasedTurn(Turn):
     """A turn under a lease: renew it while you work, mark it when you are done."""
 
     def __init__(self, answer: Answer, form: UnderLease, store: Store) -> None:
@@ -128,7 +128,7 @@ class LeasedTurn(Turn):
         await self._form.renew()
 
 
-class Once(Generic[T]):
+class AsyncOnce(Generic[T]):
     """The context manager behind `once`: enter claims, leaving keeps everything or nothing."""
 
     def __init__(self, form: InTransaction | UnderLease, turn: Callable[[Answer], T]) -> None:
@@ -170,7 +170,7 @@ def once(
     prefix: str | None = ...,
     schema: str | None = ...,
     clock: Clock | None = ...,
-) -> Once[Turn]: ...
+) -> AsyncOnce[Turn]: ...
 
 
 @overload
@@ -183,7 +183,7 @@ def once(
     lease: timedelta,
     body: bytes | None = ...,
     wait: timedelta | None = ...,
-) -> Once[LeasedTurn]: ...
+) -> AsyncOnce[AsyncLeasedTurn]: ...
 
 
 def once(
@@ -198,16 +198,16 @@ def once(
     prefix: str | None = None,
     schema: str | None = None,
     clock: Clock | None = None,
-) -> Once[Turn] | Once[LeasedTurn]:
+) -> AsyncOnce[Turn] | AsyncOnce[AsyncLeasedTurn]:
     """`duly.once`, for ``async with``."""
     asked = claim_request(scope, key, ttl, body=body, wait=wait, lease=lease)
     where = JoinOptions(prefix, schema, clock)
     if lease is not None:
         store = leased_store(target, where)
         form = UnderLease(store.async_runner, asked)
-        return Once(form, lambda answer: LeasedTurn(answer, form, store))
+        return AsyncOnce(form, lambda answer: AsyncLeasedTurn(answer, form, store))
     session = join_transaction(target, where, mode="async", verb="once")
-    return Once(InTransaction(session, asked), Turn)
+    return AsyncOnce(InTransaction(session, asked), Turn)
 
 
 async def fence(
