@@ -43,7 +43,7 @@ def endpoint(app: Duly, name: str) -> Callable[[Request], Coroutine[Any, Any, Re
         try:
             reply = await receive_delivery(site, route, request.scope, Body(request, route).receive)
         except RequestAborted:
-            return Response(status_code=400)  # to nobody: the client has hung up
+            return Response(status_code=400)  # not sent: the client has hung up
         except RequestRefused as problem:
             reply = problem.reply
         log_reply(request.method, request.url.path, reply, begun)

@@ -9,8 +9,8 @@ import pytest
 
 import duly
 from duly.core.errors import UsageError
-from duly.testing.sending.events import EventRequest, EventToSign, event_of
-from duly.testing.sending.parcels import ProviderDelivery, tamper_body
+from duly.testing.sender.events import EventRequest, EventToSign, event_of
+from duly.testing.sender.provider_delivery import ProviderDelivery, tamper_body
 from duly.webhooks import Secret, provider_named
 from tests.webhooks.genuine import PROVIDERS, keys
 

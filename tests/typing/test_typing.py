@@ -39,7 +39,7 @@ async def awaited(store: duly.types.Store) -> None:
     """The types of the awaited verbs, for the type checker only."""
     assert_type(await aio.dedup(store, "a", "b"), Answer)
     async with aio.once(store, "a", "b", lease=LEASE) as leased:
-        assert_type(leased, aio.LeasedTurn)
+        assert_type(leased, aio.AsyncLeasedTurn)
         await leased.mark("done")
 
 

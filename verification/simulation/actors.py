@@ -14,10 +14,9 @@ from duly.core.defaults import PRUNE_CHUNK
 from duly.core.errors import DulyError
 from duly.receiver.receiver import Database, Receiver
 from duly.receiver.request import Request as Posted
-from duly.relay.dependencies import RelayDependencies
 from duly.relay.relay import Relay
 from duly.relay.sender import Sender
-from duly.relay.settings import RelaySettings
+from duly.relay.settings import RelayDependencies, RelaySettings
 from duly.service.maintenance import PRUNERS
 from duly.service.wakeup import Wakeup
 from duly.worker.dependencies import WorkerDependencies

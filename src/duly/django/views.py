@@ -59,7 +59,7 @@ def view(app: Duly, name: str) -> View:
             asked = request_of(request)
             reply = wsgi.receive_delivery(site, route, environ_of(request, asked, route), asked)
         except UnreadablePostError:
-            return HttpResponse(status=400)  # to nobody: the client has hung up
+            return HttpResponse(status=400)  # not sent: the client has hung up
         except RequestRefused as problem:
             reply = problem.reply
         log_reply(method, request.path, reply, begun)
@@ -81,7 +81,7 @@ def urls(app: Duly) -> list[URLPattern]:
 
 
 def request_of(request: HttpRequest) -> Request:
-    """What the gate needs, from the server's own words: Django joins what was repeated."""
+    """The request from the environment of the server: Django joins repeated headers."""
     scope = getattr(request, "scope", None)
     return wsgi.request_of(request.META) if scope is None else asgi.request_of(scope)
 
@@ -89,7 +89,7 @@ def request_of(request: HttpRequest) -> Request:
 def environ_of(request: HttpRequest, asked: Request, route: Route) -> dict[str, Any]:
     """Where the body is: kept by Django, or still to be read."""
     environ = {"REQUEST_METHOD": asked.method, "wsgi.input_terminated": True}
-    # Django has no public word for "somebody has read from it"; `body` would read all there is.
+    # Django has no public sign that the stream was read from; `body` would read all there is.
     if getattr(request, "_read_started", False):
         try:
             return {**environ, "wsgi.input": LengthCheckedBody(BytesIO(request.body), asked, route)}

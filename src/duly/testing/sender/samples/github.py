@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.core.json_bytes import Json
-    from duly.testing.sending.samples.seeds import Seed
+    from duly.testing.sender.samples.seeds import Seed
 
     Object = dict[str, Json]
 

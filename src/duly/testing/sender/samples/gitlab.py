@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from duly.core.json_bytes import Json
-    from duly.testing.sending.samples.seeds import Seed
+    from duly.testing.sender.samples.seeds import Seed
 
     Object = dict[str, Json]
 

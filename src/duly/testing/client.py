@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from duly.webhooks.sign import Signed
 
-# From the networks that are set aside for documentation: nobody's.
+# From the networks that are reserved for documentation.
 CLIENT = ("192.0.2.1", 50000)
 
 
@@ -37,11 +37,11 @@ def headers_of(sent: Signed) -> dict[str, str]:
 
 def call_wsgi(application: Any, sent: Signed) -> Answer:
     """What a WSGI application answers."""
-    told: list[Any] = []
+    head: list[Any] = []
 
     def start_response(status: str, headers: list[tuple[str, str]], *_: object) -> Any:
         number = status.partition(" ")[0]
-        told[:] = [int(number), {name.lower(): value for name, value in headers}]
+        head[:] = [int(number), {name.lower(): value for name, value in headers}]
         return lambda _: None
 
     parts = urlsplit(sent.url or "")
@@ -71,7 +71,7 @@ def call_wsgi(application: Any, sent: Signed) -> Answer:
         body = b"".join(chunks)
     finally:
         getattr(chunks, "close", lambda: None)()
-    return Answer(told[0], told[1], body)
+    return Answer(head[0], head[1], body)
 
 
 async def call_asgi(application: Any, sent: Signed) -> Answer:

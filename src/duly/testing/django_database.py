@@ -8,7 +8,7 @@ from duly.core.extras import needs
 from duly.core.onestep import finish
 from duly.stores.orm.begin import DjangoAlias, begin_of
 from duly.testing.databases import store_at
-from duly.testing.guarding import NotATestDatabase, test_database
+from duly.testing.guard import NotATestDatabase, test_database
 
 
 def django_test_database(

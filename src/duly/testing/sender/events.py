@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Parameter, UsageError
-from duly.testing.sending.documents import Document
-from duly.testing.sending.renewal import RenewedBody, renew_times
-from duly.testing.sending.samples import make_sample
+from duly.testing.sender.documents import Document
+from duly.testing.sender.renewal import RenewedBody, renew_times
+from duly.testing.sender.samples import make_sample
 from duly.webhooks.examples import TYPES
 from duly.webhooks.sign import header_of
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from duly.testing.sending.documents import Plain
+    from duly.testing.sender.documents import Plain
     from duly.webhooks.provider import Provider
     from duly.webhooks.selectors import Selector
 
@@ -145,8 +145,8 @@ def put_type(document: Document, provider: Provider, type: str) -> str | None:
     if spot is None:
         raise UsageError(f"{provider.title} names no types: leave ", Parameter("type"), " out")
     places = usual_places(document, provider, "type") if header is None else spot.alternatives[0]
-    told = type.split(".", len(places) - 1)
-    values = dict(zip(places, told, strict=False))
+    parts = type.split(".", len(places) - 1)
+    values = dict(zip(places, parts, strict=False))
     for place in places:
         if place == header:
             continue
@@ -154,7 +154,7 @@ def put_type(document: Document, provider: Provider, type: str) -> str | None:
             document.set_value(place, values[place])
         elif place.optional:
             document.remove_value(place)
-    return None if header is None else told[0]
+    return None if header is None else parts[0]
 
 
 def usual_places(document: Document, provider: Provider, fact: str) -> tuple[Selector, ...]:

@@ -18,8 +18,8 @@ from duly.outbox.registry import is_web
 from duly.relay.sender import Sender
 from duly.relay.settings import GRACE, relay_settings
 from duly.testing.clocks import ClockMover
-from duly.testing.guarding import refuse_foreign
-from duly.testing.working import Until, checked_until
+from duly.testing.guard import refuse_foreign
+from duly.testing.run_jobs import Until, checked_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ Send = Literal["recorded", "really"]
 
 
 class RecordingSender(Sender):
-    """A sender that remembers every message, and sends none unless told to."""
+    """A sender that remembers every message, and sends none unless ``send`` is ``really``."""
 
     def __init__(
         self, outgoing: OutboxRegistry, answer: Reply, send: Send, recorded: list[Message]
@@ -100,7 +100,7 @@ class RunRelay:
         Args:
             answer: what the other side says: a status, an exception, or a function of the message
                 that returns one of these.
-            until: ``idle`` ends when no message is due now; ``settled`` moves the clock to whatever
+            until: ``idle`` ends when no message is due now; ``settled`` moves the clock to what
                 is due next, until every message is sent or dead.
             send: ``really`` to send them: by HTTP, and through the app's own transports.
         """
@@ -111,28 +111,28 @@ class RunRelay:
     async def aio(
         self, *, answer: Reply = 200, until: Until = "idle", send: Send = "recorded"
     ) -> list[Message]:
-        """The same, awaited."""
+        """`run_relay()`, awaited."""
         refuse_foreign(self._app)
         wanted, way, before = checked_until(until), checked_send(send), len(self.sent)
         if not callable(answer) and not isinstance(answer, Exception):
             checked_status(answer)  # also where no message is due
-        cranking = ClockMover(self._clock) if wanted == "settled" else None
+        mover = ClockMover(self._clock) if wanted == "settled" else None
         while True:
             await self._relay_once(answer, way)
-            wait = None if cranking is None else await self._next_due()
-            if cranking is None or wait is None:
+            wait = None if mover is None else await self._next_due()
+            if mover is None or wait is None:
                 return self.sent[before:]
-            cranking.move(wait, len(self.sent))
+            mover.move(wait, len(self.sent))
 
     async def _run_in_own_loop(self, answer: Reply, until: Until, send: Send) -> list[Message]:
-        """The same in an event loop that is gone afterwards, and must leave nothing open."""
+        """Run in an event loop of its own, and close what that leaves open."""
         try:
             return await self.aio(answer=answer, until=until, send=send)
         finally:
             await self._app.process.release_loop()
 
     async def _relay_once(self, answer: Reply, send: Send) -> None:
-        """One pass, whose messages are told in the order in which they were staged."""
+        """One pass; its messages are recorded in the order in which they were staged."""
         now: list[Message] = []
         recorder = RecordingSender(self._app.registries.outbox, answer, send, now)
         relay = self._app.process.relay(relay_settings(1, 1, None, GRACE), recorder)

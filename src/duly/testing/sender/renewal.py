@@ -1,6 +1,6 @@
 """The own time of a recorded event, moved to now; every other byte of its file stays.
 
-A receiver parks an event that is older than what its ledger remembers. A signature is made anew
+A receiver parks an event that is older than what its ledger remembers. A signature is made again
 for each attempt, but the time inside the body is that of the recording.
 """
 
@@ -19,7 +19,7 @@ from duly.webhooks.strict_json import DEFAULT_LIMITS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.testing.sending.documents import Plain
+    from duly.testing.sender.documents import Plain
     from duly.webhooks.provider import Provider
     from duly.webhooks.selectors import Selector
 

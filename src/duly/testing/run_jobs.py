@@ -12,7 +12,7 @@ from duly.core.errors import SyncAsyncMismatch, UsageError
 from duly.core.validation import checked_count
 from duly.jobs.workers import peek_queues
 from duly.testing.clocks import ClockMover
-from duly.testing.guarding import refuse_foreign
+from duly.testing.guard import refuse_foreign
 from duly.testing.runs import Ran, RecordingStats, Runs
 from duly.worker.settings import GRACE, LEASE, worker_settings
 
@@ -39,7 +39,7 @@ class RunJobs:
         """Run jobs, and return what ran: one after the other, as they are due.
 
         Args:
-            until: ``idle`` ends when no job is due now; ``settled`` moves the clock to whatever is
+            until: ``idle`` ends when no job is due now; ``settled`` moves the clock to what is
                 due next, until every job is done or dead.
             times: how many runs at most.
         """
@@ -48,7 +48,7 @@ class RunJobs:
         return asyncio.run(self._run_in_own_loop(until, times))
 
     async def aio(self, *, until: Until = "idle", times: int | None = None) -> Runs:
-        """The same, awaited."""
+        """`run_jobs()`, awaited."""
         refuse_foreign(self._app)
         shift = JobPass(self._app, checked_times(times))
         if checked_until(until) == "idle":
@@ -56,7 +56,7 @@ class RunJobs:
         return await shift.run_until_settled(ClockMover(self._clock))
 
     async def _run_in_own_loop(self, until: Until, times: int | None) -> Runs:
-        """The same in an event loop that is gone afterwards, and must leave nothing open."""
+        """Run in an event loop of its own, and close what that leaves open."""
         try:
             return await self.aio(until=until, times=times)
         finally:
@@ -64,7 +64,7 @@ class RunJobs:
 
 
 class JobPass:
-    """The work of one call."""
+    """The runs of one call."""
 
     def __init__(self, app: Duly, times: int | None) -> None:
         self._app = app
@@ -82,14 +82,14 @@ class JobPass:
                 break
         return Runs(self._runs)
 
-    async def run_until_settled(self, cranking: ClockMover) -> Runs:
-        """The same, and on to whatever is due next, until nothing is."""
+    async def run_until_settled(self, mover: ClockMover) -> Runs:
+        """Run what is due, then move the clock to what is due next, until nothing is left."""
         while True:
             runs = await self.run_until_idle()
             wait = None if self._limit_reached else await self._next_due()
             if wait is None:
                 return runs
-            cranking.move(wait, len(runs))
+            mover.move(wait, len(runs))
 
     @property
     def _limit_reached(self) -> bool:

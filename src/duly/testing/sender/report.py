@@ -8,15 +8,15 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from duly.core.errors import Code
-from duly.testing.sending.signers import without_secret
+from duly.testing.sender.signers import without_secret
 
 if TYPE_CHECKING:
     from duly.core.json_bytes import Json
-    from duly.testing.sending.parcels import Manner, ProviderDelivery
-    from duly.testing.sending.posting import DeliveryAnswer
+    from duly.testing.sender.provider_delivery import Manner, ProviderDelivery
+    from duly.testing.sender.receiver_connection import DeliveryAnswer
 
 ACCEPTED = "accepted"
-# In a summary these come first, in this order; whatever else was said follows by its name.
+# In a summary these come first, in this order; all others follow by name.
 ORDER = (ACCEPTED, "duplicate", "conflict", "ignored", "too_old")
 # Taken, and yet nothing was done.
 NOTABLE = frozenset({"conflict", "ignored", "too_old"})
@@ -54,13 +54,13 @@ class DeliveryReport:
     answers: list[DeliveryAnswer] = field(default_factory=list)
 
     def add(self, answer: DeliveryAnswer) -> str:
-        """One more answer, and the line that tells it."""
+        """Add an answer, and return its line."""
         answer = self._without_secret(answer)
         self.answers.append(answer)
         status = "---" if answer.status is None else str(answer.status)
         line = f"{status} {answer.word}  {self.event_id}  {answer.seconds * 1000:.0f} ms"
-        told = answer.reason or (DIFFERS if answer.body_differs else "")
-        return f"{line}  {told}" if told else line
+        note = answer.reason or (DIFFERS if answer.body_differs else "")
+        return f"{line}  {note}" if note else line
 
     def last_is_unusual(self) -> bool:
         """Whether the answer that came last should be seen among a thousand others."""

@@ -13,15 +13,15 @@ from urllib.parse import urlencode, urlsplit
 from duly.core.errors import UsageError
 from duly.core.extras import needs
 from duly.core.validation import kind
-from duly.testing.sending.events import EventRequest, event_of
-from duly.testing.sending.parcels import STALE_BEYOND, tamper_body
+from duly.testing.sender.events import EventRequest, event_of
+from duly.testing.sender.provider_delivery import STALE_BEYOND, tamper_body
 from duly.webhooks.sign import fitting_scheme, sign
 from duly.webhooks.wording import signs_time
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly.testing.sending.events import EventToSign
+    from duly.testing.sender.events import EventToSign
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
     from duly.webhooks.secrets import Secret
@@ -60,7 +60,7 @@ class RequestedDelivery:
 
     def sign_attempt(self, now: datetime) -> Signed:
         """The delivery of an attempt made now."""
-        called = self.source.url or self.url  # as the provider knows it, behind whatever proxy
+        called = self.source.url or self.url  # as the provider knows it, in front of any proxy
         with needs("crypto", "cryptography"):
             signed = sign(
                 self.source.provider,
@@ -133,6 +133,6 @@ def age_of(source: Source, scheme: Scheme[Any], request: DeliveryRequest) -> tim
     if not dated or source.tolerance is None:
         raise UsageError(
             f"source {source.name} takes deliveries of any age: {source.provider.title} signs no "
-            "time this way, or tolerance=None says so; only the ledger tells a copy from a new one"
+            "time this way, or tolerance=None says so; only the ledger knows a copy from a new one"
         )
     return timedelta(seconds=source.tolerance) + STALE_BEYOND

@@ -85,7 +85,7 @@ class Document:
         else:
             node[last] = value
         ending = self.body[len(self.body.rstrip()) :]  # some senders sign a line break behind it
-        # What was changed is the reading's own copy, which is read anew from these bytes.
+        # What was changed is the reading's own copy, which is read again from these bytes.
         written = json.dumps(self._reading.body.document.value, separators=(",", ":"))
         self._load(written.encode() + ending)
 

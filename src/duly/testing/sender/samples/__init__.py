@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly.testing.sending.samples import github, gitlab, shopify, stripe
-from duly.testing.sending.samples.seeds import Seed
+from duly.testing.sender.samples import github, gitlab, shopify, stripe
+from duly.testing.sender.samples.seeds import Seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from duly.webhooks.wording import describe_content, signs_time
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.testing.sending.events import EventToSign
+    from duly.testing.sender.events import EventToSign
     from duly.webhooks.provider import Provider
     from duly.webhooks.schemes.scheme import Scheme
     from duly.webhooks.secrets import Secret
@@ -72,7 +72,7 @@ class ProviderDelivery:
 
     @property
     def signs_each_attempt(self) -> bool:
-        """Whether every attempt is signed anew.
+        """True where every attempt has a signature of its own.
 
         Where the tolerance covers the retries, the profile expects the first attempt's time again.
         """
@@ -92,7 +92,7 @@ def stale_age(provider: Provider, scheme: Scheme[Any]) -> timedelta:
     if not (signs_time(scheme) or provider.sent_at_selector) or provider.tolerance is None:
         raise UsageError(
             f"{provider.title} signs no time this way, so a delivery of any age is genuine and "
-            "nothing can be stale: only the ledger tells it from a new one; use --duplicate 2"
+            "nothing can be stale: only the ledger can tell it from a new one; use --duplicate 2"
         )
     return provider.tolerance + STALE_BEYOND
 
@@ -126,7 +126,7 @@ def tamper_body(signed: Signed, scheme: Scheme[Any], provider: Provider) -> Sign
     if not describe_content(scheme):
         raise UsageError(
             f"this way {provider.title} shows its token and signs nothing of the body, so that "
-            "nobody can tell a changed one: use a secret that signs"
+            "a changed one cannot be told: use a secret that signs"
         )
     essence, reason = scheme.dedup_content(as_delivery(signed)), unreadable_reason(signed, provider)
     for place in reversed(range(len(signed.body))):

@@ -1,4 +1,4 @@
-"""Which databases belong to tests. Nothing here is ever written to any other."""
+"""Which databases belong to tests. The test kit writes to no other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from duly.core.extras import needs
 if TYPE_CHECKING:
     from duly.app.duly import Duly
 
-# What was made for a test in this process, or was said to be a test's.
+# Made for a test in this process, or marked with `test_database`.
 TEST_DATABASES: set[tuple[str, ...]] = set()
 
 
@@ -24,7 +24,7 @@ class NotATestDatabase(UsageError):
 def test_database(url: str) -> str:
     """Say that tests may write to the database at this address; returns the address.
 
-    Whatever the tests do there stays there: nothing is emptied or dropped.
+    The rows that tests write there stay: nothing is emptied or dropped.
     """
     TEST_DATABASES.add(database_identity(url))
     return url
@@ -42,17 +42,17 @@ def database_identity(url: str) -> tuple[str, ...]:
         with needs("postgres", "psycopg"):
             from psycopg.conninfo import conninfo_to_dict
         given = conninfo_to_dict(url)
-        told = [str(given.get(name) or usual) for name, usual in LIBPQ_DEFAULTS.items()]
-        return "postgresql", *told
+        parts_of = [str(given.get(name) or usual) for name, usual in LIBPQ_DEFAULTS.items()]
+        return "postgresql", *parts_of
     return (url,)
 
 
-# What libpq takes where nothing is said, near enough to tell two databases apart.
+# The defaults of libpq, near enough to tell two databases apart.
 LIBPQ_DEFAULTS = {"host": "", "port": "5432", "dbname": ""}
 
 
 def is_for_tests(url: str) -> bool:
-    """Whether tests may write there; what ends with the process is nobody else's."""
+    """True where tests may write; ``memory:`` ends with the process."""
     return url == "memory:" or database_identity(url) in TEST_DATABASES
 
 

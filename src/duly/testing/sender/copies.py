@@ -8,13 +8,13 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from duly.core.errors import UsageError
-from duly.testing.sending.posting import ReceiverConnection
+from duly.testing.sender.receiver_connection import ReceiverConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.testing.sending.parcels import ProviderDelivery
-    from duly.testing.sending.posting import DeliveryAnswer
+    from duly.testing.sender.provider_delivery import ProviderDelivery
+    from duly.testing.sender.receiver_connection import DeliveryAnswer
     from duly.webhooks.sign import Signed
 
 
@@ -44,7 +44,7 @@ def send_all_at_once(
 
 
 class Burst:
-    """Threads at a barrier, and the answers in the order in which they came."""
+    """Threads at a barrier, and their answers in the order of arrival."""
 
     def __init__(self, delivery: ProviderDelivery, count: int, timeout: float) -> None:
         self.answers: SimpleQueue[DeliveryAnswer | Exception] = SimpleQueue()
@@ -77,7 +77,7 @@ class Burst:
     def _report_answer(self) -> None:
         try:
             self.answers.put(self._send_copy())
-        except Exception as problem:  # raised again by whoever waits for the answer
+        except Exception as problem:  # raised again in the thread that waits for the answer
             self.answers.put(problem)
 
     def _send_copy(self) -> DeliveryAnswer:

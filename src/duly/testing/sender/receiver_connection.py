@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from duly.webhooks.sign import Signed
 
-# Replies of duly are a few dozen bytes; whatever else answers is not read to its end.
+# Replies of duly are a few dozen bytes; other answers are not read to their end.
 MOST_READ, MOST_SHOWN, MOST_REASON = 64 * 1024, 200, 500
 TOO_OLD = "too_old"
 
 MISHAPS: tuple[tuple[type[Exception], str], ...] = (
-    (ConnectionRefusedError, "nobody listens there; start the receiver: duly serve app:app"),
+    (ConnectionRefusedError, "nothing listens there; start the receiver: duly serve app:app"),
     (ConnectionResetError, "the connection was closed without a reply"),
     (BrokenPipeError, "the connection was closed without a reply"),
     (socket.gaierror, "the name of the host is not known"),
@@ -109,7 +109,7 @@ class ReceiverConnection:
         parts = urlsplit(signed.url or "")
         path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
         headers = {"User-Agent": f"duly/{duly.__version__}", **signed.headers}
-        # Whoever refuses a large body may answer, and hang up, before it has all of it.
+        # A server that refuses a large body may answer, and close, before it has all of it.
         with suppress(BrokenPipeError, ConnectionResetError):
             self._connection.request(signed.method, path, signed.body, headers)
         return self._connection.getresponse()
@@ -121,7 +121,7 @@ class ReceiverConnection:
         )
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._connection.close()
 
 
@@ -150,10 +150,10 @@ def explain_failure(problem: Exception, timeout: float) -> str:
 def answer_of(status: int, body: bytes, seconds: float) -> DeliveryAnswer:
     """A reply, with the word that duly put into it where there is one."""
     try:
-        told: Any = json.loads(body)
+        found: Any = json.loads(body)
     except (ValueError, RecursionError):
-        told = None
-    members = told if isinstance(told, dict) else {}
+        found = None
+    members = found if isinstance(found, dict) else {}
     known = status in HTTPStatus.__members__.values()
     word = printable_text(members.get("error")) or printable_text(members.get("status"))
     return DeliveryAnswer(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.testing.sending.samples.seeds import Seed, fixed_id
+from duly.testing.sender.samples.seeds import Seed, fixed_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
