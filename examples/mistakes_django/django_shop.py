@@ -53,7 +53,7 @@ from django.http import HttpRequest  # noqa: E402
 from django.urls import path  # noqa: E402
 from django.views.decorators.csrf import csrf_exempt  # noqa: E402
 
-from duly.receiver.integrations.django import view  # noqa: E402
+from duly.django import view  # noqa: E402
 
 
 class Account(models.Model):
@@ -95,7 +95,7 @@ def prepare() -> None:
 
 
 prepare()
-app = duly.Duly(begin=duly.django("default"))
+app = duly.Duly(begin=duly.django.database("default"))
 app.source("shop", provider="standard-webhooks", secret=SECRET)
 app.source("partners", provider="standard-webhooks", secret=SECRET, inline=True)
 

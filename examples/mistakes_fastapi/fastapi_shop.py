@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, mapped_column
 
 import duly
-from duly.receiver.integrations import starlette
+from duly import fastapi
 
 HERE = Path(__file__).resolve().parent
 URL = make_url(os.environ.get("SHOP_DATABASE", f"sqlite:///{HERE / 'shop.db'}"))
@@ -117,7 +117,7 @@ async def charge(event: duly.Event, tx: duly.aio.Tx) -> None:
 
 
 api = FastAPI()
-receive = starlette.endpoint(app, "partners")
+receive = fastapi.endpoint(app, "partners")
 
 
 @api.post("/partners")

@@ -159,9 +159,9 @@ def test_every_awaited_method_refuses_it_too(name: str, app: duly.Duly) -> None:
 
 
 def test_an_alias_that_is_no_name_is_refused() -> None:
-    call: Callable[..., object] = duly.django
+    call: Callable[..., object] = duly.django.database
     for value in BAD_IN_A_CALL["alias"]:
-        refused("django", "alias", partial(call, value))
+        refused("database", "alias", partial(call, value))
 
 
 def test_every_method_is_in_this_walk_and_every_parameter_has_bad_values() -> None:
@@ -174,7 +174,7 @@ def test_every_method_is_in_this_walk_and_every_parameter_has_bad_values() -> No
         (duly.Duly.source, BAD_IN_A_SOURCE),
         (duly.Duly.cron, BAD_IN_A_SCHEDULE),
         *((getattr(duly.Duly, name), BAD) for name in CALLS),
-        (duly.django, BAD_IN_A_CALL),
+        (duly.django.database, BAD_IN_A_CALL),
     ):
         assert inspect.signature(function).parameters.keys() - {"self"} <= values.keys()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.cli.main import main
-from duly.testing.sending.signers import variable_of
+from duly.testing.sender.signers import variable_of
 from duly.webhooks import provider_named
 from tests.support.processes.forked import run_forked
 from tests.support.receivers import receiving, told
@@ -144,7 +144,7 @@ def test_a_genuine_delivery_that_is_refused_comes_with_the_likely_mistake(
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        (NOBODY, "nobody listens there; start the receiver: duly serve app:app"),
+        (NOBODY, "nothing listens there; start the receiver: duly serve app:app"),
         ("http://nowhere.invalid/hook", "the name of the host is not known"),
     ],
 )

@@ -19,7 +19,7 @@ from duly.outbox.egress import Egress
 from duly.outbox.lease import STAGED, peek_outbox, take
 from duly.outbox.message import request_bytes
 from duly.outbox.outcome import RELEASED
-from duly.relay import dispatcher, fetcher, poller
+from duly.relay import dispatcher, poller
 from duly.relay import sender as sending
 from duly.relay.destination import UNHEALTHY_AFTER
 from duly.relay.settings import RelaySettings
@@ -374,7 +374,7 @@ async def test_a_relay_that_is_cancelled_while_it_takes_gives_back_what_it_took(
         time.sleep(0.2)  # noqa: ASYNC251  # on the thread of the store
         return leases
 
-    monkeypatch.setattr(fetcher, "take", slowly)
+    monkeypatch.setattr(poller, "take", slowly)
     async with an_office(case, place) as office:
         await office.send_many(5)
         running = asyncio.ensure_future(office.app.aio.relay())

@@ -242,7 +242,7 @@ async def test_a_message_of_a_newer_deploy_waits_until_its_transport_and_signer_
         row = office.message(signed.id)
         assert row.error is not None
         assert "this process has no signer ours" in row.error["message"]
-        assert "no such transport here" in caplog.text
+        assert "this relay has no such transport" in caplog.text
         for id in (mailed.id, signed.id):
             assert office.message(id).counted == ("ready", 0, 0)
         known.transports.update(transports)

@@ -13,12 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import duly
+from duly import fastapi
 from duly.prove.asks import EventAsk
 from duly.prove.assertion import assert_effectively_once
 from duly.prove.case_runner import ProofRequest
 from duly.prove.loader import Subject
 from duly.prove.prover import ProofOptions, prove_handler
-from duly.receiver.integrations import starlette
 from duly.webhooks.examples import ED25519_PRIVATE, ED25519_PUBLIC
 from tests.prove.test_assert import EVENT, SECRET, right, shop
 
@@ -60,7 +60,7 @@ def test_a_source_that_answers_without_a_body_can_be_proved(tmp_path: Path) -> N
 
 
 def site_that_says(app: duly.Duly, *, handing_over: bool) -> Starlette:
-    receive = starlette.endpoint(app, "shop")
+    receive = fastapi.endpoint(app, "shop")
 
     async def pay(request: Request) -> Response:
         if handing_over:

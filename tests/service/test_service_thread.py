@@ -45,7 +45,7 @@ def test_a_worker_that_cannot_begin_begins_as_soon_as_it_can(
         on_end=lambda: over.append("over"),
     )
     hosted.start()
-    until(lambda: True if "the worker has ended and begins again" in caplog.text else None)
+    until(lambda: True if "the worker failed and starts again" in caplog.text else None)
     app.store.migrate()
     app.enqueue(noted, 7)
     until(lambda: ran or None)
@@ -104,7 +104,7 @@ def test_a_relay_that_cannot_begin_begins_as_soon_as_it_can(
         restart_on_error=True,
     )
     hosted.start()
-    until(lambda: True if "the relay has ended and begins again" in caplog.text else None)
+    until(lambda: True if "the relay failed and starts again" in caplog.text else None)
     app.store.migrate()
     app.send("noted:here", json=7)
     until(lambda: sent or None)

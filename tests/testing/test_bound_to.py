@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
 import duly
-from duly.receiver.integrations import flask as flask_adapter
-from duly.receiver.integrations import starlette as starlette_adapter
+from duly import fastapi as fastapi_adapter
+from duly import flask as flask_adapter
 from duly.testing import HandClock, Trial, isolated
 from tests.testing.shops import PAID, payments, tables
 
@@ -61,7 +61,7 @@ def test_it_lives_by_the_clock_of_that_database(shop: duly.Duly) -> None:
 
 
 async def test_a_site_that_it_is_mounted_in_follows(shop: duly.Duly) -> None:
-    endpoint = starlette_adapter.endpoint(shop, "now")
+    endpoint = fastapi_adapter.endpoint(shop, "now")
     site = Starlette(routes=[Route("/pay", endpoint, methods=["POST"]), Mount("/hooks", shop)])
     with isolated(shop) as trial:
         tables(trial)

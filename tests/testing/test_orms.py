@@ -12,7 +12,7 @@ from sqlalchemy.orm import sessionmaker
 import duly
 from duly.stores.orm.django_tests import TABLES
 from duly.testing import Databases, isolated, test_database
-from duly.testing.guarding import NotATestDatabase
+from duly.testing.guard import NotATestDatabase
 from tests.testing.shops import PAID, SECRET
 
 TABLE = "CREATE TABLE payments (id text)"

@@ -91,9 +91,8 @@ async def told_at_each_round(rung: list[bool], *, urgent: bool = False) -> list[
     store = SimpleNamespace(async_runner=None, listen=None)
     desk = Slots({"default": 1})
     desk.quarantine.observe_due(POISON_RESCUES if urgent else 0)
-    parts = SimpleNamespace(
-        store=store, many_writers=True, jobs=SimpleNamespace(all=list), host=HOST
-    )
+    registries = SimpleNamespace(jobs=SimpleNamespace(all=list))
+    parts = SimpleNamespace(store=store, many_writers=True, registries=registries, host=HOST)
     taker = fetcher.Fetcher(parts, SimpleNamespace(slots=desk), None, PAUSES)  # type: ignore[arg-type]
     ears: list[Callable[[], None]] = []
 

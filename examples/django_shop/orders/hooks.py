@@ -13,7 +13,7 @@ import duly
 from orders.models import Payment, Stock
 
 app = duly.Duly(
-    begin=duly.django("default"),  # handlers with `tx` run inside transaction.atomic()
+    begin=duly.django.database("default"),  # handlers with `tx` run inside transaction.atomic()
     egress=duly.Egress(allow=settings.EGRESS_ALLOW),
 )
 

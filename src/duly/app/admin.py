@@ -13,7 +13,7 @@ from duly.core.exports import show_keywords
 from duly.core.onestep import finish
 from duly.core.validation import checked_count
 from duly.jobs import dead as dead_jobs
-from duly.jobs.replay import plan_of
+from duly.jobs.dead import plan_of
 from duly.jobs.resolve import finding_of, resolve
 from duly.jobs.stats import count_jobs
 from duly.jobs.tx import refuse_inside

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from duly.app.admin import refuse_joined
 from duly.core.defaults import WAIT
-from duly.core.errors import SyncAsyncMismatch, UsageError
+from duly.core.errors import Parameter, SyncAsyncMismatch, UsageError
 from duly.core.validation import checked_scope, kind
 from duly.inbox.forget import forget_committed
 from duly.jobs.enqueue import enqueue_many
 from duly.jobs.tx import AsyncTx, BaseTx, refuse_inside
-from duly.outbox.stage import stage
+from duly.outbox.message import stage
 from duly.stores.join.recognise import join
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def checked_tenant_of(route: Route, tenant: object) -> str | None:
     """The tenant to look in, where the source has tenants; None where it has none."""
     if (tenant is not None) != (route.tenant is not None):
         remedy = "has tenants: name one with" if route.tenant else "has no tenants: leave out"
-        raise UsageError(f"source {route.name} {remedy} tenant=")
+        raise UsageError(f"source {route.name} {remedy} ", Parameter("tenant"))
     if tenant is not None and (not isinstance(tenant, str) or not tenant):
         raise UsageError(f"tenant must be a string that is not empty, not {kind(tenant)}")
     return tenant

@@ -112,14 +112,14 @@ class Duly:
         url: ``sqlite:///shop.db``, ``postgresql://…`` or ``memory:``; taken from ``begin`` where
             that is given alone.
         begin: what opens the transactions of handlers: a SQLAlchemy ``sessionmaker`` or
-            ``async_sessionmaker``, or ``duly.django("default")``. duly itself unless given.
+            ``async_sessionmaker``, or ``duly.django.database("default")``. duly itself unless
+            given.
         prefix: what the names of duly's tables start with.
         schema: the PostgreSQL schema they are in.
         clock: a function that returns the time, for tests.
         durability: ``any`` accepts a server that may lose what it has acknowledged.
         connections: how many connections duly's own pool may open to PostgreSQL.
-        deadline: how long a delivery may wait for its commit before its sender is told to come
-            again.
+        deadline: how long a delivery may wait for its commit before it is answered with 503.
         body_deadline: how long a body may take to arrive.
         queue: how many events may wait for a commit.
         egress: where messages and the calls of jobs may go: https, to the outside world, unless
@@ -250,7 +250,8 @@ class Duly:
             name: a part of the path, and of the scope in which the event ids are known.
             secret: one secret, several, or a mapping from names to secrets.
             provider: whose deliveries; the provider of that name unless given.
-            tenant: tells from the verified delivery whose it is; ids are then known per tenant.
+            tenant: a function of the verified delivery that returns its tenant; ids are then known
+                per tenant.
             inline: run the handlers inside the accepting transaction, before the answer.
             window: how long events are remembered; None for ever. Never less than the provider may
                 repeat them.
@@ -479,7 +480,7 @@ class Duly:
             payload: what it needs to know, as JSON.
             tx: your own open transaction: a connection or session that duly recognises, or the
                 ``tx`` of a handler. Without one it is committed at once, or, with
-                ``begin=duly.django(…)``, joins the ``atomic`` that is open around the call.
+                ``begin=duly.django.database(…)``, joins the ``atomic`` that is open around it.
             **options: ``key`` names the work. While it is known, the job that it led to is
                 returned and none is added; your transaction is unharmed. ``window`` is how long
                 the key is known. Then a new job starts, unless the old one still has work to do.
@@ -531,7 +532,7 @@ class Duly:
     def transaction(self) -> AbstractContextManager[Tx]:
         """A transaction of duly's own, or of ``begin=``: committed at the end of the block.
 
-        Inside ``atomic`` of Django's, on the database of ``begin=duly.django(…)``, it is a
+        Inside ``atomic`` of Django's, on the database of ``begin=duly.django.database(…)``, it is a
         savepoint there, and is committed with that block.
         """
         return finish_block(self._calls.transaction())
@@ -548,7 +549,7 @@ class Duly:
 
     @show_keywords(WorkOptions, run_worker)
     def work(self, **options: Unpack[WorkOptions]) -> Worked:
-        """Work in this thread until there is nothing to do, or until told to stop.
+        """Run jobs in this thread until none can run, or, with ``until="stopped"``, without end.
 
         ``duly worker`` does this with signals and logs; here it serves tests and scripts.
 
@@ -558,7 +559,7 @@ class Duly:
                 ``queues`` are the queues to work on, each with a number of its own if it is a
                 mapping; all that handlers name unless given. ``lease`` is how long this worker may
                 be silent before its jobs are given to others. ``grace`` is how long jobs may take
-                to end when it is told to stop.
+                to end after a stop.
         """
         return run_in_own_loop(
             lambda: run_worker(self.process, **options), self.process, "await app.aio.work(…)"
@@ -566,7 +567,7 @@ class Duly:
 
     @show_keywords(RelayOptions, run_relay)
     def relay(self, **options: Unpack[RelayOptions]) -> Relayed:
-        """Send messages in this thread until there is nothing to send, or until told to stop.
+        """Send messages in this thread until none is left to send now, or without end.
 
         ``duly relay`` does this with signals and logs; here it serves tests and scripts.
 
@@ -575,7 +576,7 @@ class Duly:
                 by itself. ``concurrency`` is how many messages are in flight at the same time, and
                 ``per_destination`` how many of them to one destination. ``lease`` is how long this
                 relay may have a message before it is given to another. ``grace`` is how long
-                messages in flight may take when it is told to stop.
+                messages in flight may take to end after a stop.
         """
         return run_in_own_loop(
             lambda: run_relay(self.process, **options),
@@ -622,7 +623,7 @@ class Duly:
         self.store.close()
 
     async def aclose(self) -> None:
-        """The same, awaited; connections of the running event loop included."""
+        """`close`, awaited; closes the connections of the running event loop as well."""
         await self.receiver.aclose()
         await self.clients.aclose_loop()
         self.clients.close()

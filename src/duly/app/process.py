@@ -8,11 +8,10 @@ from urllib.parse import unquote, urlsplit
 from duly.app.options import checked_until
 from duly.jobs.handlers import QUEUE
 from duly.receiver.receiver import Database, Receiver
-from duly.relay.dependencies import RelayDependencies
 from duly.relay.relay import Relay
 from duly.relay.settings import CONCURRENCY as MESSAGES_AT_ONCE
 from duly.relay.settings import GRACE as RELAY_GRACE
-from duly.relay.settings import PER_DESTINATION, relay_settings
+from duly.relay.settings import PER_DESTINATION, RelayDependencies, relay_settings
 from duly.stores.orm.begin import SameDatabase
 from duly.worker.dependencies import WorkerDependencies
 from duly.worker.run_job import ExecutionContext

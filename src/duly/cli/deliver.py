@@ -12,13 +12,13 @@ from duly.app.loading import add_optional_argument
 from duly.app.output import Progress, add_json_option, print_answer
 from duly.cli.options import positive_seconds, whole_number
 from duly.core.errors import UsageError
-from duly.testing.sending.copies import send_all_at_once, send_one_by_one
-from duly.testing.sending.events import EventRequest, event_of
-from duly.testing.sending.parcels import ProviderDelivery, moment_of, stale_age
-from duly.testing.sending.posting import checked_url, printable_text
-from duly.testing.sending.renewal import format_to_second
-from duly.testing.sending.signers import form_of, signer_for, variable_of
-from duly.testing.sending.verdicts import DeliveryReport
+from duly.testing.sender.copies import send_all_at_once, send_one_by_one
+from duly.testing.sender.events import EventRequest, event_of
+from duly.testing.sender.provider_delivery import ProviderDelivery, moment_of, stale_age
+from duly.testing.sender.receiver_connection import checked_url, printable_text
+from duly.testing.sender.renewal import format_to_second
+from duly.testing.sender.report import DeliveryReport
+from duly.testing.sender.signers import form_of, signer_for, variable_of
 from duly.webhooks import provider_named, provider_names
 from duly.webhooks.sign import fitting_scheme
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import argparse
 
     from duly.core.json_bytes import Json
-    from duly.testing.sending.events import EventToSign
-    from duly.testing.sending.parcels import Manner
+    from duly.testing.sender.events import EventToSign
+    from duly.testing.sender.provider_delivery import Manner
 
 EXAMPLES = """\
 examples:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.core.defaults import WAIT
-from duly.core.errors import JobsPending, UsageError
+from duly.core.errors import JobsPending, Parameter, UsageError
 from duly.core.exports import export_type
 from duly.inbox.new_event import Flag, event_key
 from duly.inbox.statements import CLAIMS_FORGET, EVENTS_FIND, EVENTS_FLAG, GUARDS_FORGET
@@ -54,8 +54,9 @@ async def forget(session: Session, scope: str, event_id: str) -> Forgotten:
     refuse_at_work(jobs, scope, event_id)
     if not claimed and not events:
         raise UsageError(
-            f"there is no event {event_id!r:.80} in {scope}: nothing to forget. Check its id, and "
-            "tenant= where the source has one"
+            f"there is no event {event_id!r:.80} in {scope}: nothing to forget. Check its id, and ",
+            Parameter("tenant"),
+            " where the source has one",
         )
     for row in events:
         if row["replay"] is not None:

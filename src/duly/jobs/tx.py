@@ -21,9 +21,9 @@ from duly.jobs.registry import JobRegistry
 from duly.jobs.unawaited import AwaitTracker
 from duly.ledger import order_guard
 from duly.ledger.arguments import version_advance
+from duly.outbox.message import stage
 from duly.outbox.options import SendOptions
 from duly.outbox.registry import OutboxRegistry
-from duly.outbox.stage import stage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -49,7 +49,7 @@ else:
 # What runs in an open transaction of duly's, such as "handler ship".
 RUNNING_CODE: ContextVar[str | None] = ContextVar("duly_running_code", default=None)
 ENDINGS = ("commit", "rollback", "close")
-# A statement that begins or ends a transaction, whatever comments stand before it.
+# A statement that begins or ends a transaction, behind any comments.
 ENDS = re.compile(
     r"\s*(?:(?:--[^\n]*\n|/\*[^*]*(?:\*(?!/)[^*]*)*\*/)\s*)*"
     r"(?:commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!\s.*\bto\b))\b",

@@ -119,7 +119,7 @@ class EventAsk:
             raise UsageError(f"source {self.source} cannot take this event: {why}")
 
     def ids(self, app: Duly) -> frozenset[tuple[str, str]]:
-        """Its source, and what that knows it by, as far as it can be told; several of a batch."""
+        """Its source and event id, as far as they can be read; several of a batch."""
         try:
             found = self._verify(app.site.route_named(self.source), app.receiver.now())
         except Rejected:
@@ -138,7 +138,7 @@ class EventAsk:
         return EventAge(max(times, default=None), forgotten=old)
 
     def _verify(self, route: Route, now: float) -> VerifiedDelivery:
-        """What the gate of a source reads in it."""
+        """The verified delivery of it, by the verification of its source."""
         sent = self.sign_delivery(route, now)
         return verify(
             route.source, sent.headers, sent.body, now=now, url=sent.url, method=sent.method

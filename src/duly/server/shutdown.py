@@ -113,7 +113,7 @@ def restart_process(listener: socket.socket | None = None) -> NoReturn:
 def has_hung_handlers() -> bool:
     """Return True while handlers run that were given up: nothing waits for them or stops them."""
     deadline = time.monotonic() + TIDYING
-    threads = [thread for thread in threading.enumerate() if thread.name == "duly-hand"]
+    threads = [thread for thread in threading.enumerate() if thread.name == "duly-thread"]
     for thread in threads:
         thread.join(max(deadline - time.monotonic(), 0.0))
     return any(thread.is_alive() for thread in threads)

@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from duly.core.exports import export_type
+from duly.core.exports import export_type, old_names
 from duly.webhooks.selectors import join_values, text_of
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class EventFields(NamedTuple):
 
 
 @export_type
+@old_names("verified", items="events", odd="unreadable", facts="event")
 class VerifiedDelivery:
     """A genuine delivery: its events, and the secret that signed it.
 

@@ -1,4 +1,4 @@
-"""What a worker works with, put together by the application."""
+"""What a worker is built from; the app puts it together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WorkerDependencies(NamedTuple):
     wakeup: Wakeup
     sync_context: ExecutionContext
     async_context: ExecutionContext
-    # How many transactions of handlers may be open, by colour; under "any" where there is one lane.
+    # How many handler transactions may be open, by mode; under "any" where there is one writer.
     transactions: Mapping[str, int]
     schedules: Schedules
     host: Host = HOST
@@ -35,5 +35,5 @@ class WorkerDependencies(NamedTuple):
 
     @property
     def many_writers(self) -> bool:
-        """Whether two transactions can write at the same time."""
+        """True if two transactions can write at the same time."""
         return self.store.capabilities.concurrent_writers

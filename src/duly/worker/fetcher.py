@@ -1,4 +1,4 @@
-"""Getting work: what to ask the database for, how often, and what wakes a worker that has none."""
+"""Fetching jobs: what to ask the database for, how often, and what wakes an idle worker."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ LISTENING = 1.0
 STAGE = 0.25
 # Not zero: that is when the machine was started, which may be a moment ago.
 LONG_AGO = float("-inf")
-# Beside its timeout, a job may be held, and its end may wait for a database that is away.
+# Beside its timeout: a job may be prefetched, and its end may wait for the database.
 SLACK = 5 * 60 * 1_000_000
-# Stands for the handler of a job that nobody here knows.
-UNKNOWN_HANDLER = Handler("nobody", print, frozenset(), "sync")
+# Stands for the handler of a job that this process does not know.
+UNKNOWN_HANDLER = Handler("unknown", print, frozenset(), "sync")
 
 
 class Fetcher:
@@ -58,7 +58,7 @@ class Fetcher:
         self._many_writers = dependencies.many_writers
         self.wake_event = asyncio.Event()
         self.stopping = asyncio.Event()
-        # A batch is on its way: what the database has leased is not on the desk yet.
+        # True while a batch is on its way: what the database has leased has no slot yet.
         self.fetching = False
         longest = max(
             (handler.timeout for handler in dependencies.registries.jobs.all()), default=0
@@ -66,7 +66,7 @@ class Fetcher:
         self._hold = longest + SLACK
         self._listening = False
         self._idle = False
-        # A notification came: something fresh is there, and whoever enqueued it may be waiting.
+        # A notification came: a new job is there, and its caller may be waiting.
         self._notified = False
         self._stage_postponed = False
         self._last_staged = LONG_AGO
@@ -74,12 +74,11 @@ class Fetcher:
         self._unknown: set[str] = set()
 
     async def run(self, until: Until) -> None:
-        """Take jobs until told to stop, or until there are none."""
+        """Fetch jobs until stopped, or until there are none."""
         while not self.stopping.is_set():
             self.wake_event.clear()
             if not self._executor.heartbeat_is_fresh():
-                # Too long since the last beat: others would take back at once what it takes, and
-                # count that as a rescue.
+                # Too long since the last beat: other workers would rescue at once what it fetches.
                 await self.sleep_until_woken(self._pauses.latest)
                 continue
             wants = self._executor.slots.wants()
@@ -93,8 +92,8 @@ class Fetcher:
                     return
             except DulyError as problem:
                 # InProgress: another process is writing to SQLite, which is how it works.
-                told = logger.debug if isinstance(problem, InProgress) else logger.warning
-                told("no jobs could be taken, trying again: %s", problem)
+                log = logger.debug if isinstance(problem, InProgress) else logger.warning
+                log("no jobs could be fetched, trying again: %s", problem)
                 await self.sleep_until_woken(self._pauses.latest)
 
     async def _start_fetched(self, taken: int, wants: Sequence[QueueDemand]) -> None:
@@ -104,9 +103,9 @@ class Fetcher:
             await self._announce_idle(wanted=False)
 
     async def _fetch_batch(self, wants: Sequence[QueueDemand]) -> int:
-        """One round: lease what there is, and put it on the desk."""
+        """Lease what there is, and put it into slots; return how many."""
         if not self._many_writers:
-            # A look costs SQLite nothing; taking would make every other process wait.
+            # A look costs SQLite nothing; leasing would make every other process wait.
             seen = await self._peek([want.queue for want in wants])
             if not seen.due and (seen.next_in is None or seen.next_in > 0):
                 return 0
@@ -125,10 +124,10 @@ class Fetcher:
         return len(leases)
 
     def _should_stage(self, wants: Sequence[QueueDemand]) -> bool:
-        """Whether to look first for jobs that have come due, and for those that came back.
+        """Whether to look first for jobs that have come due, and for rescued ones.
 
-        The round after a notification is for the job that it told of; the next one looks, however
-        many are told of meanwhile.
+        The round after a notification is for the new job; the next one looks, however many
+        notifications come meanwhile.
         """
         notified, self._notified = self._notified, False
         slots = self._executor.slots
@@ -159,7 +158,7 @@ class Fetcher:
             self._executor.slots.put(run)
 
     def _park(self, leased: LeasedJob) -> None:
-        """Nobody here knows the handler: another process may, or the next deploy."""
+        """Release a job whose handler only another process, or the next deploy, knows."""
         if leased.name not in self._unknown:
             self._unknown.add(leased.name)
             logger.warning(
@@ -172,19 +171,19 @@ class Fetcher:
         self._executor.settle_unstarted(run, outcome_of_unknown_handler(draw))
 
     async def _peek(self, queues: Sequence[str]) -> QueueOutlook:
-        """What there is to take in some queues, without taking it."""
+        """What there is to fetch in some queues, without leasing it."""
         return await self._runner.run_autocommit(
             lambda session: peek_queues(session, queues), wait=WAIT
         )
 
     async def _wait_for_work(self, until: Until, wants: Sequence[QueueDemand]) -> bool:
-        """Nothing could be taken: wait for a sign of work; whether the worker may end."""
+        """Sleep until there may be work; return True if the worker may end."""
         await self._announce_idle(wanted=True)
         seen = await self._peek([want.queue for want in wants])  # those that have room
         pause, self._pause = self._pause, min(2 * self._pause, self._pauses.latest)
         soon = seen.next_in is not None and seen.next_in <= 0
         if seen.due or soon:
-            # It has come due since the last look, or others have it, or it must not run just now.
+            # It came due since the last look, another worker has it, or it must not run now.
             self._last_staged = LONG_AGO if soon else self._last_staged
             await self.sleep_until_woken(pause)
             return False
@@ -197,7 +196,7 @@ class Fetcher:
         return False
 
     async def sleep_until_woken(self, seconds: float) -> None:
-        """Wait, but not longer than until something stirs."""
+        """Sleep until woken or ``seconds`` pass."""
         try:
             async with asyncio.timeout(seconds):
                 await self.wake_event.wait()
@@ -205,18 +204,18 @@ class Fetcher:
             return
 
     async def reserve_for_rescued(self) -> None:
-        """Rescued jobs are never held, so a busy worker keeps a slot free for one that is due."""
-        desk = self._executor.slots
+        """Keep a slot free for a rescued job that is due: those are never prefetched."""
+        slots = self._executor.slots
         most = 0
-        for name in desk.queues if desk else ():
+        for name in slots.queues if slots else ():
             seen = await self._peek([name])
-            desk.queues[name].reserve_for_due(seen.rescued)
+            slots.queues[name].reserve_for_due(seen.rescued)
             most = max(most, seen.rescued)
-        if desk.quarantine.observe_due(most):
+        if slots.quarantine.observe_due(most):
             self._executor.release_unstarted()
 
     async def _announce_idle(self, *, wanted: bool) -> None:
-        """Ask others to wake this worker, where they can."""
+        """Record whether this worker wants notifications, where the database sends them."""
         if self._listening and self._idle != wanted:
             self._idle = wanted
             worker = self._worker.id
@@ -225,7 +224,7 @@ class Fetcher:
             )
 
     async def listen(self) -> None:
-        """Hear of new jobs, where the database can tell."""
+        """Listen for notifications of new jobs, where the database sends them."""
 
         def on_notification() -> None:
             self._listening = self._notified = True

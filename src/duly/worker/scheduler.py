@@ -57,7 +57,7 @@ class Scheduler:
         return max(self._pause(known) - (self._monotonic() - began), SOONEST)
 
     async def _fire(self, schedule: Schedule) -> None:
-        """Fire one schedule; whatever happens to it, the others have their turn."""
+        """Fire one schedule; a failure does not keep the others from their turn."""
         try:
             step = await self._runner.run(
                 lambda session: fire(session, schedule, self._jobs), wait=WAIT

@@ -75,7 +75,7 @@ async def test_a_connection_of_django_that_was_left_in_a_transaction_acknowledge
     world: World, place: Place, scope: str
 ) -> None:
     with django_alias(place.url, CONN_MAX_AGE=None) as alias:
-        app = made(duly.django(alias), scope)
+        app = made(duly.django.database(alias), scope)
         world.handle(app, scope, write_note)
         first = await post(app, scope, signed(f"{scope}-1"), "wsgi")
         connections[alias].connection.execute("BEGIN")

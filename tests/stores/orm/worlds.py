@@ -55,7 +55,7 @@ class World:
         """What ``begin=`` takes; engines live as long as the block."""
         if self.is_django:
             with django_alias(url, **options) as alias:
-                yield duly.django(alias)
+                yield duly.django.database(alias)
         elif self.colour == "sync":
             engine = create_engine(engine_url(url, self.driver), **pool(options))
             yield sessionmaker(engine)

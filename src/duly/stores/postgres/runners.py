@@ -132,7 +132,7 @@ class PostgresSyncRunner:
                     connection.answer_timeout = bounded_wait(usual, within)  # for the COMMIT
                     refuse_unsound(connection)
             except Exception as problem:
-                if connection.closed:  # whatever the code inside made of that
+                if connection.closed:  # even if the handler swallowed that
                     raise psycopg.OperationalError("the connection was lost") from problem
                 raise
             finally:

@@ -1,1 +1,0 @@
-"""The receiver inside a web framework: each adapter takes the raw bytes first."""
